@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import Any, Final, Literal
+from uuid import UUID
 
 import click
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.duplicate_sets import Digests, Sets, packed, transactions
 from engramq.deploy.cli.options import limit_option
-from engramq.deploy.cli.output import printable
+from engramq.deploy.cli.output import json_line, printable
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import PROGRESS_S, Asker, asking, run
 from engramq.schemas import limits
@@ -63,15 +63,9 @@ def _cosine(text: str) -> float:
 @click.option("--yes", is_flag=True, help="With --merge: do it. Without it everything is only listed.")
 @common.JSON
 def command(
-    namespace: str | None,
-    similarity: float | None,
-    partition: str | None,
-    limit: int,
-    *,
-    merge: bool,
-    yes: bool,
+    namespace: str | None, similarity: float | None, partition: str | None, limit: int, *, merge: bool, yes: bool,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """List memories that say the same, and with --merge --yes keep one of each group.
 
     Of each group the one stays that is vouched for best, else the newest; the others are superseded by it, and
@@ -81,34 +75,30 @@ def command(
     """
     if yes and not merge:
         raise click.UsageError("--yes goes with --merge.")
-    with servers_for("duplicates") as chosen:
-        asked = Asked(
+    with servers_for("duplicates") as settings:
+        place, progress = namespace or settings.namespace, _Progress(silent=as_json)
+        listing = FindDuplicates(
+            by="text",
             partition=UNSET if partition is None else Partition(partition),
             similarity=UNSET if similarity is None else similarity,
-            shown=limit,
-            merge=merge,
-            yes=yes,
         )
-        list_duplicates(asked, chosen, namespace=namespace or chosen.namespace, as_json=as_json)
+        try:
+            result = run(partial(_duplicates, settings, place, listing, limit, merge and yes, progress))
+        except EngramqError as refusal:
+            text = f"{refusal.fault.error} {refusal.fault.recovery}"
+            raise CommandFailed(f"{text} The same command again does what is left.", ExitCode.MIDWAY) from None
+    if as_json:
+        click.echo(_as_json(result, place, limit))
+    else:
+        _print(result, place, limit, merge=merge)
 
 
 WAYS: Final[tuple[Literal["text", "vector"], ...]] = ("text", "vector")
 INDENT: Final = "  "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the options say. `shown`: how many groups are listed; `merge`: say what --merge would do; `yes`: do it."""
-
-    partition: Partition | UnsetType = UNSET
-    similarity: float | UnsetType = UNSET
-    shown: int
-    merge: bool = False
-    yes: bool = False
-
-
 @dataclass(slots=True)
-class Found:
+class Duplicates:
     """What was found, and when merged, what came of it. `previews` are of the groups that are shown."""
 
     looked_at: int = 0
@@ -119,158 +109,235 @@ class Found:
     left: list[str] = field(default_factory=list)
 
     @property
-    def duplicates(self) -> int:
+    def count(self) -> int:
         """How many memories others stand for."""
-        return sum(len(one.goes) for one in self.groups)
+        return sum(len(group.goes) for group in self.groups)
 
 
-def list_duplicates(asked: Asked, settings: Settings, *, namespace: str, as_json: bool) -> None:
-    """List near-duplicates of a namespace, with `merge` and `yes` supersede them, and print what was done.
-
-    Raises CommandFailed.
-    """
-    tell = _Teller(silent=as_json)
-    try:
-        found = run(partial(_duplicates, settings, namespace, asked, tell))
-    except EngramqError as refusal:
-        text = f"{refusal.fault.error} {refusal.fault.recovery}"
-        raise CommandFailed(f"{text} The same command again does what is left.", ExitCode.MIDWAY) from None
-    if as_json:
-        print(msgspec.json.encode(_as_json(found, namespace, asked.shown)).decode())
-        return
-    for line in _listed(found, asked.shown):
-        print(line.rstrip())
-    if not found.groups:
-        print(f"No duplicates in namespace {namespace!r}, by a similarity of {found.similarity:.3f}.", file=sys.stderr)
-        return
-    counted = f"{memories(found.duplicates)} in {count_of(len(found.groups), 'group')} of namespace {namespace!r}"
-    if found.merged is None:
-        can = "is superseded: --merge --yes does it" if not asked.merge else "is merged: --yes does it"
-        say = f"{counted} can be superseded, by a similarity of {found.similarity:.3f} or more."
-        print(f"{say} Nothing {can}.", file=sys.stderr)
-        return
-    print(f"Superseded {memories(found.merged)} of namespace {namespace!r}. restore_memory brings one back. By ids:")
-    print(f"engramq audit --namespace {shlex.quote(namespace)} --action supersede")
-    if found.left:
-        print(f"Left, since they have changed meanwhile: {memories(len(found.left))}.")
-
-
-class _Teller:
+class _Progress:
     """Says now and then how far it is."""
 
     def __init__(self, *, silent: bool) -> None:
-        self._silent, self._told_at = silent, time.monotonic()
+        self._silent, self._shown_at = silent, time.monotonic()
 
     def __call__(self, text: Callable[[], str]) -> None:
-        if not self._silent and time.monotonic() > self._told_at + PROGRESS_S:
-            self._told_at = time.monotonic()
-            print(text(), file=sys.stderr)
+        if not self._silent and time.monotonic() > self._shown_at + PROGRESS_S:
+            self._shown_at = time.monotonic()
+            click.echo(text(), err=True)
 
 
-async def _duplicates(settings: Settings, namespace: str, asked: Asked, tell: _Teller) -> Found:
+async def _duplicates(
+    settings: Settings, namespace: str, listing: FindDuplicates, shown: int, merge: bool, progress: _Progress
+) -> Duplicates:
     async with asking(settings, namespace) as asker:
-        found, sets = Found(), Sets()
-        await _find(asker, asked, found, sets, tell)
-        async for several in _grouped(asker, sets, found.similarity):
-            found.groups += several
-            tell(lambda: f"{count_of(len(found.groups), 'group')} of {memories(len(sets))} that are alike")
-        found.previews = await _previews(asker, found, asked.shown)
-        if asked.merge and asked.yes:
-            await _merge(asker, found, tell)
-        return found
+        result, sets = Duplicates(), Sets()
+        await _find(asker, listing, result, sets, progress)
+        async for several in _grouped(asker, sets, result.similarity):
+            result.groups += several
+            progress(lambda: f"{count_of(len(result.groups), 'group')} of {memories(len(sets))} that are alike")
+        result.previews = await _previews(asker, result, shown)
+        if merge:
+            await _merge(asker, result, progress)
+        return result
 
 
-async def _find(asker: Asker, asked: Asked, found: Found, sets: Sets, tell: _Teller) -> None:
+async def _find(asker: Asker, listing: FindDuplicates, result: Duplicates, sets: Sets, progress: _Progress) -> None:
     """Look the namespace through by texts, then by vectors."""
-    similarity, texts = asked.similarity, Digests()
+    similarity, texts = listing.similarity, Digests()
     for way in WAYS:
         after: str | None = ""
-        found.looked_at = 0
+        result.looked_at = 0
         while after is not None:
-            command = FindDuplicates(by=way, after=after, partition=asked.partition, similarity=similarity)
+            command = msgspec.structs.replace(listing, by=way, after=after, similarity=similarity)
             reply = await asker.read(command, DuplicatesFound)
             for ids in reply.alike:
                 sets.join(ids)
             texts.add(reply.digests or {})
-            found.looked_at += reply.looked_at
+            result.looked_at += reply.looked_at
             after, similarity = reply.next, reply.similarity
-            tell(lambda: f"{memories(found.looked_at)} looked at, {len(sets)} are alike")
+            progress(lambda: f"{memories(result.looked_at)} looked at, {len(sets)} are alike")
         for several in texts.equal():
             sets.join(several)
     assert similarity is not UNSET
-    found.similarity = similarity
+    result.similarity = similarity
 
 
 async def _grouped(asker: Asker, sets: Sets, similarity: float) -> AsyncIterator[list[DuplicateGroup]]:
-    """Yield who would stand for whom. Of a set too large for one step what is left of its pieces is compared again."""
+    """Yield who would stand for whom. Of a set too large for one call what is left of its pieces is compared again."""
     wanted: Sequence[Sequence[str]] = sets.all()
     while wanted:
         gone = set[str]()
         for some in packed(wanted, limits.DUPLICATES_COMPARED):
             command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=similarity)
             groups = (await asker.read(command, DuplicatesGrouped)).groups
-            gone.update(one for group in groups for one in group.goes)
+            gone.update(identifier for group in groups for identifier in group.goes)
             yield groups
-        large = [one for one in wanted if len(one) > limits.DUPLICATES_COMPARED]
-        rest = [[one for one in several if one not in gone] for several in large]
+        large = [ids for ids in wanted if len(ids) > limits.DUPLICATES_COMPARED]
+        rest = [[identifier for identifier in ids if identifier not in gone] for ids in large]
         wanted = [some for some, before in zip(rest, large, strict=True) if 1 < len(some) < len(before)]
 
 
-async def _previews(asker: Asker, found: Found, shown: int) -> dict[str, str | None]:
+async def _previews(asker: Asker, result: Duplicates, shown: int) -> dict[str, str | None]:
     """Return the beginnings of the memories in the groups that are shown."""
     named: dict[str, str | None] = {}
-    sets = [(one.stays, *one.goes)[: limits.DUPLICATES_COMPARED] for one in found.groups[:shown]]
+    sets = [(group.stays, *group.goes)[: limits.DUPLICATES_COMPARED] for group in result.groups[:shown]]
     for some in packed(sets, limits.DUPLICATES_COMPARED):
-        command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=found.similarity, preview=True)
+        command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=result.similarity, preview=True)
         reply = await asker.read(command, DuplicatesGrouped)
-        named |= {one.id: one.preview for one in reply.previews or ()}
+        named |= {preview.id: preview.preview for preview in reply.previews or ()}
     return named
 
 
-async def _merge(asker: Asker, found: Found, tell: _Teller) -> None:
-    found.merged = 0
-    for some in transactions(found.groups, limits.DUPLICATES_MERGED):
-        command = MergeDuplicates(groups=tuple(some), similarity=found.similarity)
+async def _merge(asker: Asker, result: Duplicates, progress: _Progress) -> None:
+    result.merged = 0
+    for some in transactions(result.groups, limits.DUPLICATES_MERGED):
+        command = MergeDuplicates(groups=tuple(some), similarity=result.similarity)
         reply = await asker.run(command, DuplicatesMerged)
-        found.merged += reply.merged
-        found.left += reply.left
-        tell(lambda: f"{found.merged} of {memories(found.duplicates)} superseded")
+        result.merged += reply.merged
+        result.left += reply.left
+        progress(lambda: f"{result.merged} of {memories(result.count)} superseded")
 
 
-def _listed(found: Found, shown: int) -> list[str]:
-    lines = []
-    for group in found.groups[:shown]:
-        lines.append(f"{group.stays}  stays  {printable(found.previews.get(group.stays))}")
-        lines += [
-            f"{INDENT}{one}  {near:.3f}  {printable(found.previews.get(one))}"
-            for one, near in zip(group.goes, group.similarities, strict=True)
-        ]
-    if len(found.groups) > shown:
-        lines.append(f"... and {count_of(len(found.groups) - shown, 'group')} more: --limit shows them")
-    return lines
+def _print(result: Duplicates, namespace: str, shown: int, *, merge: bool) -> None:
+    for group in result.groups[:shown]:
+        click.echo(f"{group.stays}  stays  {printable(result.previews.get(group.stays))}".rstrip())
+        for goes, near in zip(group.goes, group.similarities, strict=True):
+            click.echo(f"{INDENT}{goes}  {near:.3f}  {printable(result.previews.get(goes))}".rstrip())
+    if len(result.groups) > shown:
+        click.echo(f"... and {count_of(len(result.groups) - shown, 'group')} more: --limit shows them")
+    similarity = f"by a similarity of {result.similarity:.3f}"
+    if not result.groups:
+        click.echo(f"No duplicates in namespace {namespace!r}, {similarity}.", err=True)
+    elif result.merged is None:
+        groups = f"{count_of(len(result.groups), 'group')} of namespace {namespace!r}"
+        how = "is merged: --yes does it" if merge else "is superseded: --merge --yes does it"
+        click.echo(
+            f"{memories(result.count)} in {groups} can be superseded, {similarity} or more. Nothing {how}.", err=True
+        )
+    else:
+        click.echo(
+            f"Superseded {memories(result.merged)} of namespace {namespace!r}. restore_memory brings one back. By ids:"
+        )
+        click.echo(f"engramq audit --namespace {shlex.quote(namespace)} --action supersede")
+        if result.left:
+            click.echo(f"Left, since they have changed meanwhile: {memories(len(result.left))}.")
 
 
-def _as_json(found: Found, namespace: str, shown: int) -> dict[str, Any]:
+def _as_json(result: Duplicates, namespace: str, shown: int) -> str:
     def named(memory_id: str) -> dict[str, Any]:
-        return {"id": memory_id, "preview": found.previews.get(memory_id)}
+        return {"id": memory_id, "preview": result.previews.get(memory_id)}
 
     groups = [
         {
-            "stays": named(one.stays),
+            "stays": named(group.stays),
             "goes": [
-                {**named(goes), "similarity": near} for goes, near in zip(one.goes, one.similarities, strict=True)
+                {**named(goes), "similarity": near} for goes, near in zip(group.goes, group.similarities, strict=True)
             ],
         }
-        for one in found.groups[:shown]
+        for group in result.groups[:shown]
     ]
-    return {
+    fields = {
         "status": "success",
         "namespace": namespace,
-        "similarity": found.similarity,
-        "looked_at": found.looked_at,
-        "group_count": len(found.groups),
-        "duplicate_count": found.duplicates,
+        "similarity": result.similarity,
+        "looked_at": result.looked_at,
+        "group_count": len(result.groups),
+        "duplicate_count": result.count,
         "groups": groups,
-        "merged": found.merged,
-        "left": found.left,
+        "merged": result.merged,
+        "left": result.left,
     }
+    return json_line(fields)
+
+
+ID_BYTES: Final = 16
+
+
+class Digests:
+    """Digests of many memories: 32 bytes and an object for each, about 75 bytes."""
+
+    def __init__(self) -> None:
+        self._known: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, digests: Mapping[str, bytes]) -> None:
+        """Take digests by the ids of their memories."""
+        self._known += [digest + UUID(memory_id).bytes for memory_id, digest in digests.items()]
+
+    def equal(self) -> Iterator[list[str]]:
+        """Yield the ids of each at least two memories with the same digest, and forget all of them."""
+        known, self._known = self._known, []
+        known.sort()
+        for _, several in groupby(known, key=lambda entry: entry[:-ID_BYTES]):
+            ids = [str(UUID(bytes=entry[-ID_BYTES:])) for entry in several]
+            if len(ids) > 1:
+                yield ids
+
+
+class Sets:
+    """Only what is alike to something is kept: about 200 bytes for each id."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._parents)
+
+    def join(self, ids: Sequence[str]) -> None:
+        """Put ids, and all that is alike to any of them, into one set."""
+        first = self._root(ids[0])
+        for identifier in ids[1:]:
+            self._parents[self._root(identifier)] = first
+
+    def all(self) -> list[list[str]]:
+        """Return the sets, each in the order of its ids, in the order of their first ones: the oldest first."""
+        sets: dict[str, list[str]] = {}
+        for identifier in sorted(self._parents):
+            sets.setdefault(self._root(identifier), []).append(identifier)
+        return list(sets.values())
+
+    def _root(self, identifier: str) -> str:
+        parent = self._parents.setdefault(identifier, identifier)
+        while parent != identifier:
+            # Halves the way for whoever comes next.
+            self._parents[identifier] = above = self._parents[parent]
+            identifier, parent = above, self._parents[above]
+        return identifier
+
+
+def packed(sets: Sequence[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
+    """Put sets of at least two ids together until they have so many ids; a larger set goes in pieces, alone."""
+    together: list[Sequence[str]] = []
+    count = 0
+    for ids in sets:
+        # A single id at the end of a set is left out.
+        pieces = [ids[start : start + most] for start in range(0, len(ids), most)]
+        for piece in (piece for piece in pieces if len(piece) > 1):
+            if count + len(piece) > most:
+                yield together
+                together, count = [], 0
+            together.append(piece)
+            count += len(piece)
+    if together:
+        yield together
+
+
+def transactions(groups: Sequence[DuplicateGroup], most: int) -> Iterator[list[DuplicateGroup]]:
+    """Put groups together for transactions of at most so many that go; what stays in one goes in a later one only."""
+    together: list[DuplicateGroup] = []
+    count, stays, goes = 0, set[str](), set[str]()
+    for group in groups:
+        for start in range(0, len(group.goes), most):
+            piece = DuplicateGroup(stays=group.stays, goes=group.goes[start : start + most])
+            clash = piece.stays in goes or not stays.isdisjoint(piece.goes)
+            if together and (clash or count + len(piece.goes) > most):
+                yield together
+                together, count, stays, goes = [], 0, set(), set()
+            together.append(piece)
+            count += len(piece.goes)
+            stays.add(piece.stays)
+            goes.update(piece.goes)
+    if together:
+        yield together

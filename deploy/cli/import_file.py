@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 import click
 
 from engramq.deploy.cli.output import printable
-from engramq.deploy.cli.progress import Steps
+from engramq.deploy.cli.progress import PhaseBars
 from engramq.deploy.importing.exports import Choices, LeftOut
 from engramq.deploy.importing.foreign import (
     EDGES,
@@ -168,10 +168,10 @@ def command(
 
 
 def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
-    with servers_for("import of an export") as settings, Steps() as steps:
+    with servers_for("import of an export") as settings, PhaseBars() as bars:
         from engramq.workers.admin import restore_export  # noqa: PLC0415 - psycopg, for exports alone
 
-        place, counts, pending = restore_export(settings, source, namespace, steps.tell, dry_run=dry_run)
+        place, counts, pending = restore_export(settings, source, namespace, bars.show, dry_run=dry_run)
     held = ", ".join(count_of(count, *NAMES.get(kind, (kind.replace("_", " "),))) for kind, count in counts.items())
     if pending is None:
         print(f"The export is whole and fits namespace {place!r}: {held}. Nothing was restored.")

@@ -25,7 +25,7 @@ class Readable(Protocol):
     position: int
 
 
-class Progress:
+class ProgressBar:
     """Sets what is done against the whole, such as bytes of a file; without a whole (a pipe) no time left is told."""
 
     def __init__(self, source: Readable, total: int | None, unit: str = "row", what: str = "") -> None:
@@ -74,21 +74,21 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Steps:
-    """Tells of steps one after the other that count records: each its own bar, drawn every tenth of a second."""
+class PhaseBars:
+    """Shows phases one after the other that count records: each its own bar, drawn every tenth of a second."""
 
-    _shown: ExitStack = field(default_factory=ExitStack)
-    _step: str | None = None
-    _bar: Progress | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+    _phase: str | None = None
+    _bar: ProgressBar | None = None
     position: int = 0
     _drawn_at: float = 0.0
 
-    def tell(self, step: str, done: int, of: int | None) -> None:
-        """Hear that a step is done with so many records; `of`: how many there are, None while nobody knows."""
-        if step != self._step:
+    def show(self, phase: str, done: int, of: int | None) -> None:
+        """Show that a phase is done with so many records; `of`: how many there are, None while nobody knows."""
+        if phase != self._phase:
             self._end()
-            self._step, self.position = step, 0
-            self._bar = self._shown.enter_context(Progress(self, of, "record", step))
+            self._phase, self.position = phase, 0
+            self._bar = self._open.enter_context(ProgressBar(self, of, "record", phase))
         self.position = done
         if time.monotonic() - self._drawn_at >= REDRAW_EVERY_S:
             self._draw()
@@ -100,7 +100,7 @@ class Steps:
 
     def _end(self) -> None:
         self._draw()
-        self._shown.close()
+        self._open.close()
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from msgspec import UnsetType
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import end_time
-from engramq.deploy.cli.output import printable
+from engramq.deploy.cli.output import json_line, printable
 from engramq.deploy.local import settings
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, asking, checked_command, run
@@ -29,14 +29,6 @@ from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.setting_values import name
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Partition
-
-
-def _rewrite(*, as_json: bool) -> None:
-    own_database = bool(os.environ.get(settings.DATABASE_URL))
-    with servers_for("purge --rewrite") as chosen:
-        from engramq.deploy.cli.rewriting import rewrite_files  # noqa: PLC0415 - of --rewrite alone
-
-        rewrite_files(chosen, with_wal=not own_database, as_json=as_json)
 
 
 @click.command("purge")
@@ -77,30 +69,32 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     if rewrite:
         if yes or namespace or any(given.values()):
             raise click.UsageError("--rewrite goes alone: give it after the purge, for all namespaces at once.")
-        _rewrite(as_json=as_json)
+        own_database = bool(os.environ.get(settings.DATABASE_URL))
+        with servers_for("purge --rewrite") as chosen:
+            from engramq.deploy.cli.rewriting import rewrite_files  # noqa: PLC0415 - psycopg, of --rewrite alone
+
+            rewrite_files(chosen, with_wal=not own_database, as_json=as_json)
         return
     wanted = {field: value for field, value in given.items() if value is not None and value is not False}
     listing = checked_command(wanted, PurgeMemories)
     with servers_for("purge") as chosen:
-        purge_memories(listing, chosen, namespace=namespace or chosen.namespace, yes=yes, as_json=as_json)
+        place = namespace or chosen.namespace
+        try:
+            found, done = run(partial(_purge, chosen, place, listing, yes=yes, as_json=as_json))
+        except EngramqError as refusal:
+            code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
+            raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", code) from None
+    if as_json:
+        click.echo(json_line(reply_body(done or found), namespace=place))
+    else:
+        _print_outcome(listing, found, done, place)
 
 
 _DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edges that were kept")
 
 
-def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
-    """List the memories that `listing` means, with `yes` erase (or archive) them, and print which.
-
-    Raises CommandFailed.
-    """
-    try:
-        found, done = run(partial(_purge, settings, namespace, listing, yes=yes, tell=_teller(as_json)))
-    except EngramqError as refusal:
-        code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
-        raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", code) from None
-    if as_json:
-        print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
-    elif done is not None:
+def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, namespace: str) -> None:
+    if done is not None:
         word = "Archived" if listing.unarchived else "Erased"
         print(f"{word} {counted(done)} of namespace {namespace!r}. What was {word.lower()}, by ids:")
         print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
@@ -116,8 +110,7 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
         _tell_kept(found, archived=listing.unarchived)
         _tell_changed(found, listing, namespace)
         print(f"{counted(found)} of namespace {namespace!r}. Nothing is {word}: --yes does it.", file=sys.stderr)
-    notice = (done or found).notice
-    if notice and not as_json:
+    if notice := (done or found).notice:
         print(notice, file=sys.stderr)
 
 
@@ -166,10 +159,10 @@ def _tell_changed(reply: Purged, listing: PurgeMemories, namespace: str) -> None
         ("node", "nodes", reply.changed_node_count, reply.changed_node_previews),
         ("memory", "memories", reply.changed_memory_count, reply.changed_memory_previews),
     )
-    counted = [count_of(count, one, several) for one, several, count, _ in kinds if count]
-    if not counted:
+    changed = [count_of(count, kind, several) for kind, several, count, _ in kinds if count]
+    if not changed:
         return
-    print(f"Of others this principal changed {all_of(counted)}, which stay:")
+    print(f"Of others this principal changed {all_of(changed)}, which stay:")
     for _, several, count, previews in kinds:
         if count:
             print(f"{several}:")
@@ -190,7 +183,7 @@ def _tell_hidden(done: Purged) -> None:
     """Name what the erased ones had replaced: what is back, and what still hides though nothing replaces it."""
     if done.restored_count:
         print(f"Restored {memories(done.restored_count)} that they had replaced:")
-        _print_some([str(one) for one in done.restored or ()], done.restored_count)
+        _print_some(list(map(str, done.restored or ())), done.restored_count)
     if done.still_hidden_count:
         print(f"Still hidden, though nothing replaces it any more: {memories(done.still_hidden_count)}")
         _print_some(_lines(done.still_hidden), done.still_hidden_count)
@@ -205,15 +198,11 @@ def _print_some(lines: Sequence[str], count: int) -> None:
 
 
 def _lines(named: Sequence[MemoryPreview | GraphPreview] | UnsetType) -> list[str]:
-    return [f"{one.id}  {printable(one.preview)}" for one in named or ()]
-
-
-def _teller(as_json: bool) -> Callable[[str], None]:
-    return lambda text: None if as_json else print(text, file=sys.stderr)
+    return [f"{preview.id}  {printable(preview.preview)}" for preview in named or ()]
 
 
 async def _purge(
-    settings: Settings, namespace: str, listing: PurgeMemories, *, yes: bool, tell: Callable[[str], None]
+    settings: Settings, namespace: str, listing: PurgeMemories, *, yes: bool, as_json: bool
 ) -> tuple[Purged, Purged | None]:
     """Return what was found, and what was done if it was to be."""
     async with asking(settings, namespace) as asker:
@@ -224,13 +213,14 @@ async def _purge(
             return found, None
         purge = {"archive": True} if listing.unarchived else {"erase": True}
         command = msgspec.structs.replace(listing, **purge)
-        return found, await asker.run(command, Purged, progress=partial(_tell_progress, asker, listing, of, tell))
+        progress = None if as_json else partial(_tell_progress, asker, listing, of)
+        return found, await asker.run(command, Purged, progress=progress)
 
 
-async def _tell_progress(asker: Asker, listing: PurgeMemories, of: int, tell: Callable[[str], None]) -> None:
+async def _tell_progress(asker: Asker, listing: PurgeMemories, of: int) -> None:
     answer = await asker.ask(listing)
     if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
-        tell(f"{max(0, of - _total(answer.reply))} of {of} done")
+        click.echo(f"{max(0, of - _total(answer.reply))} of {of} done", err=True)
 
 
 def _total(found: Purged) -> int:

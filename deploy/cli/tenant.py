@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable
 from functools import partial
 
 import click
@@ -90,25 +88,20 @@ def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None
     """
     wanted = checked_command({} if reason is None else {"reason": reason}, DeleteTenant)
     with servers_for("tenant delete") as settings:
-        delete_tenant(wanted, settings, namespace=tenant, yes=yes, as_json=as_json)
-
-
-def delete_tenant(deletion: DeleteTenant, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
-    """Tell what a namespace holds, with `yes` delete it, and tell how much that was; raises CommandFailed."""
-    try:
-        found, done = run(partial(_delete, settings, namespace, deletion, yes=yes, tell=_teller(as_json)))
-    except EngramqError as refusal:
-        raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", ExitCode.MIDWAY) from None
+        try:
+            found, done = run(partial(_delete, settings, tenant, wanted, yes=yes, as_json=as_json))
+        except EngramqError as refusal:
+            raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", ExitCode.MIDWAY) from None
     if found.status == "not_found":
-        raise CommandFailed(f"There is no namespace {namespace!r}. {found.hint}")
+        raise CommandFailed(f"There is no namespace {tenant!r}. {found.hint}")
     if as_json:
-        click.echo(json_line(reply_body(done or found), namespace=namespace))
+        click.echo(json_line(reply_body(done or found), namespace=tenant))
     elif done is not None:
-        print(f"Deleted {_counted(done)} of namespace {namespace!r}. Who did it, and when:")
-        print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+        click.echo(f"Deleted {_counted(done)} of namespace {tenant!r}. Who did it, and when:")
+        click.echo(f"engramq audit --namespace {shlex.quote(tenant)} --command {done.command_id}")
     else:
-        print(f"{_counted(found)}; {count_of(found.content_bytes, 'byte')} of contents.")
-        print(f"This is what namespace {namespace!r} holds. Nothing is deleted: --yes does it.", file=sys.stderr)
+        click.echo(f"{_counted(found)}; {count_of(found.content_bytes, 'byte')} of contents.")
+        click.echo(f"This is what namespace {tenant!r} holds. Nothing is deleted: --yes does it.", err=True)
 
 
 def _counted(held: TenantDescribed | TenantDeleted) -> str:
@@ -117,12 +110,8 @@ def _counted(held: TenantDescribed | TenantDeleted) -> str:
     return ", ".join((memories(held.memory_count), *counted))
 
 
-def _teller(as_json: bool) -> Callable[[str], None]:
-    return lambda text: None if as_json else print(text, file=sys.stderr)
-
-
 async def _delete(
-    settings: Settings, namespace: str, deletion: DeleteTenant, *, yes: bool, tell: Callable[[str], None]
+    settings: Settings, namespace: str, deletion: DeleteTenant, *, yes: bool, as_json: bool
 ) -> tuple[TenantDescribed, TenantDeleted | None]:
     """Return what was found, and what was done if it was to be.
 
@@ -132,14 +121,15 @@ async def _delete(
         found = await asker.run(DescribeTenant(), TenantDescribed)
         if not yes or found.status == "not_found":
             return found, None
-        return found, await asker.run(deletion, TenantDeleted, progress=partial(_tell_progress, asker, found, tell))
+        progress = None if as_json else partial(_tell_progress, asker, found)
+        return found, await asker.run(deletion, TenantDeleted, progress=progress)
 
 
-async def _tell_progress(asker: Asker, found: TenantDescribed, tell: Callable[[str], None]) -> None:
+async def _tell_progress(asker: Asker, found: TenantDescribed) -> None:
     answer = await asker.ask(DescribeTenant())
     if isinstance(answer, Answer) and isinstance(answer.reply, TenantDescribed):
         gone = max(0, found.memory_count - answer.reply.memory_count)
-        tell(f"{gone} of {memories(found.memory_count)} deleted")
+        click.echo(f"{gone} of {memories(found.memory_count)} deleted", err=True)
 
 
 def _json(tenant: tuple[str, Contents]) -> str:

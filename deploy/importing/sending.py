@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.cli.output import printable
-from engramq.deploy.cli.progress import Progress, Readable
+from engramq.deploy.cli.progress import ProgressBar, Readable
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, make_batches
 from engramq.gateway.operator import Asker, asking
@@ -141,7 +141,7 @@ class Importer:
     asker: Asker
     on_duplicate: OnDuplicate
     rejects: RejectFile
-    progress: Progress
+    progress: ProgressBar
     counts: Counter[ReceiptStatus] = field(default_factory=Counter)
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     degraded: bool = False
@@ -245,7 +245,7 @@ async def importing(
             asker,
             options.on_duplicate,
             RejectFile(rejects, files),
-            resources.enter_context(Progress(source, total)),
+            resources.enter_context(ProgressBar(source, total)),
             secrets=new_secrets(settings),
         )
         async with anyio.create_task_group() as watching:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from engramq.deploy.cli import progress
-from engramq.deploy.cli.progress import Progress, Steps
+from engramq.deploy.cli.progress import PhaseBars, ProgressBar
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source
 
@@ -42,7 +42,7 @@ def shown(
     terminal = Terminal(watched=watched)
     monkeypatch.setattr(sys, "stderr", terminal)
     source = Source(io.BytesIO(SOURCE))
-    with Progress(source, total_bytes) as telling:
+    with ProgressBar(source, total_bytes) as telling:
         for rows, _ in enumerate(source.lines(), start=1):
             clock.s += step_s
             telling.show(rows)
@@ -83,11 +83,11 @@ def test_a_terminal_sees_a_bar_for_each_step_of_a_restoration(
 ) -> None:
     terminal = Terminal(watched=True)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Steps() as steps:
+    with PhaseBars() as bars:
         for step, of in (("checked", None), ("restored", 10)):
             for done in range(1, 11):
                 clock.s += 2.0
-                steps.tell(step, done, of)
+                bars.show(step, done, of)
     checked, restored = terminal.getvalue().split("\n")[:2]
     assert "10 records checked  0/s" in checked
     assert "left" not in checked
@@ -100,10 +100,10 @@ def test_steps_that_go_fast_are_drawn_now_and_then_and_at_their_end(
 ) -> None:
     terminal = Terminal(watched=True)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Steps() as steps:
+    with PhaseBars() as bars:
         for done in range(1, 10_001):
             clock.s += 0.0001
-            steps.tell("restored", done, 10_000)
+            bars.show("restored", done, 10_000)
     assert 9 <= terminal.getvalue().count("records restored") <= 14
     assert "100%  10,000 records restored" in terminal.getvalue()
 
@@ -112,7 +112,7 @@ def test_nothing_is_said_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(watched=False)
     monkeypatch.setattr(sys, "stderr", terminal)
     source = Source(io.BytesIO(b""))
-    with Progress(source, 0):
+    with ProgressBar(source, 0):
         assert list(source.lines()) == []
     assert terminal.getvalue() == ""
 

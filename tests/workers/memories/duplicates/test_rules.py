@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from engramq.deploy.cli.duplicate_sets import Digests, Sets, packed, transactions
+from engramq.deploy.cli.duplicates import Digests, Sets, packed, transactions
 from engramq.schemas.commands import DuplicateGroup
 from engramq.schemas.vocabulary import Verification
 from engramq.workers.memories.duplicate_rules import (

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from engramq.deploy.cli.duplicate_sets import Digests
+from engramq.deploy.cli.duplicates import Digests
 from engramq.schemas import limits
 from engramq.schemas.commands import (
     Connect,
