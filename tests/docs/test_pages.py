@@ -2,7 +2,9 @@
 
 import re
 
-from bench import recall
+import pytest
+
+from bench import recall, scale
 from bench.all import read
 from bench.page import SECTION, section, svg
 from tests.architecture.source import ROOT
@@ -63,3 +65,12 @@ def test_the_readme_names_the_two_commands_that_the_makefile_has() -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert {"run", "test", "setup"} <= set(targets)
     assert re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M) == ["run", "test"]
+
+
+@pytest.mark.promise("SC-12")
+def test_the_worked_example_of_scaling_follows_from_the_measured_figures() -> None:
+    page = scale.SECTION.within((ROOT / "docs" / "scaling.md").read_text(encoding="utf-8"))
+    figures = scale.read_figures(page)
+    assert set(figures) == set(scale.FIGURES)
+    assert all(figure > 0 for figure in figures.values()), figures
+    assert scale.example_table(figures) in page, "run: python -m bench.scale --write"

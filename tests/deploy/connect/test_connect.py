@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy.cli import main
 from engramq.deploy.connect.catalogue import CLIENTS, Client, Surroundings
 from engramq.deploy.connect.jsonc import read
 
@@ -21,30 +22,23 @@ ENGRAMQ = str(Path(sys.executable).parent / "engramq")
 WITH_PROJECTS = [name for name, client in CLIENTS.items() if client.project is not None]
 
 
-def test_a_new_user_reads_who_stores_and_how_to_be_named(tmp_path: Path) -> None:
-    user = User(tmp_path)
-    said = user.types("connect", "cursor").stdout
-    assert "'I/O'" in said
-    assert "ENGRAMQ_PRINCIPAL=NAME engramq connect cursor" in said
-    assert "I/O" not in user.types("connect", "cursor").stdout, "nothing has changed"
-    assert "I/O" not in user.types("connect", "cursor", ENGRAMQ_PRINCIPAL="ada").stdout
-    entry = json.loads(user.file(CLIENTS["cursor"]).read_text())["mcpServers"]["engramq"]
-    assert entry["env"] == {"ENGRAMQ_PRINCIPAL": "ada"}
-
-
 class User:
-    """Somebody with a home whose name has a space, and a project."""
+    """Somebody with a home whose name has a space, and a project, who types commands there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shell: pytest.MonkeyPatch, terminal: pytest.CaptureFixture[str]) -> None:
+        self._shell, self._terminal = shell, terminal
         self.home = folder / "ada lovelace"
         self.project = self.home / "my project"
         self.project.mkdir(parents=True)
-        self.environment = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+        for name in (name for name in os.environ if name.startswith(("ENGRAMQ_", "XDG_", "CLAUDE_", "CODEX_"))):
+            shell.delenv(name)
+        shell.setenv("HOME", str(self.home))
+        shell.chdir(self.project)
 
     def file(self, client: Client, *, project: bool = False) -> Path:
         where = client.project if project else client.user
         assert where is not None
-        return where(Surroundings(self.home, self.environment, self.project))
+        return where(Surroundings(self.home, {}, self.project))
 
     def has(self, client: Client) -> tuple[Path, str]:
         """Give the user the sample of a client's configuration, at its place."""
@@ -57,25 +51,21 @@ class User:
         path.chmod(0o640)
         return path, sample.read_text()
 
-    def types(self, *arguments: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-        ended = subprocess.run(
-            [ENGRAMQ, *arguments],
-            env={**self.environment, **variables},
-            cwd=self.project,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert ended.returncode == code, ended.stdout + ended.stderr
-        return ended
+    def types(self, *arguments: str, code: int = 0, **variables: str) -> tuple[str, str]:
+        """Return what a command prints on standard output and error."""
+        with self._shell.context() as shell:
+            for name, value in variables.items():
+                shell.setenv(name, value)
+            assert main(list(arguments)) == code
+        shown = self._terminal.readouterr()
+        return shown.out, shown.err
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> Iterator[User]:
-    found = User(tmp_path)
-    yield found
-    assert not list(found.home.rglob(".*.engramq")), "a file that was being written is left"
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[User]:
+    user = User(tmp_path, monkeypatch, capsys)
+    yield user
+    assert not list(user.home.rglob(".*.engramq")), "a file that was being written is left"
 
 
 def loaded(path: Path) -> dict[str, Any]:
@@ -100,42 +90,38 @@ def words_of(found: dict[str, Any]) -> list[str]:
     return list(command) if isinstance(command, list) else [command, *found["args"]]
 
 
+def test_a_new_user_reads_who_stores_and_how_to_be_named(user: User) -> None:
+    first, _ = user.types("connect", "cursor")
+    assert "'I/O'" in first
+    assert "ENGRAMQ_PRINCIPAL=NAME engramq connect cursor" in first
+    assert "I/O" not in user.types("connect", "cursor")[0], "nothing has changed"
+    assert "I/O" not in user.types("connect", "cursor", ENGRAMQ_PRINCIPAL="ada")[0]
+    entry = json.loads(user.file(CLIENTS["cursor"]).read_text())["mcpServers"]["engramq"]
+    assert entry["env"] == {"ENGRAMQ_PRINCIPAL": "ada"}
+
+
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
-def test_the_entry_comes_in_and_everything_else_stays(user: User, client: Client) -> None:
+def test_the_entry_comes_in_once_and_out_again_and_everything_else_stays(user: User, client: Client) -> None:
     path, before = user.has(client)
-    told = user.types("connect", client.name).stdout
-    assert str(path) in told
-    assert words_of(entry(path, client)) == [ENGRAMQ, "stdio"]
-    rest = loaded(path)
-    del rest[client.path[0]]["engramq"]
     was = tomllib.loads(before) if client.is_toml else read(before)
+    out, _ = user.types("connect", client.name)
+    assert str(path) in out
+    assert words_of(entry(path, client)) == [ENGRAMQ, "stdio"]
+    rest, after = loaded(path), path.read_text()
+    del rest[client.path[0]]["engramq"]
     assert rest == was
     lines = [line.rstrip(",") for line in before.splitlines() if len(line.strip()) > 2]
     if len(lines) > 2:  # cursor's sample is one line
-        after = path.read_text()
         assert [line for line in lines if line not in after and not line.endswith("{}")] == []
 
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_the_same_twice_changes_nothing_more(user: User, name: str) -> None:
-    path, before = user.has(CLIENTS[name])
-    user.types("connect", name)
-    after = path.read_text()
-    assert "already" in user.types("connect", name).stdout
+    assert "already" in user.types("connect", client.name)[0]
     assert path.read_text() == after
     (backup,) = backups(path)
     assert backup.read_text() == before
 
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_taken_out_the_file_means_what_it_meant(user: User, name: str) -> None:
-    client = CLIENTS[name]
-    path, before = user.has(client)
-    user.types("connect", name)
-    user.types("connect", name, "--remove")
-    was = tomllib.loads(before) if client.is_toml else read(before)
+    user.types("connect", client.name, "--remove")
     assert loaded(path) == {key: value for key, value in was.items() if value != {}}
-    assert "is not in" in user.types("connect", name, "--remove").stdout
+    assert "is not in" in user.types("connect", client.name, "--remove")[0]
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -150,7 +136,7 @@ def test_a_client_without_a_file_gets_one_that_nobody_else_reads(user: User, nam
 
 @pytest.mark.parametrize("name", WITH_PROJECTS)
 def test_a_projects_file_is_the_projects(user: User, name: str) -> None:
-    said = user.types("connect", name, "--project").stdout
+    said = user.types("connect", name, "--project")[0]
     assert f"ENGRAMQ_PRINCIPAL=NAME engramq connect {name} --project\n" in said, "else it would be of another file"
     path = user.file(CLIENTS[name], project=True)
     assert path.is_relative_to(user.project)
@@ -159,7 +145,7 @@ def test_a_projects_file_is_the_projects(user: User, name: str) -> None:
 
 
 def test_a_client_that_knows_no_projects_says_so(user: User) -> None:
-    assert "Leave out --project" in user.types("connect", "windsurf", "--project", code=1).stderr
+    assert "Leave out --project" in user.types("connect", "windsurf", "--project", code=1)[1]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +162,7 @@ def test_what_the_client_could_not_read_is_left_alone(user: User, name: str, bro
     path = user.file(CLIENTS[name])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(broken.encode("latin-1"))
-    said = user.types("connect", name, code=1).stderr
+    said = user.types("connect", name, code=1)[1]
     assert "Nothing was written" in said
     assert str(path) in said
     assert "Traceback" not in said
@@ -188,7 +174,7 @@ def test_an_entry_where_servers_are_no_object_is_refused(user: User) -> None:
     path = user.file(CLIENTS["cursor"])
     path.parent.mkdir(parents=True)
     path.write_text('{"mcpServers": []}')
-    assert "mcpServers is no object" in user.types("connect", "cursor", code=1).stderr
+    assert "mcpServers is no object" in user.types("connect", "cursor", code=1)[1]
 
 
 def test_mode_link_and_byte_order_mark_stay(user: User) -> None:
@@ -210,18 +196,18 @@ def test_a_folder_that_cannot_be_written_is_said_and_nothing_left(user: User) ->
     path = user.file(CLIENTS["cursor"])
     path.parent.parent.mkdir(exist_ok=True)
     path.parent.write_text("a file where the folder should be")
-    assert "cannot be" in user.types("connect", "cursor", code=1).stderr
+    assert "cannot be" in user.types("connect", "cursor", code=1)[1]
 
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_print_writes_nothing_and_prints_what_the_client_takes(user: User, name: str) -> None:
     client = CLIENTS[name]
     shown = user.types("connect", name, "--print")
-    found: Any = tomllib.loads(shown.stdout) if client.is_toml else json.loads(shown.stdout)
+    found: Any = tomllib.loads(shown[0]) if client.is_toml else json.loads(shown[0])
     for key in client.path:
         found = found[key]
     assert words_of(found) == [ENGRAMQ, "stdio"]
-    assert str(user.file(client)) in shown.stderr
+    assert str(user.file(client)) in shown[1]
     assert not user.file(client).exists()
 
 
@@ -229,7 +215,7 @@ def test_what_says_whom_a_client_serves_goes_along(user: User) -> None:
     told = user.types(
         "connect", "cursor", "--print", ENGRAMQ_HOME="here", ENGRAMQ_NAMESPACE="acme", ENGRAMQ_EMBEDDER_KEY="k"
     )
-    variables = json.loads(told.stdout)["mcpServers"]["engramq"]["env"]
+    variables = json.loads(told[0])["mcpServers"]["engramq"]["env"]
     assert variables == {"ENGRAMQ_HOME": str(user.project / "here"), "ENGRAMQ_NAMESPACE": "acme"}
 
 
@@ -248,7 +234,7 @@ def test_the_list_says_who_is_connected(user: User) -> None:
     broken = user.file(CLIENTS["cursor"])
     broken.parent.mkdir()
     broken.write_text("{")
-    lines = {line.split()[0]: line for line in user.types("connect", "--list").stdout.splitlines()}
+    lines = {line.split()[0]: line for line in user.types("connect", "--list")[0].splitlines()}
     assert set(lines) == set(CLIENTS)
     states = {"codex": " connected", "gemini": "not connected", "cursor": "unreadable", "windsurf": "no file"}
     assert {name: state in lines[name] for name, state in states.items()} == dict.fromkeys(states, True)

@@ -12,30 +12,28 @@ from engramq.deploy.connect.jsonc import NotJson, Path, read, with_item, with_va
 VALUE: dict[str, Any] = {"command": "x", "args": ["y"]}
 
 
-def test_a_member_comes_after_the_last_one_in_its_indent() -> None:
-    text = '{\n    "a": {\n        "b": 1\n    }\n}\n'
-    assert with_value(text, ("a", "c"), 2) == '{\n    "a": {\n        "b": 1,\n        "c": 2\n    }\n}\n'
-
-
-def test_a_comment_behind_the_last_value_stays_behind_it() -> None:
-    assert with_value('{\n  "a": 1 // one\n}', ("b",), 2) == '{\n  "a": 1, // one\n  "b": 2\n}'
-
-
-def test_a_comma_behind_the_last_value_stays_the_way_of_the_file() -> None:
-    assert with_value('{\n\t"a": 1,\n}', ("b",), 2) == '{\n\t"a": 1,\n\t"b": 2,\n}'
+@pytest.mark.parametrize(
+    ("text", "path", "value", "changed"),
+    [
+        (
+            '{\n    "a": {\n        "b": 1\n    }\n}\n',
+            ("a", "c"),
+            2,
+            '{\n    "a": {\n        "b": 1,\n        "c": 2\n    }\n}\n',
+        ),
+        ('{\n  "a": 1 // one\n}', ("b",), 2, '{\n  "a": 1, // one\n  "b": 2\n}'),
+        ('{\n\t"a": 1,\n}', ("b",), 2, '{\n\t"a": 1,\n\t"b": 2,\n}'),
+        ("{\n  // nothing yet\n}", ("a",), 1, '{\n  // nothing yet\n  "a": 1\n}'),
+        ('{"a": [1, 2], /* x */ "b": {"c": 3}}', ("b", "c"), 4, '{"a": [1, 2], /* x */ "b": {"c": 4}}'),
+    ],
+    ids=["in its indent", "before a comment", "with a last comma", "under comments alone", "in the old one's place"],
+)
+def test_a_value_is_written_the_way_of_the_file(text: str, path: Path, value: int, changed: str) -> None:
+    assert with_value(text, path, value) == changed
 
 
 def test_objects_on_the_way_are_made() -> None:
     assert read(with_value("{}", ("a", "b", "c"), VALUE)) == {"a": {"b": {"c": VALUE}}}
-
-
-def test_an_object_of_comments_alone_keeps_them() -> None:
-    assert with_value("{\n  // nothing yet\n}", ("a",), 1) == '{\n  // nothing yet\n  "a": 1\n}'
-
-
-def test_a_value_is_replaced_in_its_place() -> None:
-    text = '{"a": [1, 2], /* x */ "b": {"c": 3}}'
-    assert with_value(text, ("b", "c"), 4) == '{"a": [1, 2], /* x */ "b": {"c": 4}}'
 
 
 def test_the_same_value_changes_nothing() -> None:
