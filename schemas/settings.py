@@ -4,7 +4,9 @@ This module does not read the environment; the entry points pass `os.environ` in
 with a SettingsError that names the variable.
 """
 
+import difflib
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -388,20 +390,33 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
 )
 
-# Settings that earlier revisions had, by field: what to do instead. To set one is refused, so that nobody believes that
-# it still counts.
+# Variables beside the settings: of clients, of the embedded stack and of tests, which read them themselves.
+OTHERS: Final[Mapping[str, str]] = {
+    "ENGRAMQ_URL": "Where a running gateway is, for commands and for the clients in Python and TypeScript",
+    "ENGRAMQ_TOKEN": "The token that such commands and clients send",
+    "ENGRAMQ_TOKEN_FILE": "A file that holds this token",
+    "ENGRAMQ_REDIS_BINARY": "The redis-server or valkey-server that the embedded stack starts",
+    "ENGRAMQ_CHROMIUM": "The browser of `make test-page`",
+    "ENGRAMQ_FUZZ_EXAMPLES": "How many calls the fuzz test makes",
+}
+KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP)")
+TESTS_PREFIX: Final = f"{PREFIX}TEST_"  # CONTRIBUTING.md says which there are
+
+# Settings that earlier revisions had, by variable: what to do instead.
 GONE: Final[Mapping[str, str]] = {
-    "databases": "All namespaces are in ENGRAMQ_DATABASE_URL; `engramq export` and `engramq import` bring one there.",
-    "database_replicas": "All reads go to ENGRAMQ_DATABASE_URL, which may name several hosts to follow a failover.",
+    "ENGRAMQ_DATABASES": "All namespaces are in ENGRAMQ_DATABASE_URL; `engramq export` and `engramq import` bring one "
+    "there.",
+    "ENGRAMQ_DATABASE_REPLICAS": "All reads go to ENGRAMQ_DATABASE_URL, which may name several hosts to follow a "
+    "failover.",
 }
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Return the settings that `environ` gives; raises SettingsError naming the first variable that is bad or gone.
+    """Return the settings that `environ` gives; raises SettingsError naming the first variable that is bad or unknown.
 
     An empty variable counts as not set.
     """
-    _refuse_gone(environ)
+    _refuse_unknown(environ)
     values = {one.field: _parsed(one, environ.get(one.variable) or one.default) for one in SETTINGS}
     settings = Settings(**values)
     _refuse_unsafe(settings)
@@ -421,12 +436,23 @@ def _parsed(setting: Setting, text: str) -> Any:
         raise SettingsError(f"{setting.variable}: {shown} cannot be used: {problem}") from None
 
 
-def _refuse_gone(environ: Mapping[str, str]) -> None:
-    """Raise SettingsError for a setting that there is no more, given itself or as a file."""
-    for field, instead in GONE.items():
-        for variable in (PREFIX + field.upper(), f"{PREFIX}{field.upper()}_FILE"):
-            if environ.get(variable):
-                raise SettingsError(f"{variable}: there is no such setting any more. {instead} Unset it.")
+def _refuse_unknown(environ: Mapping[str, str]) -> None:
+    """Raise SettingsError for a variable that nothing reads, so that nobody believes that it counts.
+
+    Kubernetes describes each service to its pods in variables such as `ENGRAMQ_REDIS_SERVICE_HOST`: these are ignored.
+    """
+    known = {setting.variable for setting in SETTINGS} | OTHERS.keys()
+    known |= {f"{setting.variable}_FILE" for setting in SETTINGS if setting.secret}
+    for variable, value in environ.items():
+        if not value or not variable.startswith(PREFIX) or variable in known:
+            continue
+        if variable.startswith(TESTS_PREFIX) or KUBERNETES.search(variable):
+            continue
+        if instead := GONE.get(variable.removesuffix("_FILE")):
+            raise SettingsError(f"{variable}: there is no such setting any more. {instead} Unset it.")
+        near = difflib.get_close_matches(variable, known, n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise SettingsError(f"{variable}: there is no such setting. {meant}docs/settings.md lists all. Unset it.")
 
 
 def _refuse_unsafe(settings: Settings) -> None:

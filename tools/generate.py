@@ -15,7 +15,7 @@ from typing import Final
 from engramq.gateway.mcp.reference import reference
 from engramq.gateway.rest import openapi
 from engramq.schemas.commands import TOOLS
-from engramq.schemas.settings import SETTINGS
+from engramq.schemas.settings import OTHERS, SETTINGS
 from tools import promises
 from tools.clients import python, typescript
 
@@ -31,6 +31,15 @@ name with `_FILE` behind it names the file ({secrets}, and a client's
 |---|---|---|
 """
 
+OTHERS_HEAD: Final = """
+
+Any other variable whose name begins with `ENGRAMQ_` is refused, so that a misspelt one is not overlooked. These are for
+clients, commands and tests (and `ENGRAMQ_TEST_*`: [CONTRIBUTING.md](../CONTRIBUTING.md)):
+
+| variable | meaning |
+|---|---|
+"""
+
 
 def settings_page() -> str:
     """Return the page as Markdown."""
@@ -39,7 +48,8 @@ def settings_page() -> str:
         for setting in SETTINGS
     )
     secrets = ", ".join(f"`{setting.variable}_FILE`" for setting in SETTINGS if setting.secret)
-    return HEAD.format(secrets=secrets) + "\n".join(rows) + "\n"
+    others = (f"| `{variable}` | {meaning} |" for variable, meaning in OTHERS.items())
+    return HEAD.format(secrets=secrets) + "\n".join(rows) + OTHERS_HEAD + "\n".join(others) + "\n"
 
 
 ROOT: Final = Path(__file__).resolve().parents[1]

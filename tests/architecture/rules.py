@@ -58,7 +58,7 @@ BESIDES: Final = {
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
 }
 SCHEMAS_LIBRARIES: Final = _words(
-    "array collections dataclasses datetime enum functools hashlib ipaddress itertools json logging math msgspec os "
+    "array collections dataclasses datetime difflib enum functools hashlib ipaddress itertools json logging math msgspec os "
     "pathlib re secrets sys threading time traceback types typing urllib uuid"
 )
 # What is used of modules that could do more: `ids` asks for random bytes.

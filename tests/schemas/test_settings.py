@@ -40,15 +40,39 @@ def test_a_name_that_could_not_be_kept_is_refused(variable: str, value: str) -> 
     str(refusal.value).encode()
 
 
-@pytest.mark.parametrize("field", GONE)
+@pytest.mark.parametrize("gone", GONE)
 @pytest.mark.parametrize("suffix", ["", "_FILE"])
-def test_a_setting_that_is_gone_is_refused_with_what_to_do_instead(field: str, suffix: str) -> None:
-    variable = f"{PREFIX}{field.upper()}{suffix}"
+def test_a_setting_that_is_gone_is_refused_with_what_to_do_instead(gone: str, suffix: str) -> None:
+    variable = gone + suffix
     with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting any more") as refusal:
         read_settings({variable: "postgresql://ada:sesame@db/memories"})
-    assert GONE[field] in str(refusal.value)
+    assert GONE[gone] in str(refusal.value)
     assert "sesame" not in str(refusal.value)
     assert read_settings({variable: ""}) == read_settings({})
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("ENGRAMQ_EMBEDER", "Did you mean ENGRAMQ_EMBEDDER?"),
+        ("ENGRAMQ_DATABASE_URL_FIEL", "Did you mean ENGRAMQ_DATABASE_URL_FILE?"),
+        ("ENGRAMQ_XYZ", "docs/settings.md"),
+        ("ENGRAMQ_PORT_FILE", "there is no such setting"),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_refused(variable: str, hint: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable}: ") as refusal:
+        read_settings({variable: "sesame"})
+    assert hint in str(refusal.value)
+    assert "sesame" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["ENGRAMQ_URL", "ENGRAMQ_TEST_REDIS_URL", "ENGRAMQ_SERVICE_HOST", "ENGRAMQ_REDIS_PORT_6379_TCP", "engramq_x", "X"],
+)
+def test_variables_of_clients_tests_and_kubernetes_are_let_be(variable: str) -> None:
+    assert read_settings({variable: "any"}) == read_settings({})
 
 
 PROGRAMS = ("gateway", "workers", "deploy")
