@@ -28,38 +28,46 @@ from engramq.schemas.vocabulary import AuditAction, WorkerKind
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
 from engramq.workers.db import audit
-from engramq.workers.db.audit import Wanted as WantedEntries
+from engramq.workers.db.audit import AuditFilter
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import webhook_figures
 from engramq.workers.db.migrate import migrate, to_be_sharded
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, packaged
-from engramq.workers.db.reembedding import Progress, progress
-from engramq.workers.db.rewriting import Begun, Cluster, Planned, Rewritten, Told, log_kept, rewrite_database
+from engramq.workers.db.reembedding import ReembeddingProgress, progress
+from engramq.workers.db.rewriting import (
+    Cluster,
+    RewriteBegun,
+    RewritePlanned,
+    RewriteReport,
+    Rewritten,
+    log_kept,
+    rewrite_database,
+)
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, restoring
-from engramq.workers.tenants.export_check import Refused
+from engramq.workers.tenants.export_check import ExportRefused
 from engramq.workers.tenants.handlers import Contents, contents
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
 
 __all__ = [
-    "Begun",
+    "AuditFilter",
     "Cluster",
     "Contents",
     "DeadLetter",
     "DeadMessage",
     "FullText",
     "NewToken",
-    "Planned",
+    "RewriteBegun",
+    "RewritePlanned",
+    "RewriteReport",
     "Rewritten",
     "Token",
-    "Told",
-    "WantedEntries",
     "Webhook",
     "audit_entries",
     "change_letter",
@@ -139,7 +147,7 @@ async def tokens_of_all(store: Store) -> Sequence[Token]:
     return [token for name in await store.namespaces() for token in await tokens.listed(store, name)]
 
 
-def audit_entries(settings: Settings, namespace: str, wanted: WantedEntries, limit: int) -> list[AuditEntry]:
+def audit_entries(settings: Settings, namespace: str, wanted: AuditFilter, limit: int) -> list[AuditEntry]:
     """Return the newest entries of a namespace for which `wanted` holds, the newest last."""
     return in_database(settings, lambda store: store.read(namespace, lambda tx: audit.entries(tx, wanted, limit)))[::-1]
 
@@ -174,7 +182,7 @@ def configure(settings: Settings, namespace: str, language: str | None) -> FullT
 
 
 def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any) -> int:
-    """Write a namespace as lines, one transaction's view of it, and return how many; `wanted`: as export.Wanted."""
+    """Write a namespace as lines, one transaction's view of it, and return how many; `wanted`: as ExportChoice."""
 
     async def write(tx: Transaction) -> int:
         if tx.tenant == NOBODY:
@@ -185,7 +193,7 @@ def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any)
                 f"No memory of namespace {namespace!r} is in project {project!r}; engramq projects lists them."
             )
         count = 0
-        async for line in export.lines(tx, export.Wanted(**wanted), version("engramq")):
+        async for line in export.lines(tx, export.ExportChoice(**wanted), version("engramq")):
             try:
                 out.write(line)
             except OSError as problem:  # of standard output; further up it would mean that the database is away
@@ -197,7 +205,7 @@ def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any)
 
 
 def restore_export(
-    settings: Settings, path: Path, namespace: str | None, tell: restoring.Told, *, dry_run: bool
+    settings: Settings, path: Path, namespace: str | None, tell: restoring.ReportProgress, *, dry_run: bool
 ) -> tuple[str, dict[str, int], int | None]:
     """Restore an export into an empty namespace (None: the one that it was made of), or, `dry_run`, only check it.
 
@@ -218,22 +226,24 @@ def restore_export(
         found = restoring.check(lambda: _lines(path), tell)
         wanted = namespace or _named(found)
         return wanted, found.summary.counts, in_database(settings, into, pool_size=2)
-    except Refused as problem:
+    except ExportRefused as problem:
         raise CommandFailed(f"{path}: {problem} Nothing was restored.") from None
     except UnusableFile as problem:
         raise CommandFailed(f"{problem} Nothing was restored.") from None
-    except restoring.Occupied as problem:
+    except restoring.NamespaceOccupied as problem:
         raise CommandFailed(str(problem)) from None
     except OutcomeUnknown:
         lost = "The connection was lost at the end. Run the same command again: it says whether anything was restored."
         raise CommandFailed(lost, ExitCode.MIDWAY) from None
 
 
-def _named(found: restoring.Found) -> str:
+def _named(found: restoring.CheckedExport) -> str:
     try:
         return valid_namespace(found.head.namespace)
     except ValueError as problem:
-        raise Refused(1, "namespace", f"{found.head.namespace!r} {problem}; --namespace names another one.") from None
+        raise ExportRefused(
+            1, "namespace", f"{found.head.namespace!r} {problem}; --namespace names another one."
+        ) from None
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -406,7 +416,7 @@ async def _pending(tx: Transaction) -> int:
     return int(row["pending"])
 
 
-def _told(found: Progress) -> dict[str, Any]:
+def _told(found: ReembeddingProgress) -> dict[str, Any]:
     silent = (datetime.now(UTC) - found.told_at).total_seconds() > SILENT_S
     problem = found.problem or ("no upkeep worker is at it" if silent else None)
     return {

@@ -17,7 +17,7 @@ from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import APPLIED, packaged
-from engramq.workers.db.reembedding import Progress
+from engramq.workers.db.reembedding import ReembeddingProgress
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import PROBE, Vectorizer
@@ -37,7 +37,7 @@ CLOCK_S: Final = 2.0  # by which clocks may differ
 SILENT_S: Final = 60.0
 
 
-class Kept:
+class RecentCheck:
     """What a look found last. One look at a time; it goes on when whoever asked has gone."""
 
     def __init__(self, look: Callable[[], Awaitable[Check]], kept_s: float) -> None:
@@ -76,12 +76,12 @@ class WorkerChecks:
         self._began = time.monotonic()
         self._counts: dict[int, int] = {}
         self._counts_until = 0.0
-        self._kept_model = Kept(self._model, KEPT_S)
+        self._kept_model = RecentCheck(self._model, KEPT_S)
         self._kept = [
-            Kept(self._schema, KEPT_S),
-            Kept(self._clock, KEPT_S),
+            RecentCheck(self._schema, KEPT_S),
+            RecentCheck(self._clock, KEPT_S),
             self._kept_model,
-            Kept(self._vectors, KEPT_S),
+            RecentCheck(self._vectors, KEPT_S),
         ]
 
     async def look(self) -> list[Check]:
@@ -158,11 +158,11 @@ class WorkerChecks:
         return self._counts
 
 
-def _is_heard(change: Progress) -> bool:
+def _is_heard(change: ReembeddingProgress) -> bool:
     return (datetime.now(UTC) - change.told_at).total_seconds() <= SILENT_S
 
 
-def _far(change: Progress) -> str:
+def _far(change: ReembeddingProgress) -> str:
     rate = "" if change.per_s is None else f", {change.per_s} a second"
     done = change.total - change.remaining
     return f"Vectors are being made anew by {change.name}: {done:,} of {change.total:,}{rate}."

@@ -12,8 +12,8 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
-from engramq.workers.db.audit import Wanted, entries
-from engramq.workers.db.database import Health
+from engramq.workers.db.audit import AuditFilter, entries
+from engramq.workers.db.database import DatabaseHealth
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.replies import filled
 from engramq.workers.runner import Context, handles, handles_without_transaction
@@ -40,7 +40,7 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
 @handles_without_transaction(Ping)
 async def ping(command: Ping, context: Context) -> Pong:
     """Answer with what was sent, and if asked with what the database refuses and what else is wrong."""
-    health = await context.store.health() if command.database else Health()
+    health = await context.store.health() if command.database else DatabaseHealth()
     checks = await context.services[WorkerChecks].look() if command.checks and health.reads else []
     return Pong(payload=command.payload, refused=health.refused, reads=health.reads, checks=checks)
 
@@ -51,7 +51,7 @@ async def list_audit(tx: Transaction, command: ListAudit, _context: Context) -> 
     target = None if command.target is UNSET else parse_uuid(command.target)
     if target is None and command.target is not UNSET:
         return AuditList(entries=[], next_cursor=None)
-    wanted = Wanted(
+    wanted = AuditFilter(
         action=None if command.action is UNSET else AuditAction(command.action),
         actor=or_none(command.actor),
         target_id=target,

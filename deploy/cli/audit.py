@@ -16,7 +16,7 @@ from engramq.schemas.ids import parse_time
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.setting_values import name, one_of
 from engramq.schemas.vocabulary import AuditAction
-from engramq.workers.admin import WantedEntries, audit_entries
+from engramq.workers.admin import AuditFilter, audit_entries
 
 SHOWN: Final = 100
 SHOWN_MAX: Final = 100_000
@@ -42,7 +42,7 @@ def command(namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) 
     """Show who did what, newest last."""
     with servers_for("audit") as settings:
         place = namespace or settings.namespace
-        entries = audit_entries(settings, place, WantedEntries(**wanted), limit)
+        entries = audit_entries(settings, place, AuditFilter(**wanted), limit)
     none = f"engramq audit: nothing of that kind in namespace {place!r}"
     print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, namespace=place))
 

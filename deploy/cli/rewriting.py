@@ -8,10 +8,10 @@ import msgspec
 from engramq.schemas.command_line import CommandFailed, all_of, count_of
 from engramq.schemas.settings import Settings
 from engramq.workers.admin import (
-    Begun,
-    Planned,
+    RewriteBegun,
+    RewritePlanned,
+    RewriteReport,
     Rewritten,
-    Told,
     require_database,
     rewrite_database,
     rewrite_redis,
@@ -30,14 +30,14 @@ def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
     require_database(settings)
     tables: list[Rewritten] = []
 
-    def tell(told: Told) -> None:
+    def tell(told: RewriteReport) -> None:
         if isinstance(told, Rewritten):
             tables.append(told)
         if not as_json and (line := _line(told, with_wal=with_wal)):
             print(line, file=sys.stderr, flush=True)
 
     left = run(rewrite_database(settings.database_url, with_wal=with_wal, tell=tell))
-    tell(Begun(step="the append-only file of Redis"))
+    tell(RewriteBegun(step="the append-only file of Redis"))
     redis = rewrite_redis(settings)
     if as_json:
         print(msgspec.json.encode(_told(tables, redis, left)).decode())
@@ -55,18 +55,18 @@ def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
         raise CommandFailed(f"{segments} {word} left. A replication slot or an archive holds {them}.")
 
 
-def _line(told: Told, *, with_wal: bool) -> str:
+def _line(told: RewriteReport, *, with_wal: bool) -> str:
     match told:
-        case Planned():
+        case RewritePlanned():
             log = ", the write-ahead log" if with_wal else ""
             return (
                 f"Writing anew, for all namespaces: {_tables(told)}, the statistics{log} and the append-only file of "
                 "Redis.\nWhoever needs a table waits while it is written. Broken off, it begins anew."
             )
-        case Begun() if told.table:
+        case RewriteBegun() if told.table:
             large = f"{told.number} of {told.of}: {told.table}, {told.bytes / _MB:,.1f} MB ..."
             return large if told.bytes >= LONG else ""
-        case Begun():
+        case RewriteBegun():
             return f"{told.step[0].upper()}{told.step[1:]} ..."
         case Rewritten():
             took = f" in {told.taken_s:,.0f} s" if told.taken_s >= 1 else ""
@@ -74,7 +74,7 @@ def _line(told: Told, *, with_wal: bool) -> str:
             return f"{told.number} of {told.of}: {told.name}, {sizes}"
 
 
-def _tables(told: Planned) -> str:
+def _tables(told: RewritePlanned) -> str:
     return f"{count_of(told.tables, 'table')} with their indexes ({told.bytes / _MB:,.1f} MB)"
 
 

@@ -24,7 +24,7 @@ ENTRIES: Final = sql("audit_entries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class AuditFilter:
     """Which entries are asked for; None: any. Both times included.
 
     Entries about something else that name `target_id` count too: those of a memory's links, of a node's edges.
@@ -94,7 +94,7 @@ def reason_of(command: Command) -> str | None:
     return or_none(getattr(command, "reason", UNSET))
 
 
-async def entries(tx: Transaction, wanted: Wanted, limit: int, before: int | None = None) -> list[AuditEntry]:
+async def entries(tx: Transaction, wanted: AuditFilter, limit: int, before: int | None = None) -> list[AuditEntry]:
     """Return the newest entries of the namespace, of those before one if that is given, newest first."""
     rows = await tx.rows(ENTRIES, **asdict(wanted), limit=limit, before=before)
     return [

@@ -78,7 +78,7 @@ T = TypeVar("T")
 Work = Callable[[Transaction], Awaitable[T]]
 
 
-class Health(NamedTuple):
+class DatabaseHealth(NamedTuple):
     """What the database refuses, as a sentence (nothing: nothing), and whether it serves reads."""
 
     refused: str = ""
@@ -232,17 +232,17 @@ class Store:
         """How the connections are."""
         return self._pool.figures
 
-    async def health(self) -> Health:
+    async def health(self) -> DatabaseHealth:
         """Return what the database refuses, within LOOK_S. A full disk shows only when somebody has tried to write."""
         try:
             read_only = await within(LOOK_S, self._is_read_only())
         except TimeoutError:
-            return Health(DATABASE_AWAY, reads=False)
+            return DatabaseHealth(DATABASE_AWAY, reads=False)
         except EngramqError as refusal:
-            return Health(refusal.fault.error, reads=False)
+            return DatabaseHealth(refusal.fault.error, reads=False)
         if read_only:
-            return Health(READ_ONLY)
-        return Health(self._refusal if time.monotonic() < self._refused_at + REFUSED_S else "")
+            return DatabaseHealth(READ_ONLY)
+        return DatabaseHealth(self._refusal if time.monotonic() < self._refused_at + REFUSED_S else "")
 
     async def alone(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` once on a connection that is closed afterwards, outside any transaction.

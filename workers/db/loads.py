@@ -95,7 +95,7 @@ async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_
 
 async def _each(store: Store, loads: list[Row], query: bytes) -> None:
     for namespace, several in _grouped(loads, "namespace"):
-        ids = [one["id"] for one in several]
+        ids = [load["id"] for load in several]
 
         async def write(tx: Transaction, ids: list[int] = ids) -> None:
             await tx.send(query, ids=ids)

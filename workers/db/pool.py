@@ -115,8 +115,8 @@ class Pool:
         self._through = pooled if pooler is Pooler.ON else None  # once one was met it is counted on
         self._size = size
         self._allowed = size  # this process's share
-        self._withheld = 0  # permits of `_room` that the share takes away
-        self._room = asyncio.Semaphore(size)
+        self._withheld = 0  # permits of `_permits` that the share takes away
+        self._permits = asyncio.Semaphore(size)
         self._open = 0  # connections, idle ones among them
         self._waiting = 0
         self._idle: list[tuple[Connection, float]] = []  # with the time since when
@@ -185,7 +185,7 @@ class Pool:
         try:
             async with asyncio.timeout(WAIT_S):
                 while True:
-                    await self._room.acquire()
+                    await self._permits.acquire()
                     held = True
                     try:
                         connection = await self._last_idle() or await self._new()
@@ -202,7 +202,7 @@ class Pool:
                             raise
                     finally:
                         if held:
-                            self._room.release()
+                            self._permits.release()
                     await asyncio.sleep(AGAIN_S)
         except TimeoutError:
             raise unavailable(refusal) from None
@@ -302,7 +302,7 @@ class Pool:
             if surplus:
                 self._withheld += 1
             else:
-                self._room.release()
+                self._permits.release()
             if whole and not surplus:
                 self._idle.append((connection, time.monotonic()))
                 if len(self._idle) > IDLE_KEPT and self._trimming is None:
@@ -325,7 +325,7 @@ class Pool:
         self._allowed = min(self._size, mine.each)
         while self._withheld > self._size - self._allowed:
             self._withheld -= 1
-            self._room.release()
+            self._permits.release()
         while self._idle and self._open > self._allowed:
             await self._close(self._idle.pop(0)[0])
         return mine.exceeded

@@ -18,7 +18,7 @@ SILENT_S: Final = 10.0  # without a word from a process before another one takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ReembeddingProgress:
     """A change to the model `name`: `remaining` of `total` memories have vectors of others, in all namespaces.
 
     `per_s`: memories a second, None while nobody knows; `problem`: why it waits, None while it goes on.
@@ -87,7 +87,7 @@ async def end(store: Store) -> None:
     await store.ask(END)
 
 
-async def progress(store: Store) -> Progress | None:
+async def progress(store: Store) -> ReembeddingProgress | None:
     """Return the change that is under way, None when there is none. Raises EngramqError (`unavailable`)."""
     rows = await store.ask(PROGRESS)
-    return Progress(**rows[0]) if rows else None
+    return ReembeddingProgress(**rows[0]) if rows else None

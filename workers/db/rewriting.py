@@ -61,7 +61,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class RewriteBegun:
     """What is begun now. `table` is its name with its size in bytes, else it is a `step` that is about no table."""
 
     step: str = ""
@@ -72,17 +72,17 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class RewritePlanned:
     """What is about to be written anew: so many tables, of so many bytes."""
 
     tables: int
     bytes: int
 
 
-Told = Planned | Begun | Rewritten
+RewriteReport = RewritePlanned | RewriteBegun | Rewritten
 
 
-async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[[Told], None]) -> int:
+async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[[RewriteReport], None]) -> int:
     """Write all tables with their indexes anew; `with_wal`: the write-ahead log too, which takes a superuser.
 
     Tells what it is at. Return how many segments of the log from before are left, which replication slots or archives
@@ -96,7 +96,7 @@ async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[
             await _rewrite_tables(connection, tell)
             if not with_wal:
                 return 0
-            tell(Begun(step="the write-ahead log"))
+            tell(RewriteBegun(step="the write-ahead log"))
             return await _rewrite_wal(connection)
     except psycopg.Error as error:
         raise _explained(error) from error
@@ -112,7 +112,7 @@ async def _connected(database_url: str) -> Connection:
         raise NotReady.unreachable(error) from error
 
 
-async def _rewrite_tables(connection: Connection, tell: Callable[[Told], None]) -> None:
+async def _rewrite_tables(connection: Connection, tell: Callable[[RewriteReport], None]) -> None:
     await execute(connection, SETTINGS, {"lock_timeout": f"{LOCK_WAIT_S}s"})
     await _keep_builds_away(connection)
     tables = await (await execute(connection, TABLES, {})).fetchall()
@@ -121,15 +121,15 @@ async def _rewrite_tables(connection: Connection, tell: Callable[[Told], None]) 
             "This database role may not write the tables anew.",
             "Give a URL of the owner of the database and its tables, as for `engramq migrate`.",
         )
-    tell(Planned(len(tables), sum(table["bytes"] for table in tables)))
+    tell(RewritePlanned(len(tables), sum(table["bytes"] for table in tables)))
     for number, table in enumerate(tables, start=1):
         began = time.monotonic()
-        tell(Begun(table=table["name"], bytes=table["bytes"], number=number, of=len(tables)))
+        tell(RewriteBegun(table=table["name"], bytes=table["bytes"], number=number, of=len(tables)))
         await _patiently(connection, table["command"].encode())
         size = await (await execute(connection, SIZE, {"name": table["name"]})).fetchone()
         after, taken_s = size["bytes"] if size else 0, time.monotonic() - began
         tell(Rewritten(table["name"], table["bytes"], after, number, len(tables), taken_s))
-    tell(Begun(step="the statistics"))
+    tell(RewriteBegun(step="the statistics"))
     await _rewrite_statistics(connection)
 
 

@@ -29,8 +29,8 @@ class TracedConnection(psycopg.AsyncConnection[_Row]):
 
     def end_statements(self) -> None:
         """End those that are still under way: the server has answered them all."""
-        for one in self.unanswered:
-            one.end()
+        for span in self.unanswered:
+            span.end()
         self.unanswered.clear()
 
 
@@ -98,5 +98,5 @@ def sent_together(queries: Sequence[bytes]) -> Iterator[None]:
         error = type(problem).__name__
         raise
     finally:
-        for one in spans:
-            one.end(error)
+        for span in spans:
+            span.end(error)

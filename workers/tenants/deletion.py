@@ -62,7 +62,7 @@ AFTER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class TenantDeletion:
     """One deletion under way."""
 
     store: Store

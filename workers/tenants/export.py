@@ -69,7 +69,7 @@ AUDIT: Final = Part("audit", "audit_log", sql("export_audit"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ExportChoice:
     """What an export has besides what every export has; `project`: the memories of this one alone, and their links."""
 
     audit: bool = False
@@ -83,7 +83,7 @@ async def holds_project(tx: Transaction, project: str) -> bool:
     return row is not None and bool(row["used"])
 
 
-async def lines(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[bytes]:
+async def lines(tx: Transaction, wanted: ExportChoice, release: str) -> AsyncIterator[bytes]:
     """Yield the lines of an export, each with its line end; `release` is the version of engramq that writes it.
 
     The first says what it is, the last how many of each type there were: without that one it was broken off.
@@ -100,7 +100,7 @@ async def lines(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[
     yield _line({"type": "end", "counts": counts})
 
 
-async def _head(tx: Transaction, wanted: Wanted, release: str) -> dict[str, Any]:
+async def _head(tx: Transaction, wanted: ExportChoice, release: str) -> dict[str, Any]:
     row = await tx.row(HEAD)
     assert row is not None
     return {
@@ -118,7 +118,7 @@ async def _head(tx: Transaction, wanted: Wanted, release: str) -> dict[str, Any]
     }
 
 
-async def _rows(tx: Transaction, part: Part, wanted: Wanted) -> AsyncIterator[Mapping[str, Any]]:
+async def _rows(tx: Transaction, part: Part, wanted: ExportChoice) -> AsyncIterator[Mapping[str, Any]]:
     after: dict[str, Any] = dict(_FIRST)
     known = {"left_out": list(LEFT_OUT[part.table]), "embeddings": wanted.embeddings, "project": wanted.project}
     while rows := await tx.rows(part.query, **after, **known, **part.values, limit=ROWS_AT_ONCE):

@@ -25,7 +25,7 @@ from engramq.schemas.exports import (
 )
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.tenants.export_rules import Broken, Rules
+from engramq.workers.tenants.export_rules import ExportRules, RuleBroken
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-class Refused(Exception):
+class ExportRefused(Exception):
     """An export that is not restored: the first line that is wrong, its field, and why."""
 
     def __init__(self, line: int, field: str, reason: str) -> None:
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedLine:
     """A record, its line, and the number of that."""
 
     number: int
@@ -61,7 +61,7 @@ class Checked:
 
 
 @dataclass(slots=True)
-class Summary:
+class ExportSummary:
     """What an export holds: how many records by type and vectors by model and partition; a digest of its lines."""
 
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_TYPES, 0)))
@@ -70,37 +70,39 @@ class Summary:
     digest: str = ""
 
 
-class Reading:
+class ExportReader:
     """One reading of an export's lines. `summary` is whole when `records` has ended."""
 
     def __init__(self, lines: Iterable[bytes], schema: int) -> None:
         """`schema`: the number of this release's last migration; what a later one wrote is refused."""
-        self.summary = Summary()
+        self.summary = ExportSummary()
         self._lines = iter(lines)
         self._schema = schema
         self._number = 0
         self._digest = hashlib.blake2b(digest_size=16)
 
     def head(self) -> Head:
-        """Read the first line; raises Refused, UnusableFile."""
+        """Read the first line; raises ExportRefused, UnusableFile."""
         line = (self._next() or b"").removeprefix(UTF8_BOM)
         try:
             found = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             found = None
         if not isinstance(found, dict) or found.get(TYPE) != FORMAT:
-            raise Refused(1, TYPE, f"no export begins so: the type of its first line is {FORMAT}.")
+            raise ExportRefused(1, TYPE, f"no export begins so: the type of its first line is {FORMAT}.")
         for name, own in (("version", VERSION), ("schema", self._schema)):  # before what another one may have changed
             if isinstance(found.get(name), int) and found[name] > own:
-                raise Refused(self._number, name, f"{found[name]} is of a later release; this one reads up to {own}.")
+                raise ExportRefused(
+                    self._number, name, f"{found[name]} is of a later release; this one reads up to {own}."
+                )
         return self._decoded(_HEAD, line)
 
-    def records(self) -> Iterator[Checked]:
-        """Yield each record after the head; raises Refused, UnusableFile."""
-        with closing(Rules()) as rules:
+    def records(self) -> Iterator[CheckedLine]:
+        """Yield each record after the head; raises ExportRefused, UnusableFile."""
+        with closing(ExportRules()) as rules:
             yield from self._records(rules)
 
-    def _records(self, rules: Rules) -> Iterator[Checked]:
+    def _records(self, rules: ExportRules) -> Iterator[CheckedLine]:
         place = 0
         while (line := self._next()) is not None:
             found = self._decoded(_RECORD, line)
@@ -108,21 +110,23 @@ class Reading:
                 self._finish(rules, found)
                 return
             if _ORDER[type(found)] < place:
-                raise Refused(self._number, TYPE, f"{type_of(found)} stands after {_TYPES[place]}, which comes later.")
+                raise ExportRefused(
+                    self._number, TYPE, f"{type_of(found)} stands after {_TYPES[place]}, which comes later."
+                )
             place = _ORDER[type(found)]
             self._check(rules, found, closing=place > 0)
             self._note(found)
-            yield Checked(self._number, line, found)
-        raise Refused(self._number + 1, FILE, "the export was cut off: its last line, of type end, is missing.")
+            yield CheckedLine(self._number, line, found)
+        raise ExportRefused(self._number + 1, FILE, "the export was cut off: its last line, of type end, is missing.")
 
-    def _check(self, rules: Rules, record: Record | None, *, closing: bool) -> None:
+    def _check(self, rules: ExportRules, record: Record | None, *, closing: bool) -> None:
         try:
             if closing:
                 rules.end_memories()
             if record is not None:
                 rules.check(record, self._number)
-        except Broken as problem:
-            raise Refused(problem.line or self._number, problem.field, problem.reason) from None
+        except RuleBroken as problem:
+            raise ExportRefused(problem.line or self._number, problem.field, problem.reason) from None
 
     def _note(self, record: Record) -> None:
         self.summary.counts[type_of(record)] += 1
@@ -131,16 +135,16 @@ class Reading:
         elif isinstance(record, AuditRecord):
             self.summary.last_audit_id = record.id
 
-    def _finish(self, rules: Rules, end: End) -> None:
+    def _finish(self, rules: ExportRules, end: End) -> None:
         self._check(rules, None, closing=True)
         for kind in {*end.counts, *_TYPES}:
             there, told = self.summary.counts[kind], end.counts.get(kind, 0)
             if there != told:
                 reason = f"{told} are told of, {there} are there: lines are missing, or too many."
-                raise Refused(self._number, f"counts.{kind}", reason)
+                raise ExportRefused(self._number, f"counts.{kind}", reason)
         number = self._number
         if self._next() is not None:
-            raise Refused(self._number, LINE, f"the export ended with line {number}.")
+            raise ExportRefused(self._number, LINE, f"the export ended with line {number}.")
         self.summary.digest = self._digest.hexdigest()
 
     def _next(self) -> bytes | None:
@@ -150,24 +154,24 @@ class Reading:
                 self._number += 1
                 self._digest.update(line)
                 if len(line) > LINE_BYTES:
-                    raise Refused(self._number, LINE, f"it is longer than {LINE_BYTES} bytes.")
+                    raise ExportRefused(self._number, LINE, f"it is longer than {LINE_BYTES} bytes.")
                 if line.strip():
                     return line
         except BrokenOff as problem:
-            raise Refused(self._number + 1, FILE, str(problem)) from None
+            raise ExportRefused(self._number + 1, FILE, str(problem)) from None
         return None
 
     def _decoded(self, decoder: "msgspec.json.Decoder[T]", line: bytes) -> T:
         try:
             decoded = decoder.decode(line)
         except msgspec.ValidationError as problem:
-            raise Refused(self._number, *_told(str(problem))) from None
+            raise ExportRefused(self._number, *_told(str(problem))) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-            raise Refused(self._number, LINE, f"it is no JSON: {problem}.") from None
+            raise ExportRefused(self._number, LINE, f"it is no JSON: {problem}.") from None
         except RecursionError:
-            raise Refused(self._number, LINE, "it is nested too deeply.") from None
+            raise ExportRefused(self._number, LINE, "it is nested too deeply.") from None
         if b"\\u0000" in line and _NUL.search(line):
-            raise Refused(self._number, _with_nul(line), "it has the character U+0000, which no text may have.")
+            raise ExportRefused(self._number, _with_nul(line), "it has the character U+0000, which no text may have.")
         return decoded
 
 

@@ -35,7 +35,7 @@ _PARTS: Final = re.split(r"^-- sqlite: (\w+)$", Path(__file__).with_suffix(".sql
 SQL: Final = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
 
 
-class Broken(Exception):
+class RuleBroken(Exception):
     """A record breaks a rule: the field that does, and why. `line`: of an earlier record, None of this one."""
 
     def __init__(self, field: str, reason: str, line: int | None = None) -> None:
@@ -43,7 +43,7 @@ class Broken(Exception):
         self.field, self.reason, self.line = field, reason, line
 
 
-class Rules:
+class ExportRules:
     """The rules, and the staged records that came: one for each reading of a file."""
 
     def __init__(self) -> None:
@@ -54,19 +54,19 @@ class Rules:
         self._closed = False
 
     def check(self, record: Record, line: int) -> None:
-        """Stage a record; raises Broken."""
+        """Stage a record; raises RuleBroken."""
         field, key = _key(record)
         if self._last is not None and self._last[0] is not type(record):
             self._last = None
             self._run("forget_once")
         if self._last is not None and key <= self._last[1]:
-            raise Broken(field, "it is not greater than the one before: records come by ids, each once.")
+            raise RuleBroken(field, "it is not greater than the one before: records come by ids, each once.")
         self._last = (type(record), key)
         self._line = line
         self._check(record)
 
     def end_memories(self) -> None:
-        """Say that no memory comes any more, as often as one likes; raises Broken."""
+        """Say that no memory comes any more, as often as one likes; raises RuleBroken."""
         if self._closed:
             return
         self._closed = True
@@ -74,12 +74,12 @@ class Rules:
         if wrong is not None:
             line, field, missing = wrong
             if missing is not None:
-                raise Broken(field, f"there is no memory {UUID(bytes=missing)}.", line)
-            raise Broken(field, "an untrusted memory cannot supersede a trusted one.", line)
+                raise RuleBroken(field, f"there is no memory {UUID(bytes=missing)}.", line)
+            raise RuleBroken(field, "an untrusted memory cannot supersede a trusted one.", line)
         self._run("index_successors")
         cycle = self._run("cycle").fetchone()
         if cycle is not None:
-            raise Broken("superseded_by", "what supersedes it is superseded by it in the end.", cycle[0])
+            raise RuleBroken("superseded_by", "what supersedes it is superseded by it in the end.", cycle[0])
 
     def close(self) -> None:
         """Let the staged records go."""
@@ -95,7 +95,7 @@ class Rules:
     @_check.register
     def _(self, record: MemoryRecord) -> None:
         if record.sector is not None and record.sector_source is SectorSource.NONE:
-            raise Broken("sector", "a memory that fits no sector has none.")
+            raise RuleBroken("sector", "a memory that fits no sector has none.")
         self._add_memory(record)
         self._require_new_external_id(record.external_id)
         _require_forward(record.valid_from, record.valid_until)
@@ -104,7 +104,7 @@ class Rules:
     @_check.register
     def _(self, record: NodeRecord) -> None:
         if self._memory(record.id) is not None:
-            raise Broken("id", f"{record.id} is a memory's.")
+            raise RuleBroken("id", f"{record.id} is a memory's.")
         self._run("add_node", id=record.id.bytes)
         self._require_new_external_id(record.external_id)
         self._require_new("name", f"a node {record.label}: {record.name}", record.label, record.name)
@@ -113,7 +113,7 @@ class Rules:
     def _(self, record: EdgeRecord) -> None:
         for field, end in (("source_id", record.source_id), ("target_id", record.target_id)):
             if self._memory(end) is None and self._run("node", id=end.bytes).fetchone() is None:
-                raise Broken(field, f"there is no node {end}.")
+                raise RuleBroken(field, f"there is no node {end}.")
         _require_sector(record)
         _require_forward(record.valid_from, record.valid_until)
         ends = str(record.source_id), str(record.target_id)
@@ -132,7 +132,7 @@ class Rules:
         try:
             msgspec.convert({**record.request, "source": "source", "target": "target"}, LinkRequest)
         except msgspec.ValidationError as problem:
-            raise Broken("request", f"{problem}.") from None
+            raise RuleBroken("request", f"{problem}.") from None
 
     @_check.register
     def _(self, record: TombstoneRecord) -> None:
@@ -143,10 +143,10 @@ class Rules:
         for field, action in (("new_sector", ProposalAction.RECLASSIFY), ("change", ProposalAction.CHANGE)):
             given = bool(getattr(record, field))
             if given is not (record.action is action):
-                raise Broken(field, f"a proposal to {record.action} {'has none' if given else 'needs one'}.")
+                raise RuleBroken(field, f"a proposal to {record.action} {'has none' if given else 'needs one'}.")
         principals = [approval.principal for approval in record.approvals]
         if len({*principals}) < len(principals):
-            raise Broken("approvals", "a principal approves once.")
+            raise RuleBroken("approvals", "a principal approves once.")
 
     def _add_memory(self, record: MemoryRecord) -> None:
         trusted = record.partition is Partition.TRUSTED
@@ -160,7 +160,7 @@ class Rules:
             ("supersedes", record.supersedes, record.id),
         ):
             if old == new:
-                raise Broken(field, "a memory cannot supersede itself.")
+                raise RuleBroken(field, "a memory cannot supersede itself.")
             if old is not None and new is not None:
                 self._run("add_pointer", line=self._line, field=field, old=old.bytes, new=new.bytes)
 
@@ -172,9 +172,9 @@ class Rules:
     def _require_linkable(self, low_field: str, low: UUID, high_field: str, high: UUID) -> None:
         for field, end in ((low_field, low), (high_field, high)):
             if self._memory(end) is None:
-                raise Broken(field, f"there is no memory {end}.")
+                raise RuleBroken(field, f"there is no memory {end}.")
         if low >= high:
-            raise Broken(high_field, f"it is not greater than {low_field}, as that of a link of two memories is.")
+            raise RuleBroken(high_field, f"it is not greater than {low_field}, as that of a link of two memories is.")
 
     def _require_allowed_partitions(self, record: LinkRecord) -> None:
         """Refuse a link across partitions, but for those that a promotion or a supersession made cross."""
@@ -185,15 +185,15 @@ class Rules:
             return
         ((end, (_, promoted, _)),), ((_, _, successor),) = trusted, untrusted
         if not promoted and (record.relation != Relation.SUPERSEDES or successor != end.bytes):
-            raise Broken("target_id", "one end is trusted, the other is not, and no promotion tells why.")
+            raise RuleBroken("target_id", "one end is trusted, the other is not, and no promotion tells why.")
 
     def _require_new_external_id(self, external_id: str | None) -> None:
         if external_id is not None and not self._run("add_once", kind="external_id", said=external_id).rowcount:
-            raise Broken("external_id", "another record has the same.")
+            raise RuleBroken("external_id", "another record has the same.")
 
     def _require_new(self, field: str, what: str, *said: str) -> None:
         if not self._run("add_once", kind="record", said=msgspec.json.encode(said).decode()).rowcount:
-            raise Broken(field, f"{what} is there already.")
+            raise RuleBroken(field, f"{what} is there already.")
 
 
 def half_floats(embedding: bytes) -> "np.ndarray[tuple[int], np.dtype[np.float16]]":
@@ -203,23 +203,23 @@ def half_floats(embedding: bytes) -> "np.ndarray[tuple[int], np.dtype[np.float16
 
 def _require_sector(record: EdgeRecord | LinkRecord) -> None:
     if record.sector_source is SectorSource.NONE:
-        raise Broken("sector_source", "only a memory can fit no sector.")
+        raise RuleBroken("sector_source", "only a memory can fit no sector.")
 
 
 def _require_vector(record: MemoryRecord) -> None:
     if (record.embedding is None) is not (record.embedding_model is None):
-        raise Broken("embedding_model", "a vector and its model come together.")
+        raise RuleBroken("embedding_model", "a vector and its model come together.")
     if record.embedding is None or record.embedding_model is None:
         return
     if len(record.embedding) != 2 * record.embedding_model.dimensions:
-        raise Broken("embedding", f"it has {len(record.embedding)} bytes, two for each dimension are needed.")
+        raise RuleBroken("embedding", f"it has {len(record.embedding)} bytes, two for each dimension are needed.")
     if not np.isfinite(half_floats(record.embedding)).all():
-        raise Broken("embedding", "not all of its numbers are finite.")
+        raise RuleBroken("embedding", "not all of its numbers are finite.")
 
 
 def _require_forward(valid_from: datetime | None, valid_until: datetime | None) -> None:
     if valid_from is not None and valid_until is not None and valid_until <= valid_from:
-        raise Broken("valid_until", "it is not later than valid_from.")
+        raise RuleBroken("valid_until", "it is not later than valid_from.")
 
 
 def _key(record: Record) -> tuple[str, bytes]:

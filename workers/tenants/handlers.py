@@ -11,7 +11,7 @@ from engramq.schemas.vocabulary import Thing
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.runner import Context, handles, require_admin
-from engramq.workers.tenants.deletion import Deletion, recorded
+from engramq.workers.tenants.deletion import TenantDeletion, recorded
 
 CONTENTS: Final = sql("tenant_contents")
 
@@ -74,7 +74,7 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
 async def delete_all(_command: DeleteTenant, context: Context) -> None:
     """Delete, step by step, what the namespace holds; the command's own transaction sums it up."""
     require_admin(context.envelope.principal, ABOUT)
-    deletion = Deletion(context.store, context.mailboxes, context.envelope, context.lease)
+    deletion = TenantDeletion(context.store, context.mailboxes, context.envelope, context.lease)
     async for _ in deletion.run():
         context.begun = True
 

@@ -21,7 +21,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import packaged
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
-from engramq.workers.tenants.export_check import FILE, LINE, Checked, Reading, Refused, Summary
+from engramq.workers.tenants.export_check import FILE, LINE, CheckedLine, ExportReader, ExportRefused, ExportSummary
 
 PLAN_BY_KEYS: Final = sql("plan_by_keys")
 LOCK: Final = sql("lock_restoration")
@@ -58,19 +58,19 @@ WRITINGS: Final[Mapping[str, Writing]] = {
 
 Lines = Callable[[], Iterable[bytes]]  # the lines of an export, from the first one each time
 # What is being done, with how many records it is, and of how many (None: nobody knows yet).
-Told = Callable[[str, int, int | None], None]
+ReportProgress = Callable[[str, int, int | None], None]
 
 
-class Occupied(Exception):
+class NamespaceOccupied(Exception):
     """The namespace does not take an export; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CheckedExport:
     """What a first reading has found."""
 
     head: Head
-    summary: Summary
+    summary: ExportSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,35 +81,39 @@ class Restored:
     pending: int
 
 
-def check(lines: Lines, told: Told) -> Found:
-    """Read a whole export without writing anything; raises Refused, UnusableFile."""
-    reading = Reading(lines(), packaged().version)
+def check(lines: Lines, report: ReportProgress) -> CheckedExport:
+    """Read a whole export without writing anything; raises ExportRefused, UnusableFile."""
+    reading = ExportReader(lines(), packaged().version)
     head = reading.head()
     for count, _ in enumerate(reading.records(), start=1):
-        told("checked", count, None)
-    return Found(head=head, summary=reading.summary)
+        report("checked", count, None)
+    return CheckedExport(head=head, summary=reading.summary)
 
 
 async def require_empty(store: Store, namespace: str) -> None:
-    """Raise Occupied unless the namespace holds nothing, EngramqError with `unavailable`."""
+    """Raise NamespaceOccupied unless the namespace holds nothing, EngramqError with `unavailable`."""
     await store.read(namespace, _require_empty)
 
 
-async def restore(store: Store, namespace: str, found: Found, lines: Lines, actor: str, told: Told) -> Restored:
+async def restore(
+    store: Store, namespace: str, found: CheckedExport, lines: Lines, actor: str, report: ReportProgress
+) -> Restored:
     """Write an export that `check` has found to be whole, in the name of `actor`.
 
-    Raises Occupied; Refused when the lines are other ones by now or the database refuses one; EngramqError with
-    `unavailable`. Nothing was written then. Raises OutcomeUnknown when that cannot be said.
+    Raises NamespaceOccupied; ExportRefused when the lines are other ones by now or the database refuses one;
+    EngramqError with `unavailable`. Nothing was written then. Raises OutcomeUnknown when that cannot be said.
     """
 
     async def write(tx: Transaction) -> Restored:
         await tx.send(PLAN_BY_KEYS)
         row = await tx.row(LOCK)
         if row is None or not row["locked"]:
-            raise Occupied(f"Namespace {namespace!r} is being restored by somebody else. Wait until that has ended.")
+            raise NamespaceOccupied(
+                f"Namespace {namespace!r} is being restored by somebody else. Wait until that has ended."
+            )
         await _require_empty(tx)
         model = await _model(tx, found.summary)
-        return await _Restoration(tx, found, model, actor, told).run(lines())
+        return await _Restoration(tx, found, model, actor, report).run(lines())
 
     try:
         return await store.write_at_length(namespace, write)
@@ -121,7 +125,7 @@ async def _require_empty(tx: Transaction) -> None:
     row = await tx.row(THERE)
     there = [] if row is None else row["found"]
     if there:
-        raise Occupied(
+        raise NamespaceOccupied(
             f"Namespace {tx.namespace!r} is not empty: it holds {', '.join(there)}. Name another one with --namespace, "
             "or empty it with engramq tenant delete."
         )
@@ -130,22 +134,22 @@ async def _require_empty(tx: Transaction) -> None:
 class _Taken(Exception):
     """Somebody else's row has a key of one of these records by now; `constraint`: which, as the database calls it."""
 
-    def __init__(self, batch: Sequence[Checked], constraint: str) -> None:
+    def __init__(self, batch: Sequence[CheckedLine], constraint: str) -> None:
         super().__init__(constraint)
         self.batch, self.constraint = batch, constraint
 
 
-async def _taken(store: Store, namespace: str, problem: _Taken) -> Refused:
+async def _taken(store: Store, namespace: str, problem: _Taken) -> ExportRefused:
     """Return the refusal that names the record and its key, as far as that is still to be seen."""
     first = problem.batch[0].number
     if isinstance(problem.batch[0].record, MemoryRecord | NodeRecord):
-        lines = [one.line.decode() for one in problem.batch]
+        lines = [checked.line.decode() for checked in problem.batch]
         row = await store.read(namespace, lambda tx: tx.row(TAKEN, lines=lines))
         if row is not None:
             number, key = problem.batch[row["place"] - 1].number, f"{row['field']} {row['value']!r}"
-            return Refused(number, row["field"], f"somebody has written {key} meanwhile ({problem.constraint}).")
+            return ExportRefused(number, row["field"], f"somebody has written {key} meanwhile ({problem.constraint}).")
     reason = _in_lines(problem.batch, f"something has a key that somebody has written meanwhile ({problem.constraint})")
-    return Refused(first, LINE, reason)
+    return ExportRefused(first, LINE, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class _Model:
     model: EmbeddingModel
 
 
-async def _model(tx: Transaction, summary: Summary) -> _Model | None:
+async def _model(tx: Transaction, summary: ExportSummary) -> _Model | None:
     """Return the model of the store, if the export has vectors of it. A store without any gets the export's.
 
     Within the transaction, so that one which fails leaves no model chosen. Until it ends nobody else writes memories
@@ -181,17 +185,17 @@ class _Restoration:
     """A restoration under way, in its transaction."""
 
     tx: Transaction
-    found: Found
+    found: CheckedExport
     model: _Model | None
     actor: str
-    told: Told
+    report: ReportProgress
     loaded: set[Partition] = field(default_factory=set)  # whose vectors come as loads
     pending: int = 0
     written: int = 0
 
     async def run(self, lines: Iterable[bytes]) -> Restored:
         tx, head = self.tx, self.found.head
-        reading = Reading(lines, packaged().version)
+        reading = ExportReader(lines, packaged().version)
         if reading.head() != head:
             raise _changed()
         if self.found.summary.last_audit_id:
@@ -202,12 +206,12 @@ class _Restoration:
         for batch in _batches(reading.records()):
             await self._write(batch)
             self.written += len(batch)
-            self.told("restored", self.written, whole)
+            self.report("restored", self.written, whole)
         if reading.summary.digest != self.found.summary.digest:
             raise _changed()
         counts = dict(reading.summary.counts)
-        told_of = {"from": head.namespace, "exported_at": format_time(head.exported_at), **counts}
-        await audit.write(tx, self.actor, AuditAction.RESTORE_TENANT, None, old={}, new=told_of)
+        contents = {"from": head.namespace, "exported_at": format_time(head.exported_at), **counts}
+        await audit.write(tx, self.actor, AuditAction.RESTORE_TENANT, None, old={}, new=contents)
         await namespaces.note(tx)
         return Restored(counts=counts, pending=self.pending)
 
@@ -222,7 +226,7 @@ class _Restoration:
 
     async def _load(self, batch: Sequence[MemoryRecord], partition: Partition) -> int | None:
         """Return the load that the vectors of a partition belong to; None where they are indexed one by one."""
-        rows = sum(one.partition is partition and self._takes(one) for one in batch)
+        rows = sum(memory.partition is partition and self._takes(memory) for memory in batch)
         if not rows or partition not in self.loaded or self.model is None:
             return None
         load = await next_load(self.tx, partition, self.model.id, rows=rows)
@@ -230,13 +234,13 @@ class _Restoration:
             self.loaded.discard(partition)
         return load
 
-    async def _write(self, batch: Sequence[Checked]) -> None:
+    async def _write(self, batch: Sequence[CheckedLine]) -> None:
         kind = type_of(batch[0].record)
-        lines = [one.line.decode() for one in batch]
+        lines = [checked.line.decode() for checked in batch]
         try:
             if kind == type_of(MemoryRecord):
                 row = await self._write_memories(
-                    [one.record for one in batch if isinstance(one.record, MemoryRecord)], lines
+                    [checked.record for checked in batch if isinstance(checked.record, MemoryRecord)], lines
                 )
             else:
                 writing = WRITINGS[kind]
@@ -245,15 +249,15 @@ class _Restoration:
             raise _Taken(batch, problem.diag.constraint_name or "") from None
         except BadValue as problem:
             reason = _in_lines(batch, f"the database does not take it: {problem.diag.message_primary}")
-            raise Refused(batch[0].number, LINE, reason) from None
+            raise ExportRefused(batch[0].number, LINE, reason) from None
         if row is None or row["rows"] != len(batch):
-            raise Refused(batch[0].number, "id", _in_lines(batch, "another entry of the audit log has this id"))
+            raise ExportRefused(batch[0].number, "id", _in_lines(batch, "another entry of the audit log has this id"))
 
     async def _write_memories(self, batch: Sequence[MemoryRecord], lines: Sequence[str]) -> Row | None:
         return await self.tx.row(
             MEMORIES,
             lines=lines,
-            vectors=[self._vector(one) for one in batch],
+            vectors=[self._vector(memory) for memory in batch],
             model_id=None if self.model is None else self.model.id,
             trusted_load=await self._load(batch, Partition.TRUSTED),
             untrusted_load=await self._load(batch, Partition.UNTRUSTED),
@@ -270,13 +274,13 @@ class _Restoration:
         return self.model is not None and record.embedding is not None and record.embedding_model == self.model.model
 
 
-def _batches(records: Iterator[Checked]) -> Iterator[list[Checked]]:
+def _batches(records: Iterator[CheckedLine]) -> Iterator[list[CheckedLine]]:
     """Put records of one type together, as many as one statement takes."""
-    for _, several in groupby(records, key=lambda one: type(one.record)):
-        batch, size = list[Checked](), 0
-        for one in several:
-            batch.append(one)
-            size += len(one.line)
+    for _, several in groupby(records, key=lambda checked: type(checked.record)):
+        batch, size = list[CheckedLine](), 0
+        for checked in several:
+            batch.append(checked)
+            size += len(checked.line)
             if len(batch) >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
                 yield batch
                 batch, size = [], 0
@@ -284,9 +288,9 @@ def _batches(records: Iterator[Checked]) -> Iterator[list[Checked]]:
             yield batch
 
 
-def _in_lines(batch: Sequence[Checked], reason: str) -> str:
+def _in_lines(batch: Sequence[CheckedLine], reason: str) -> str:
     return f"in this line or up to line {batch[-1].number}, {reason}."
 
 
-def _changed() -> Refused:
-    return Refused(1, FILE, "it was changed while it was read.")
+def _changed() -> ExportRefused:
+    return ExportRefused(1, FILE, "it was changed while it was read.")

@@ -1,7 +1,8 @@
-"""Tells the clocks of namespaces when sessions are in use, without being in anybody's way."""
+"""Let the clock of a namespace run while its sessions are in use: the uses of a second become one statement."""
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from engramq.schemas.faults import EngramqError
@@ -27,7 +28,7 @@ async def tick(tx: Transaction, intervals: Sequence[Interval]) -> None:
     """Let the clock gain what it has not gained yet of the times in which sessions were in use."""
     await tx.send(COMMIT_WITHOUT_WAITING)
     await tx.send(LOCK)
-    await tx.send(TICK, since=[one for one, _ in intervals], until=[one for _, one in intervals], pieces=PIECES)
+    await tx.send(TICK, since=[begin for begin, _ in intervals], until=[end for _, end in intervals], pieces=PIECES)
 
 
 class SessionClock:
@@ -35,41 +36,35 @@ class SessionClock:
 
     def __init__(self, store: Store, *, debounce_s: float = DEBOUNCE_S, stopping: asyncio.Event | None = None) -> None:
         self._store = store
-        self._told: dict[tuple[str, str], list[Interval]] = {}
+        self._waiting: dict[tuple[str, str], list[Interval]] = {}
         self._debounce = Debounce(self._write, debounce_s, stopping)
 
     async def tell(self, uses: Sequence[SessionUse]) -> None:
         """Note that sessions were in use. Raises EngramqError or OutcomeUnknown when it cannot be written."""
         for use in uses:
-            self._add(use)
-        if self._told:
+            key = (use.namespace, use.session)
+            if not use.intervals or (key not in self._waiting and len(self._waiting) >= WAITING_MAX):
+                continue
+            known = self._waiting.setdefault(key, [])
+            for since, until in use.intervals:
+                # The calls of a session follow one another: mostly this time goes on where the last one ended.
+                if known and known[-1][1] == since:
+                    known[-1] = (known[-1][0], until)
+                else:
+                    known.append((since, until))
+        if self._waiting:
             await self._debounce.soon()
 
-    def _add(self, use: SessionUse) -> None:
-        key = (use.namespace, use.session)
-        if not use.intervals or (key not in self._told and len(self._told) >= WAITING_MAX):
-            return
-        known = self._told.setdefault(key, [])
-        for since, until in use.intervals:
-            # The calls of a session follow one another: mostly this time goes on where the last one ended.
-            if known and known[-1][1] == since:
-                known[-1] = (known[-1][0], until)
-            else:
-                known.append((since, until))
-
     async def _write(self) -> None:
-        told, self._told = self._told, {}
+        waiting, self._waiting = self._waiting, {}
         by_namespace: dict[str, list[Interval]] = {}
-        for (namespace, _), intervals in told.items():
+        for (namespace, _), intervals in waiting.items():
             by_namespace.setdefault(namespace, []).extend(intervals)
         problem: Exception | None = None
         for namespace, intervals in by_namespace.items():
             try:
-                await self._tick(namespace, intervals)
-            except (EngramqError, OutcomeUnknown) as found:  # which may be of one namespace alone
-                problem = found
+                await self._store.write(namespace, partial(tick, intervals=intervals))
+            except (EngramqError, OutcomeUnknown) as failure:  # which may be of one namespace alone
+                problem = failure
         if problem is not None:
             raise problem
-
-    async def _tick(self, namespace: str, intervals: Sequence[Interval]) -> None:
-        await self._store.write(namespace, lambda tx: tick(tx, intervals))

@@ -141,6 +141,6 @@ async def _put(tx: Transaction, rows: Sequence[Row], pieces: Sequence[Sequence[E
         PUT,
         ids=[row["id"] for row in rows],
         contents=[row["content"] for row in rows],
-        piece_vectors=["{" + ",".join(f'"{one.text}"' for one in several) + "}" for several in pieces],
+        piece_vectors=["{" + ",".join(f'"{piece.text}"' for piece in several) + "}" for several in pieces],
         model_id=model_id,
     )

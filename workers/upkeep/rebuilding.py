@@ -50,7 +50,7 @@ class Rebuilding:
         try:
             waiting = [row["namespace"] for row in await self.store.ask(NAMESPACES)]
             while waiting and not self.stopping.is_set():
-                waiting = [one for one in waiting if await self._work(one)]
+                waiting = [namespace for namespace in waiting if await self._work(namespace)]
         except (EngramqError, OutcomeUnknown):
             log.warning("No words made anew: the database is away")
 

@@ -106,8 +106,8 @@ class Reembedding:
         """Return whether anything is being done."""
         spec = await self.vectorizer.spec_in_store()
         models = await self.store.ask(CHOSEN)
-        own = {one["id"] for one in models if (one["name"], one["sha256"]) == (spec.name, spec.sha256)}
-        live = {one["id"] for one in models if not one["is_retired"]}
+        own = {model["id"] for model in models if (model["name"], model["sha256"]) == (spec.name, spec.sha256)}
+        live = {model["id"] for model in models if not model["is_retired"]}
         if not self._is_new and live <= own and len(live) < 2:
             return False
         vectors = {row["model_id"]: row["vectors"] for row in await self._alone(VECTORS)}
@@ -230,9 +230,9 @@ async def _write(tx: Transaction, change: _Change, vectors: Sequence[Vectorized]
     await tx.send(COMMIT_WITHOUT_WAITING)
     rows = await tx.rows(
         EMBED_ANEW,
-        ids=[one.id for one in vectors],
-        contents=[one.content for one in vectors],
-        embeddings=[one.embedding.text for one in vectors],
+        ids=[vector.id for vector in vectors],
+        contents=[vector.content for vector in vectors],
+        embeddings=[vector.embedding.text for vector in vectors],
         model_id=change.model_id,
         began_at=change.claim.began_at,
     )

@@ -29,6 +29,8 @@ from engramq.workers.memories.pending import embedding, pending_after, pending_c
 from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
 from engramq.workers.upkeep.unfinished import BackOff, Unfinished
 
+log = logging.getLogger(__name__)
+
 FORGET_LEXEME_COUNTS: Final = sql("forget_lexeme_counts")
 COUNT_LEXEMES: Final = sql("count_lexemes")
 PARTITION_SIZE: Final = sql("partition_size")
@@ -37,21 +39,6 @@ PARTITION_SIZE: Final = sql("partition_size")
 LEXEME_SAMPLE: Final = 100_000
 COUNTED_FROM: Final = 3_000  # memories; below, full text reads every posting list anyway
 RARE: Final = 30  # memories with a lexeme below which it is not worth a row
-
-
-async def is_worth_counting(tx: Transaction, partition: Partition) -> bool:
-    """Say whether a partition of the namespace is large enough for counts of its lexemes."""
-    row = await tx.row(PARTITION_SIZE, partition=partition, limit=COUNTED_FROM)
-    return row is not None and row["memories"] >= COUNTED_FROM
-
-
-async def count_lexemes(tx: Transaction, partition: Partition) -> int:
-    """Write anew how many memories of a partition hold each lexeme; return how many lexemes are not rare."""
-    await tx.send(FORGET_LEXEME_COUNTS, partition=partition)
-    return len(await tx.rows(COUNT_LEXEMES, partition=partition, sample=LEXEME_SAMPLE, rare=RARE))
-
-
-log = logging.getLogger(__name__)
 
 PENDING_S: Final = 3.0  # a memory younger than this may be in somebody's hands
 BATCH: Final = MEMORIES_PER_FOLLOW_UP
@@ -70,8 +57,20 @@ EXPIRING: Final = sql("expiring_namespaces")
 DECAYING: Final = sql("decaying_namespaces")
 
 
+async def is_worth_counting(tx: Transaction, partition: Partition) -> bool:
+    """Say whether a partition of the namespace is large enough for counts of its lexemes."""
+    row = await tx.row(PARTITION_SIZE, partition=partition, limit=COUNTED_FROM)
+    return row is not None and row["memories"] >= COUNTED_FROM
+
+
+async def count_lexemes(tx: Transaction, partition: Partition) -> int:
+    """Write anew how many memories of a partition hold each lexeme; return how many lexemes are not rare."""
+    await tx.send(FORGET_LEXEME_COUNTS, partition=partition)
+    return len(await tx.rows(COUNT_LEXEMES, partition=partition, sample=LEXEME_SAMPLE, rare=RARE))
+
+
 @dataclass(slots=True)
-class Progress:
+class SweepProgress:
     """What the last sweeps of a namespace saw."""
 
     after: UUID = FIRST  # the sweep goes round, so that memories that cannot be embedded do not block the others
@@ -88,7 +87,7 @@ class Upkeep:
     interval_s: float
     retention: Sequence[Retention] = ()
     pending_s: float = PENDING_S
-    _progress: dict[str, Progress] = field(default_factory=dict)
+    _progress: dict[str, SweepProgress] = field(default_factory=dict)
 
     async def look(self) -> tuple[FollowUp, ...]:
         """Return the commands that finish what is unfinished, where something changed since all was finished."""
@@ -117,12 +116,13 @@ class Upkeep:
             return ()
 
     async def _look_at(self, namespace: str) -> tuple[FollowUp, ...]:
-        progress = self._progress.setdefault(namespace, Progress())
+        progress = self._progress.setdefault(namespace, SweepProgress())
         now = time.monotonic()
         if now < progress.back_off.not_before:
             return ()
-        waiting = await self._still_waiting(namespace, progress.handed_on)
-        stuck = bool(progress.handed_on) and waiting == len(progress.handed_on)
+        handed_on = progress.handed_on
+        waiting = await self.store.read(namespace, lambda tx: pending_contents(tx, handed_on)) if handed_on else []
+        stuck = bool(handed_on) and len(waiting) == len(handed_on)
         batches = 1 if stuck else BATCHES
         ids = await self._pending(namespace, progress.after, BATCH * batches)
         if not ids and progress.after != FIRST:
@@ -139,11 +139,6 @@ class Upkeep:
             namespace, lambda tx: pending_after(tx, after, older_than_s=self.pending_s, limit=limit)
         )
 
-    async def _still_waiting(self, namespace: str, ids: tuple[UUID, ...]) -> int:
-        if not ids:
-            return 0
-        return len(await self.store.read(namespace, lambda tx: pending_contents(tx, ids)))
-
     async def trim(self) -> None:
         """Forget old commands, pairs found together no more, old deletions and proposals that ended long ago."""
         kept = {
@@ -152,17 +147,9 @@ class Upkeep:
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
         for namespace in await self._named(OUTDATED, **kept):
-            await self._trim(namespace)
-
-    async def _trim(self, namespace: str) -> None:
-        while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
-            pass
-        while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
-            pass
-        while await self.store.write(namespace, deletions.trim) == deletions.TRIMMED_AT_ONCE:
-            pass
-        while await self.store.write(namespace, proposal_rows.trim) == proposal_rows.TRIMMED_AT_ONCE:
-            pass
+            for kind in (ledger, co_retrieval, deletions, proposal_rows):
+                while await self.store.write(namespace, kind.trim) == kind.TRIMMED_AT_ONCE:
+                    pass
 
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""
@@ -179,21 +166,16 @@ class Upkeep:
             return
         for namespace in await self.store.namespaces():
             try:
-                await self._retain(namespace)
-            except (
-                EngramqError,
-                OutcomeUnknown,
-            ) as problem:  # the others do not wait; the next pass begins anew
+                for rule in self.retention:
+                    after: UUID | None = FIRST
+                    while after is not None:
+                        after = await self.store.write(namespace, partial(change.give_expiry, rule=rule, after=after))
+                        if after is not None:
+                            await asyncio.sleep(BETWEEN_TURNS_S)
+            # The others do not wait; the next pass begins anew.
+            except (EngramqError, OutcomeUnknown) as problem:
                 code = problem.fault.code if isinstance(problem, EngramqError) else type(problem).__name__
                 log.warning("Retention was not applied", extra={"namespace": namespace, "code": code})
-
-    async def _retain(self, namespace: str) -> None:
-        for rule in self.retention:
-            after: UUID | None = FIRST
-            while after is not None:
-                after = await self.store.write(namespace, partial(change.give_expiry, rule=rule, after=after))
-                if after is not None:
-                    await asyncio.sleep(BETWEEN_TURNS_S)
 
     async def index_loads(self) -> None:
         """Build vector indexes anew for bulk loads that are over."""
@@ -208,26 +190,20 @@ class Upkeep:
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
         for namespace in await self._named(DECAYING, hours=DECAYED_ANEW_HOURS):
-            await self._decay(namespace)
-
-    async def _decay(self, namespace: str) -> None:
-        hours = await self.store.read(namespace, decay.clock)
-        decayed = await self.store.write(namespace, lambda tx: decay.decay(tx, None))
-        while decayed.after is not None:
-            decayed = await self.store.write(namespace, partial(decay.decay, after=decayed.after))
-        await self.store.write(namespace, partial(decay.note_decayed, hours=hours))
+            hours = await self.store.read(namespace, decay.clock)
+            decayed = await self.store.write(namespace, lambda tx: decay.decay(tx, None))
+            while decayed.after is not None:
+                decayed = await self.store.write(namespace, partial(decay.decay, after=decayed.after))
+            await self.store.write(namespace, partial(decay.note_decayed, hours=hours))
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
         changed = await namespaces.changed(self.store, Looks.COUNTS)
         for namespace, seen_at in changed.items():
             for partition in Partition:
-                await self._count(namespace, partition)
+                if await self.store.read(namespace, partial(is_worth_counting, partition=partition)):
+                    await self.store.write(namespace, partial(count_lexemes, partition=partition))
             await namespaces.settle(self.store, Looks.COUNTS, {namespace: seen_at})
-
-    async def _count(self, namespace: str, partition: Partition) -> None:
-        if await self.store.read(namespace, lambda tx: is_worth_counting(tx, partition)):
-            await self.store.write(namespace, lambda tx: count_lexemes(tx, partition))
 
     async def _named(self, query: bytes, **values: Any) -> list[str]:
         """Return the namespaces that a query of all of them names."""

@@ -2,7 +2,7 @@
 
 No index says which they are (see the schema), so each sweep looks at the newest memories of a namespace, and once in a
 while, over as many sweeps as it takes, at all of them. That is also how imported memories get their links. A namespace
-is looked at from a change (see changes.py) until such looks have found nothing left of it.
+is looked at from a change (see namespaces.py) until such looks have found nothing left of it.
 """
 
 import time
@@ -169,7 +169,7 @@ class Unfinished:
         links = progress.links.portion([*due, *unlinked], older.without_links, now)
         return (
             *classifying(namespace, map(str, sectors)),
-            *linking(namespace, [Activated(memory_id=str(one)) for one in links]),
+            *linking(namespace, [Activated(memory_id=str(memory_id)) for memory_id in links]),
         )
 
     async def _newest(self, tx: Transaction) -> tuple[Seen, list[UUID]]:

@@ -14,7 +14,7 @@ import pytest
 from engramq.deploy.local.embedded.servers import running_servers
 from engramq.workers.db import rewriting
 from engramq.workers.db.readiness import NotReady
-from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
+from engramq.workers.db.rewriting import RewriteBegun, RewritePlanned, RewriteReport, Rewritten, rewrite_database
 from tests.conftest import Database
 
 pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
@@ -42,7 +42,7 @@ async def holder(database: Database) -> AsyncIterator[Connection]:
         yield connection
 
 
-def nothing(_told: Told) -> None:
+def nothing(_told: RewriteReport) -> None:
     pass
 
 
@@ -50,13 +50,13 @@ async def test_every_table_is_written_anew_and_told_of(database: Database) -> No
     name = "insert into namespaces (namespace) values ('acme') returning namespace"
     assert database.rows(name) == [{"namespace": "acme"}]
     before = {row["relname"]: row["relfilenode"] for row in files(database)}
-    heard: list[Told] = []
+    heard: list[RewriteReport] = []
     assert await rewrite_database(database.owner_url, with_wal=False, tell=heard.append) == 0
     told = [one for one in heard if isinstance(one, Rewritten)]
-    begun = [one for one in heard if isinstance(one, Begun)]
-    assert heard[0] == Planned(len(told), sum(one.before for one in told))
+    begun = [one for one in heard if isinstance(one, RewriteBegun)]
+    assert heard[0] == RewritePlanned(len(told), sum(one.before for one in told))
     assert [one.table for one in begun] == [*(one.name for one in told), ""]
-    assert begun[-1] == Begun(step="the statistics")
+    assert begun[-1] == RewriteBegun(step="the statistics")
     assert [one.name for one in told if one.number == one.of] == [told[-1].name]
     assert {one.name for one in told} == set(before)
     assert {"memories_trusted", "memories_untrusted", "audit_log", "ledger"} <= set(before)

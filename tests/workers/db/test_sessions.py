@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.workers.db.database import Health, Store
+from engramq.workers.db.database import DatabaseHealth, Store
 from engramq.workers.db.errors import Meaning, meaning, named, unavailable
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
@@ -182,10 +182,10 @@ async def test_the_database_tells_what_it_refuses_without_a_write(
     store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engramq.workers.db.pool.DOUBT_S", 0.0)
-    assert await store.health() == Health()
+    assert await store.health() == DatabaseHealth()
     with read_only(database):
-        assert await store.health() == Health("The database is read-only.")
-    assert await store.health() == Health()
+        assert await store.health() == DatabaseHealth("The database is read-only.")
+    assert await store.health() == DatabaseHealth()
 
 
 @pytest.mark.promise("QP-17")
@@ -200,9 +200,9 @@ async def test_a_refusal_is_logged_once_and_told_until_a_write_is_taken(
             with refused(FaultCode.UNAVAILABLE):
                 await store.write(NAMESPACE, full)
     assert [vars(record)["error"] for record in caplog.records] == ["The database's disk is full."]
-    assert await store.health() == Health("The database's disk is full.")
+    assert await store.health() == DatabaseHealth("The database's disk is full.")
     await store.write(NAMESPACE, write)
-    assert await store.health() == Health()
+    assert await store.health() == DatabaseHealth()
 
 
 async def test_a_read_that_tries_to_write_is_refused_soon(store: Store) -> None:

@@ -85,9 +85,9 @@ async def test_a_deletion_that_was_broken_off_is_finished_and_tells_the_whole(
     for number in range(7):
         await world.keep(f"memory {number}", namespace="acme")
     command, steps = deleting(), 0
-    run = deletion.Deletion.run
+    run = deletion.TenantDeletion.run
 
-    async def losing(self: deletion.Deletion) -> AsyncIterator[int]:
+    async def losing(self: deletion.TenantDeletion) -> AsyncIterator[int]:
         nonlocal steps
         async for rows in run(self):
             steps += 1
@@ -95,7 +95,7 @@ async def test_a_deletion_that_was_broken_off_is_finished_and_tells_the_whole(
                 command.lease.lost = True
             yield rows
 
-    monkeypatch.setattr(deletion.Deletion, "run", losing)
+    monkeypatch.setattr(deletion.TenantDeletion, "run", losing)
     with pytest.raises(LeaseLost):
         await world.outcome(command)
     assert world.count("memories") == 3

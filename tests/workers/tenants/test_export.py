@@ -18,7 +18,7 @@ from engramq.deploy.cli import main
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants import export
-from engramq.workers.tenants.export import LEFT_OUT, TABLES_LEFT_OUT, Wanted, lines
+from engramq.workers.tenants.export import LEFT_OUT, TABLES_LEFT_OUT, ExportChoice, lines
 from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.workers.tenants.tables import Tenant, furnish, tenant_tables
@@ -53,7 +53,7 @@ def acme(database: Database, monkeypatch: pytest.MonkeyPatch) -> Tenant:
 
 async def exported(store: Store, namespace: str = "acme", **wanted: Any) -> list[dict[str, Any]]:
     async def read(tx: Transaction) -> list[bytes]:
-        return [line async for line in lines(tx, Wanted(**wanted), "1.2.3")]
+        return [line async for line in lines(tx, ExportChoice(**wanted), "1.2.3")]
 
     return [json.loads(line) for line in await store.snapshot(namespace, read)]
 
@@ -130,7 +130,7 @@ async def test_an_export_sees_one_moment(
 
     async def read(tx: Transaction) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        async for line in lines(tx, Wanted(), "1"):
+        async for line in lines(tx, ExportChoice(), "1"):
             if len(found) == 2:
                 with psycopg.connect(database.owner_url, autocommit=True) as owner:
                     owner.execute("delete from nodes where tenant = tenant_of('acme')")
@@ -179,7 +179,7 @@ async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
     modes: list[int] = []
     both = threading.Barrier(2, timeout=BOUND_S)  # each export has a thread of its own
 
-    async def waiting(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[bytes]:
+    async def waiting(tx: Transaction, wanted: ExportChoice, release: str) -> AsyncIterator[bytes]:
         both.wait()
         modes.extend(modes_in(tmp_path, but=left_by_another))
         both.wait()

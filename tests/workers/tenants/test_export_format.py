@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.exports import RECORDS, Head, MemoryRecord, type_of
-from engramq.workers.tenants.export_check import Refused
-from engramq.workers.tenants.export_rules import Rules
-from engramq.workers.tenants.restoring import Found, check
+from engramq.workers.tenants.export_check import ExportRefused
+from engramq.workers.tenants.export_rules import ExportRules
+from engramq.workers.tenants.restoring import CheckedExport, check
 from tests.workers.tenants.export_lines import AT, SCHEMA, an_id, edge, head, memory, node, records, whole
 from tests.workers.tenants.test_export import documented
 
@@ -24,22 +24,22 @@ OPTIONAL = {"embedding", "embedding_model"}  # together: an export may have no v
 Change = Callable[[list[dict[str, Any]]], None]
 
 
-def read(lines: Iterable[bytes]) -> Found | Refused:
+def read(lines: Iterable[bytes]) -> CheckedExport | ExportRefused:
     try:
         return check(lambda: lines, lambda _what, _records, _of: None)
-    except Refused as refused:
+    except ExportRefused as refused:
         return refused
 
 
-def checked(lines: Iterable[bytes]) -> Found:
+def checked(lines: Iterable[bytes]) -> CheckedExport:
     found = read(lines)
-    assert isinstance(found, Found), found
+    assert isinstance(found, CheckedExport), found
     return found
 
 
 def refusal(lines: Iterable[bytes]) -> tuple[int, str, str]:
     found = read(lines)
-    assert isinstance(found, Refused), found
+    assert isinstance(found, ExportRefused), found
     return found.line, found.field, found.reason
 
 
@@ -90,7 +90,7 @@ def test_each_field_of_the_head_is_checked(name: str) -> None:
     assert refusal(whole(records(), head(**{name: NO_VALUE})))[:2] == (1, name)
     left = {key: value for key, value in head().items() if key != name}
     if name == "language":  # exports from before there were languages have none
-        assert isinstance(read(whole(records(), left)), Found)
+        assert isinstance(read(whole(records(), left)), CheckedExport)
     else:
         assert refusal(whole(records(), left)) == (1, name, "it is missing.")
 
@@ -240,7 +240,7 @@ def test_a_million_memories_and_their_supersessions_are_checked_in_bounded_memor
     try:
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
-        rules = Rules()
+        rules = ExportRules()
         for number in range(1, count + 1):
             pointers = {"superseded_by": UUID(int=number + 1) if number < count else None}
             pointers |= {"supersedes": UUID(int=number - 1) if number > 1 else None}
@@ -305,7 +305,7 @@ def test_whatever_a_damaged_file_says_it_is_taken_or_refused_by_line_and_field(d
         damaged[begin:end] = data.draw(st.binary(max_size=8) | st.sampled_from([b"", b"null", b"-1", b'"', b"}\n{"]))
     lines = bytes(damaged).splitlines(keepends=True)
     found = read(lines)
-    if isinstance(found, Refused):
+    if isinstance(found, ExportRefused):
         assert 1 <= found.line <= len(lines) + 1
         assert found.field
         assert found.reason

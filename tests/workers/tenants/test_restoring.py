@@ -19,8 +19,8 @@ from engramq.workers.db import loads
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants import restoring
-from engramq.workers.tenants.export import Wanted, lines
-from engramq.workers.tenants.export_check import Refused
+from engramq.workers.tenants.export import ExportChoice, lines
+from engramq.workers.tenants.export_check import ExportRefused
 from tests.conftest import Database
 from tests.workers.tenants.tables import Tenant, furnish, tenant_tables
 
@@ -85,7 +85,7 @@ def enrich(connection: psycopg.Connection[Any], tenant: Tenant) -> None:
 
 async def exported(store: Store, namespace: str, **wanted: Any) -> list[bytes]:
     async def read(tx: Transaction) -> list[bytes]:
-        return [line async for line in lines(tx, Wanted(**wanted), "1.2.3")]
+        return [line async for line in lines(tx, ExportChoice(**wanted), "1.2.3")]
 
     return await store.snapshot(namespace, read)
 
@@ -320,7 +320,7 @@ async def test_a_restoration_that_fails_leaves_no_model_chosen(store: Store, acm
     for table in ("loads", "embedding_models"):
         database.rows(f"delete from {table} returning 1")
     found = restoring.check(lambda: before, quiet)
-    with pytest.raises(Refused, match="changed while it was read"):
+    with pytest.raises(ExportRefused, match="changed while it was read"):
         await restoring.restore(store, "beta", found, lambda: [*before[:-1], b"\n", before[-1]], "ada", quiet)
     assert database.rows("select name from embedding_models") == []
 
@@ -365,7 +365,7 @@ async def test_a_file_that_changes_between_the_readings_is_refused(
     before = await exported(store, "acme")
     found = restoring.check(lambda: before, quiet)
     other = [line.replace(b"the vault", b"the house") for line in before]
-    with pytest.raises(Refused, match="changed while it was read"):
+    with pytest.raises(ExportRefused, match="changed while it was read"):
         await restoring.restore(store, "beta", found, lambda: other, "ada", quiet)
     assert database.rows("select 1 from nodes where tenant = tenant_of('beta')") == []
 
@@ -386,12 +386,12 @@ async def test_what_somebody_writes_meanwhile_makes_it_give_way_not_double(
         yield from before[1:]
 
     told = r"somebody has written external_id 'acme-memory' meanwhile \(nodes_external_id\)"
-    with pytest.raises(Refused, match=told) as refused:
+    with pytest.raises(ExportRefused, match=told) as refused:
         await restoring.restore(store, "beta", found, lines_meanwhile, "ada", quiet)
     assert (refused.value.line, refused.value.field) == (2, "external_id")
     assert b'"acme-memory"' in before[1]
     assert len(database.rows("select 1 from nodes where tenant = tenant_of('beta')")) == 1
     with psycopg.connect(database.owner_url) as other:
         other.execute("select pg_advisory_xact_lock(hashtextextended('engramq.restoring', tenant_of('beta')))")
-        with pytest.raises(restoring.Occupied, match="is being restored by somebody else"):
+        with pytest.raises(restoring.NamespaceOccupied, match="is being restored by somebody else"):
             await restoring.restore(store, "beta", found, lambda: before, "ada", quiet)
