@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from engramq.deploy.local.embedded.servers import Servers, running_servers
+from bench.servers import Servers, running_servers
 from engramq.schemas.settings import PREFIX
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.migrate import migrate

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Final
 
 from bench.common import ENGRAMQ, McpClient, emit
-from engramq.deploy.local.embedded.servers import Servers, running_servers
+from bench.servers import Servers, running_servers
 from engramq.gateway.run import run_gateway
 from engramq.schemas.settings import PREFIX, read_settings
 from engramq.schemas.vocabulary import WorkerKind

@@ -68,8 +68,8 @@ _FORM: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[
 
 def trace_id_of(traceparent: str | None) -> str:
     """Return the id of the trace, nothing where the header names none."""
-    found = None if traceparent is None else _FORM.fullmatch(traceparent)
-    return "" if found is None else found[1]
+    match = None if traceparent is None else _FORM.fullmatch(traceparent)
+    return "" if match is None else match[1]
 
 
 def new_traceparent() -> str:

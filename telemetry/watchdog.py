@@ -23,8 +23,8 @@ async def telling_watchdog(environ: Mapping[str, str] | None = None) -> AsyncIte
     """Say it for as long as the block lasts; nothing where nobody asks this process."""
     environ = os.environ if environ is None else environ
     address, microseconds = environ.get("NOTIFY_SOCKET", ""), environ.get("WATCHDOG_USEC", "")
-    asked = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-    if not (asked and address and microseconds.isdigit()):
+    is_for_us = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    if not (is_for_us and address and microseconds.isdigit()):
         yield
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:

@@ -30,7 +30,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from engramq.deploy.local.embedded.servers import running_servers
+from bench.servers import running_servers
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate

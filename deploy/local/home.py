@@ -99,21 +99,21 @@ class Home:
         """
         if not exists(self.path) or not self.path.is_dir():
             raise DeployError("home_unusable", f"{self.path} is not a folder.", _ELSEWHERE)
-        found = self.path.stat()
-        if found.st_uid != os.geteuid():
+        status = self.path.stat()
+        if status.st_uid != os.geteuid():
             raise DeployError(
                 "home_unusable",
-                f"{self.path} is not a folder of this user, but of {_name_of(found.st_uid)}.",
+                f"{self.path} is not a folder of this user, but of {_name_of(status.st_uid)}.",
                 f"Run engramq as its owner. {_ELSEWHERE}",
             )
-        if stat.S_IMODE(found.st_mode) & _OTHERS_WRITE:
+        if stat.S_IMODE(status.st_mode) & _OTHERS_WRITE:
             if any(self.path.iterdir()):
                 raise DeployError(
                     "home_unusable",
                     f"Others can write to {self.path}, and may have done so.",
                     f"See what is in it, then close it: chmod go-w {self.path}",
                 )
-            self.path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS_WRITE)
+            self.path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
         refuse_foreign(self.path, except_for=(self.postgres.name, self.postgres_sockets.name))
 
 
@@ -152,10 +152,10 @@ def private_folder(folder: Path) -> None:
         raise DeployError(
             "home_unusable", f"The folder {folder} cannot be made: {error.strerror}.", _ELSEWHERE
         ) from error
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise DeployError("home_unusable", f"{folder} is not a folder of this user.", _ELSEWHERE)
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         folder.chmod(PRIVATE)
     refuse_foreign(folder)
 

@@ -102,7 +102,7 @@ def for_http(environment: dict[str, str]) -> dict[str, str]:
     }
 
 
-def told(names: list[str], values: dict[str, str]) -> str:
+def values_of(names: list[str], values: dict[str, str]) -> str:
     """`NAME=value` for each of these variables, as it is meant where it is not set."""
     return ", ".join(f"{name}={values.get(name, _DEFAULTS.get(name, ''))}" for name in names)
 

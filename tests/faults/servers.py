@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from redis.asyncio import Redis
 
-from engramq.deploy.local.embedded.servers import start_servers
+from bench.servers import start_servers
 from engramq.schemas.vocabulary import WorkerKind
 from tests.faults.disk import filled
 from tests.faults.fault import Fault

@@ -19,8 +19,8 @@ import psycopg
 from psycopg.rows import dict_row
 from redis.asyncio import Redis
 
+from bench.servers import Servers, start_servers
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.embedded.servers import Servers, start_servers
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.db.conninfo import WORKER_ROLE

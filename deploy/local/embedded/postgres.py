@@ -347,11 +347,11 @@ class Postgres:
                 folder.mkdir(mode=PRIVATE, exist_ok=True)
             except OSError as error:
                 raise DeployError("home_unusable", f"The folder {folder} cannot be made: {error.strerror}.") from error
-            found = folder.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), owner[0]):
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), owner[0]):
                 raise DeployError("home_unusable", f"{folder} is not a folder of this user.", "Remove it.")
             refuse_foreign(folder, owners=owner[:1])
-            if found.st_uid != owner[0]:
+            if status.st_uid != owner[0]:
                 _give_away(folder, owner)
             folder.chmod(PRIVATE)
         if self.data.exists():

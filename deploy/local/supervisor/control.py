@@ -180,8 +180,8 @@ def _refuse_another_door(there: dict[str, str], wanted: dict[str, str]) -> None:
     if names:
         raise DeployError(
             "other_settings",
-            f"This home serves HTTP already, with {settings.told(names, there)}; asked for was "
-            f"{settings.told(names, wanted)}.",
+            f"This home serves HTTP already, with {settings.values_of(names, there)}; asked for was "
+            f"{settings.values_of(names, wanted)}.",
             "End that engramq up (or everything: engramq down) and start this one again, "
             f"or use another {settings.HOME} and {settings.PORT}.",
         )

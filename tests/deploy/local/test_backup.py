@@ -15,13 +15,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from bench.servers import running_servers
 from engramq.deploy.local import lease
 from engramq.deploy.local.backup import taking
 from engramq.deploy.local.backup.restoring import restore
 from engramq.deploy.local.backup.taking import Taken, back_up
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
-from engramq.deploy.local.embedded.servers import lock_home, running_servers
+from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.settings import kept_embedder

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 import redis
 
+from bench.servers import Servers, running_servers, start_servers
 from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.postgres import Postgres
 from engramq.deploy.local.embedded.redis import Redis, find_binary
-from engramq.deploy.local.embedded.servers import Servers, running_servers, start_servers
 from engramq.deploy.local.home import DeployError, Home
 from tests.deploy.helpers import OTHER, await_true, identity, needs_root
 
@@ -101,7 +101,7 @@ def test_a_home_in_use_is_refused_and_its_servers_go_on(home: Home) -> None:
 
 def test_servers_end_with_the_process_that_started_them(home: Home) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from engramq.deploy.local.embedded.servers import start_servers\n"
+        "import sys, time; from pathlib import Path; from bench.servers import start_servers\n"
         "servers = start_servers(Path(sys.argv[1]), fsync=False)\n"
         "print(servers.postgres_process.pid, servers.redis_process.pid, flush=True); time.sleep(600)"
     )

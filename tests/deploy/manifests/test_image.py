@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from engramq.deploy.local.embedded.servers import start_servers
+from bench.servers import start_servers
 from tests.architecture.source import ROOT
 from tests.deploy.manifests.conftest import DEPLOY
 from tests.deploy.manifests.image import Stage, as_container, bootstrap, build

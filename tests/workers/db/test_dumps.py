@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from bench.servers import running_servers
 from engramq.deploy.local.embedded.postgres import Postgres, find_binaries
-from engramq.deploy.local.embedded.servers import running_servers
 from engramq.deploy.local.home import Home
 from engramq.workers.db.conninfo import WORKER_ROLE, worker_conninfo
 from engramq.workers.db.migrate import migrate

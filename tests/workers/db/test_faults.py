@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from bench.servers import Servers, start_servers
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.embedded.servers import Servers, start_servers
 from engramq.schemas.commands import ForgetMemory as Forget
 from engramq.schemas.commands import Forgotten
 from engramq.schemas.faults import EngramqError, FaultCode

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from bench.servers import Servers, start_servers
 from engramq.deploy.local.embedded.postgres import Postgres
-from engramq.deploy.local.embedded.servers import Servers, start_servers
 from engramq.schemas.settings import read_settings
 from engramq.workers.app import open_store
 from engramq.workers.db.database import Store

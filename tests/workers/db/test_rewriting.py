@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.local.embedded.servers import running_servers
+from bench.servers import running_servers
 from engramq.workers.db import rewriting
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.rewriting import RewriteBegun, RewritePlanned, RewriteReport, Rewritten, rewrite_database

@@ -13,9 +13,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from bench.servers import Servers, running_servers
 from engramq.deploy.cli import main
 from engramq.deploy.local.embedded.postgres import WORKER_ROLE
-from engramq.deploy.local.embedded.servers import Servers, running_servers
 from tests.deploy.conftest import home
 from tests.faults.world import free_port
 

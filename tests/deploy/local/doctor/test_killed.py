@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
+from bench.servers import Servers
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.embedded.servers import Servers
 from tests.deploy.local.doctor.conftest import Command, Environment, wrong
 
 pytestmark = pytest.mark.timeout(300)

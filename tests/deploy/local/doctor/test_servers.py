@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from redis import Redis
 
+from bench.servers import Servers
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import WORKER_ROLE
-from engramq.deploy.local.embedded.servers import Servers
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.model_files import files_check
