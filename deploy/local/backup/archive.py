@@ -58,7 +58,7 @@ class Contents:
     @property
     def bytes(self) -> int:
         """Of all files together."""
-        return sum(int(one["bytes"]) for one in self.files.values())
+        return sum(int(file["bytes"]) for file in self.files.values())
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Damaged(DeployError):
         super().__init__("backup_damaged", f"The backup is cut or damaged: {what}.", "Take another copy of it.")
 
 
-class Writer:
+class ArchiveWriter:
     """Writes an archive to `out`, for the length of a block; only at its end, without an error, it is whole."""
 
     def __init__(self, out: IO[bytes], header: Header) -> None:
@@ -119,7 +119,7 @@ class Writer:
         self.file(name, io.BytesIO(text), len(text))
 
 
-class Reader:
+class ArchiveReader:
     """Reads an archive from `source`, as often as is asked for, and trusts nothing that is in it.
 
     Raises:
@@ -136,13 +136,13 @@ class Reader:
 
         A caller takes all chunks of an entry, or none, before the next one. Raises Damaged.
         """
-        found = Contents()
+        contents = Contents()
         with _broken_is("backup_damaged"), self._opened(CHUNK) as (tar, packed):
             for member in members_of(tar):
                 if member.name == MANIFEST:
-                    _compare(_json_of(tar, member, MANIFEST_MAX), found)
+                    _compare(_json_of(tar, member, MANIFEST_MAX), contents)
                     break
-                yield from self._entry(tar, member, found)
+                yield from self._entry(tar, member, contents)
             else:
                 raise Damaged("its end is missing")
             if tar.next() is not None:
@@ -150,12 +150,12 @@ class Reader:
             while packed.read(CHUNK):  # to the checksum of the whole
                 pass
 
-    def _entry(self, tar: tarfile.TarFile, member: tarfile.TarInfo, found: Contents) -> Iterator[Entry]:
+    def _entry(self, tar: tarfile.TarFile, member: tarfile.TarInfo, contents: Contents) -> Iterator[Entry]:
         name = member.name
-        if name in found.files or name in found.folders or not _is_safe(name):
+        if name in contents.files or name in contents.folders or not _is_safe(name):
             raise Damaged(f"it names {name!r}")
         if member.type == tarfile.DIRTYPE:
-            found.folders.append(name)
+            contents.folders.append(name)
             yield Entry(name, None)
             return
         if member.type not in _REGULAR:
@@ -168,7 +168,7 @@ class Reader:
             yield Entry(name, chunks)
         for _ in chunks:
             pass
-        found.files[name] = {"bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
+        contents.files[name] = {"bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
 
     @contextlib.contextmanager
     def _opened(self, buffered: int) -> Iterator[tuple[tarfile.TarFile, gzip.GzipFile]]:
@@ -245,21 +245,21 @@ def _header(tar: tarfile.TarFile) -> Header:
     first = tar.next()
     if first is None or first.name != HEADER or first.type not in _REGULAR:
         raise _no_backup()
-    told = _json_of(tar, first, HEADER_MAX)
-    if told.pop("type", None) != KIND or not isinstance(told.get("format"), int):
+    fields = _json_of(tar, first, HEADER_MAX)
+    if fields.pop("type", None) != KIND or not isinstance(fields.get("format"), int):
         raise _no_backup()
-    if told["format"] > FORMAT:
+    if (written := fields["format"]) > FORMAT:
         raise DeployError(
             "backup_newer",
-            f"The backup has format {told['format']}, made by engramq {told.get('engramq')}; this one knows {FORMAT}.",
+            f"The backup has format {written}, made by engramq {fields.get('engramq')}; this one knows {FORMAT}.",
             "Install that release of engramq, or a later one.",
         )
     try:
-        header = Header(**told)
+        header = Header(**fields)
     except TypeError:
         raise _no_backup() from None
     texts, numbers = (header.engramq, header.platform, header.made_at), (header.schema, header.postgresql)
-    if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, int) for one in numbers):
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(number, int) for number in numbers):
         raise _no_backup()
     return header
 
@@ -267,21 +267,21 @@ def _header(tar: tarfile.TarFile) -> Header:
 def _json_of(tar: tarfile.TarFile, member: tarfile.TarInfo, bytes_max: int) -> dict[str, Any]:
     source = tar.extractfile(member) if member.type in _REGULAR and member.size <= bytes_max else None
     try:
-        told = json.loads(source.read()) if source is not None else None
+        value = json.loads(source.read()) if source is not None else None
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        value = None
+    if not isinstance(value, dict):
         raise Damaged(f"{member.name!r} cannot be read")
-    return told
+    return value
 
 
-def _compare(told: dict[str, Any], found: Contents) -> None:
-    if told == asdict(found):
+def _compare(manifest: dict[str, Any], contents: Contents) -> None:
+    if manifest == asdict(contents):
         return
-    files = told.get("files")
+    files = manifest.get("files")
     listed = files if isinstance(files, dict) else {}
-    wrong = [name for name, one in found.files.items() if listed.get(name) != one]
-    missing = [name for name in listed if name not in found.files]
+    wrong = [name for name, file in contents.files.items() if listed.get(name) != file]
+    missing = [name for name in listed if name not in contents.files]
     raise Damaged(f"{(wrong + missing or ['its list of members'])[0]!r} is not as it was written")
 
 

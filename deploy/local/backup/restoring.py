@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
-from engramq.deploy.local.backup.archive import CHUNK, Contents, Damaged, Header, Reader
+from engramq.deploy.local.backup.archive import CHUNK, ArchiveReader, Contents, Damaged, Header
 from engramq.deploy.local.backup.taking import (
     DATA,
     EMBEDDER,
     HTTP_TOKEN,
     LOCAL_SETTINGS,
-    Tell,
+    ReportProgress,
     refuse_own_database,
     this_platform,
 )
@@ -35,7 +35,7 @@ from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.workers.admin import newest_schema
 
 BLOCK: Final = 4096  # bytes that a file takes at least
-ROOM: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given
+FIRST_START_BYTES: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given
 AUTO_SETTINGS: Final = f"{DATA}/postgresql.auto.conf"  # what ALTER SYSTEM has written
 _PLACE: Final = "postgres/"
 
@@ -54,19 +54,19 @@ class Restored:
     moved_to: Path | None = None
 
 
-def verify(file: Path, tell: Tell) -> Restored:
+def verify(file: Path, report: ReportProgress) -> Restored:
     """Read all of a backup, and return what it holds when this release can restore it here.
 
     Raises:
         DeployError: it cannot be read, is cut, damaged, or for another release, server or machine.
     """
     with _opened(file) as source:
-        reader = Reader(source)
-        contents, settings = _verified(reader, source, tell)
+        reader = ArchiveReader(source)
+        contents, settings = _verified(reader, source, report)
         return Restored(reader.header, contents.bytes, len(contents.files), settings)
 
 
-def restore(home: Home, environment: Mapping[str, str], file: Path, tell: Tell, *, force: bool) -> Restored:
+def restore(home: Home, environment: Mapping[str, str], file: Path, report: ReportProgress, *, force: bool) -> Restored:
     """Make a home of a backup. With `force` what the home holds is moved aside within it first.
 
     Raises:
@@ -79,13 +79,13 @@ def restore(home: Home, environment: Mapping[str, str], file: Path, tell: Tell, 
             there = home.path.exists()
             if there:
                 _claim(home, held, force=force)
-            reader = Reader(source)
-            contents, settings = _verified(reader, source, tell)
-            _require_room(home, contents)
+            reader = ArchiveReader(source)
+            contents, settings = _verified(reader, source, report)
+            _require_space(home, contents)
             if not there:
                 home.path.mkdir(mode=PRIVATE, parents=True)
                 _claim(home, held, force=force)
-            _unpack(reader, home, contents, tell)
+            _unpack(reader, home, contents, report)
             moved_to = _put_in_place(home)
         except OSError as problem:
             raise DeployError(
@@ -130,7 +130,7 @@ def _sets_something(text: bytes) -> bool:
     return any(line.strip() and not line.strip().startswith(b"#") for line in text.splitlines())
 
 
-def _verified(reader: Reader, source: IO[bytes], tell: Tell) -> tuple[Contents, tuple[str, ...]]:
+def _verified(reader: ArchiveReader, source: IO[bytes], report: ReportProgress) -> tuple[Contents, tuple[str, ...]]:
     """Read all of it; return what it holds, and those of its files that set something of the server."""
     _refuse_unfit(reader.header)
     whole = os.fstat(source.fileno()).st_size
@@ -145,7 +145,7 @@ def _verified(reader: Reader, source: IO[bytes], tell: Tell) -> tuple[Contents, 
         for chunk in entry.chunks:
             size += len(chunk)
             sets = sets or (entry.name == AUTO_SETTINGS and _sets_something(chunk))
-            tell(source.tell(), whole)
+            report(source.tell(), whole)
         if sets:
             settings.append(entry.name)
         contents.files[entry.name] = {"bytes": size}
@@ -203,9 +203,9 @@ def _is_used(folder: Path) -> bool:
         return False
 
 
-def _require_room(home: Home, contents: Contents) -> None:
-    needed = sum(-(-int(one["bytes"]) // BLOCK) * BLOCK for one in contents.files.values())
-    needed += BLOCK * len(contents.folders) + ROOM
+def _require_space(home: Home, contents: Contents) -> None:
+    needed = sum(-(-int(file["bytes"]) // BLOCK) * BLOCK for file in contents.files.values())
+    needed += BLOCK * len(contents.folders) + FIRST_START_BYTES
     place = next(folder for folder in (home.path, *home.path.parents) if folder.exists())
     free = shutil.disk_usage(place).free
     if _is_used(home.restoring):
@@ -218,7 +218,7 @@ def _require_room(home: Home, contents: Contents) -> None:
         )
 
 
-def _unpack(reader: Reader, home: Home, contents: Contents, tell: Tell) -> None:
+def _unpack(reader: ArchiveReader, home: Home, contents: Contents, report: ReportProgress) -> None:
     """Write all of it into the folder for the unfinished, and from there to the disk."""
     shutil.rmtree(home.restoring, ignore_errors=True)  # what one left that was broken off
     home.restoring.mkdir(mode=PRIVATE)
@@ -227,7 +227,7 @@ def _unpack(reader: Reader, home: Home, contents: Contents, tell: Tell) -> None:
     def count(size: int) -> None:
         nonlocal written
         written += size
-        tell(written, contents.bytes)
+        report(written, contents.bytes)
 
     try:
         for entry in reader.entries():

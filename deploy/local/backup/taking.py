@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.backup.archive import CHUNK, Header, Writer, members_of
+from engramq.deploy.local.backup.archive import CHUNK, ArchiveWriter, Header, members_of
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.local.embedded.servers import lock_home, running_postgres
@@ -40,7 +40,7 @@ STALL_BOUND_S: Final = 300.0  # without a byte: the checkpoint that a backup beg
 RETRY_S: Final = 0.05
 _LOG_REMOVED: Final = "has already been removed"  # what PostgreSQL says of log that it has kept for long enough
 
-Tell = Callable[[int, int], None]
+ReportProgress = Callable[[int, int], None]
 """Called with the bytes that are done, and with about how many there are."""
 
 
@@ -54,10 +54,10 @@ class Taken:
     file_bytes: int
 
 
-def back_up(home: Home, environment: Mapping[str, str], target: Path, tell: Tell) -> Taken:
+def back_up(home: Home, environment: Mapping[str, str], target: Path, report: ReportProgress) -> Taken:
     """Save a home in a file that is not there yet; whether its stack runs or not.
 
-    What was acknowledged before this began is in it. `tell` hears how far it is.
+    What was acknowledged before this began is in it. `report` hears how far it is.
 
     Raises:
         DeployError: the home has nothing to save, or a database elsewhere; or something went wrong, and there is no
@@ -73,15 +73,15 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, tell: Tell
         raise DeployError("backup_unwritable", f"{target} is in the home that it saves.", "Put it elsewhere.")
     try:
         with new_file(target) as out, _serving(home, environment), saving(postgres.url(OWNER_ROLE)) as cluster:
-            with Writer(out, _header(cluster)) as writer:
+            with ArchiveWriter(out, _header(cluster)) as writer:
                 _add_text(writer, LOCAL_SETTINGS, home.postgres / "local.conf")
                 _add_text(writer, HTTP_TOKEN, home.http_token)
                 _add_text(writer, EMBEDDER, home.embedder)
-                _copy_cluster(postgres, writer, lambda done: tell(done, cluster.bytes))
+                _copy_cluster(postgres, writer, lambda done: report(done, cluster.bytes))
             written = out.tell()
     except Unwritable as problem:
         raise DeployError("backup_unwritable", str(problem)) from problem
-    except OSError as problem:  # of the home, or of a program: what is written tells of itself
+    except OSError as problem:  # of the home, or of a program; the target's are Unwritable
         raise DeployError(
             "backup_failed", f"The backup failed at {problem.filename or home.path}: {problem.strerror or problem}."
         ) from problem
@@ -104,7 +104,7 @@ def this_platform() -> str:
     return f"{sys.platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }"
 
 
-def _add_text(writer: Writer, name: str, file: Path) -> None:
+def _add_text(writer: ArchiveWriter, name: str, file: Path) -> None:
     if file.is_file():
         text = file.read_bytes()
         writer.file(name, io.BytesIO(text), len(text))
@@ -149,12 +149,12 @@ def _serving(home: Home, environment: Mapping[str, str]) -> Iterator[None]:
         yield
 
 
-def _copy_cluster(postgres: Postgres, writer: Writer, tell: Callable[[int], None]) -> None:
+def _copy_cluster(postgres: Postgres, writer: ArchiveWriter, report: Callable[[int], None]) -> None:
     with tempfile.TemporaryFile() as complaints:
         child = process.stream(postgres.base_backup(), complaints)
         assert child.stdout is not None
         try:
-            broken = _copy_members(io.BufferedReader(_Bounded(child.stdout), CHUNK), writer, tell)
+            broken = _copy_members(io.BufferedReader(_Bounded(child.stdout), CHUNK), writer, report)
             failed = child.wait(ENDING_BOUND_S) != 0
         except subprocess.TimeoutExpired:
             broken = failed = True
@@ -173,9 +173,9 @@ def _copy_cluster(postgres: Postgres, writer: Writer, tell: Callable[[int], None
             raise _ended(postgres.home, complaints.read().decode(errors="replace").strip()[-500:])
 
 
-def _ended(home: Home, told: str) -> DeployError:
+def _ended(home: Home, complaint: str) -> DeployError:
     """Return why there is no backup, from what pg_basebackup has told."""
-    if _LOG_REMOVED in told:
+    if _LOG_REMOVED in complaint:
         return DeployError(
             "backup_too_slow",
             f"More was written while the backup was under way than what the server keeps for it ({LOG_KEPT} of log).",
@@ -183,7 +183,7 @@ def _ended(home: Home, told: str) -> DeployError:
         )
     return DeployError(
         "backup_failed",
-        f"PostgreSQL ended the backup: {told or 'it was stopped'}",
+        f"PostgreSQL ended the backup: {complaint or 'it was stopped'}",
         f"See {home.logs / 'postgres.log'}; if the stack was stopped or started anew meanwhile, begin again.",
     )
 
@@ -209,7 +209,7 @@ class _Bounded(io.RawIOBase):
         return os.readv(self._descriptor, [buffer])
 
 
-def _copy_members(source: IO[bytes], writer: Writer, tell: Callable[[int], None]) -> bool:
+def _copy_members(source: IO[bytes], writer: ArchiveWriter, report: Callable[[int], None]) -> bool:
     """Put what the server sends into the archive; return whether it broke off."""
     done = 0
     writer.folder(DATA)
@@ -225,7 +225,7 @@ def _copy_members(source: IO[bytes], writer: Writer, tell: Callable[[int], None]
                     raise DeployError("backup_failed", f"{member.name} of the database is no file.")
                 writer.file(name, content, member.size)
                 done += member.size
-                tell(done)
+                report(done)
         while source.read(CHUNK):  # else it would complain of nobody reading its last blocks
             pass
     except (tarfile.TarError, EOFError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from engramq.deploy.local.backup.archive import HEADER, KIND, MANIFEST, Header, Writer
+from engramq.deploy.local.backup.archive import HEADER, KIND, MANIFEST, ArchiveWriter, Header
 from engramq.deploy.local.backup.taking import this_platform
 
 VERSION_FILE = "postgres/data/PG_VERSION"
@@ -28,7 +28,7 @@ FOLDERS = ("postgres/data", "postgres/data/base", "postgres/data/pg_wal/archive_
 
 def backup(file: Path, **changes: Any) -> Path:
     """Write a whole backup that holds FILES and FOLDERS; `changes` are of its header."""
-    with file.open("wb") as out, Writer(out, replace(HERE, **changes)) as writer:
+    with file.open("wb") as out, ArchiveWriter(out, replace(HERE, **changes)) as writer:
         for folder in FOLDERS:
             writer.folder(folder)
         for name, content in FILES.items():

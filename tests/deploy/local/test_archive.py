@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engramq.deploy.local.backup.archive import CHUNK, FORMAT, HEADER, KIND, MANIFEST, Reader, Writer
+from engramq.deploy.local.backup.archive import CHUNK, FORMAT, HEADER, KIND, MANIFEST, ArchiveReader, ArchiveWriter
 from engramq.deploy.local.home import DeployError
 from tests.deploy.local.archives import FILES, FOLDERS, HERE, backup, forged, member, packed
 
@@ -21,7 +21,7 @@ def contents(file: Path) -> tuple[dict[str, bytes], list[str]]:
     """Return the files and folders of a backup."""
     files, folders = {}, []
     with file.open("rb") as source:
-        for entry in Reader(source).entries():
+        for entry in ArchiveReader(source).entries():
             if entry.chunks is None:
                 folders.append(entry.name)
             else:
@@ -39,7 +39,7 @@ def test_what_went_in_comes_out(tmp_path: Path) -> None:
     file = backup(tmp_path / "x.backup")
     assert contents(file) == (FILES, list(FOLDERS))
     with file.open("rb") as source:
-        reader = Reader(source)
+        reader = ArchiveReader(source)
         assert reader.header == HERE
         assert [entry.name for entry in reader.entries()] == [*FOLDERS, *FILES]  # also to whoever reads no contents
         assert len(list(reader.entries())) == len(FOLDERS) + len(FILES)
@@ -165,10 +165,10 @@ def test_memory_does_not_grow_with_the_bytes(tmp_path: Path) -> None:
     file = tmp_path / "large"
     tracemalloc.start()
     try:
-        with file.open("wb") as out, Writer(out, HERE) as writer, Path("/dev/zero").open("rb") as zeros:
+        with file.open("wb") as out, ArchiveWriter(out, HERE) as writer, Path("/dev/zero").open("rb") as zeros:
             writer.file("postgres/data/large", zeros, size)
         with file.open("rb") as source:
-            read = sum(len(chunk) for entry in Reader(source).entries() for chunk in entry.chunks or ())
+            read = sum(len(chunk) for entry in ArchiveReader(source).entries() for chunk in entry.chunks or ())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -178,6 +178,6 @@ def test_memory_does_not_grow_with_the_bytes(tmp_path: Path) -> None:
 
 def test_what_breaks_off_leaves_no_whole_file(tmp_path: Path) -> None:
     file = tmp_path / "x"
-    with file.open("wb") as out, pytest.raises(OSError, match="end of data"), Writer(out, HERE) as writer:
+    with file.open("wb") as out, pytest.raises(OSError, match="end of data"), ArchiveWriter(out, HERE) as writer:
         writer.file("postgres/data/short", io.BytesIO(b"12"), 3)
     assert refusal(file).code in {"backup_damaged", "not_a_backup"}

@@ -134,8 +134,8 @@ def test_what_another_release_server_or_machine_made_is_refused_before_it_is_rea
     file = backup(tmp_path / "x", **header)
     shutil.copy(file, tmp_path / "whole")
     os.truncate(file, file.stat().st_size - 100)
-    for one in (file, tmp_path / "whole"):
-        refused = refusal(home, one)
+    for copy in (file, tmp_path / "whole"):
+        refused = refusal(home, copy)
         assert refused.code == code
         assert named in str(refused)
     assert not home.path.exists()
@@ -170,7 +170,7 @@ def test_a_backup_without_a_database_is_refused(home: Home, file: Path, monkeypa
 @pytest.mark.promise("IM-12")
 def test_too_little_room_is_said_first(home: Home, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(file.parent)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=restoring.ROOM))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=restoring.FIRST_START_BYTES))
     refused = refusal(home, file)
     assert refused.code == "no_room"
     assert "64 MB are free" in str(refused)
@@ -183,7 +183,7 @@ def test_small_files_take_whole_blocks_of_the_room(home: Home, tmp_path: Path, m
     file = backup(tmp_path / "small.backup")
     content = sum(len(each) for each in FILES.values())
     usage = shutil.disk_usage(tmp_path)
-    enough_without_rounding = restoring.ROOM + content + restoring.BLOCK * 100
+    enough_without_rounding = restoring.FIRST_START_BYTES + content + restoring.BLOCK * 100
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=enough_without_rounding))
     assert refusal(home, file).code == "no_room"
 
@@ -212,14 +212,14 @@ def test_an_error_while_it_writes_leaves_what_was_there(
 def test_a_backup_that_is_another_one_when_it_is_written_is_refused(
     home: Home, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = restoring._require_room
+    room = restoring._require_space
 
     def cut_meanwhile(*given: object) -> None:
         room(*given)  # type: ignore[arg-type]
         os.truncate(file, file.stat().st_size - 100)
 
     fill(home)
-    monkeypatch.setattr(restoring, "_require_room", cut_meanwhile)
+    monkeypatch.setattr(restoring, "_require_space", cut_meanwhile)
     assert refusal(home, file, force=True).code == "backup_damaged"
 
 
