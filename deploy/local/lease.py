@@ -81,6 +81,8 @@ def ask_status(home: Home) -> dict[str, object] | None:
     try:
         channel.send({"op": "status"})
         return channel.receive(_STATUS_S)
+    except ConnectionError:  # it has hung up, perhaps before it was asked
+        return None
     except OSError as error:
         raise DeployError("not_answering", "The supervisor does not answer.", "engramq down ends it.") from error
     finally:
