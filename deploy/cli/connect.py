@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from engramq.deploy.connect.catalogue import CLIENTS, Client, Surroundings
+from engramq.deploy.connect.catalogue import CLIENTS, Client, Surroundings, how_started
 from engramq.deploy.connect.configuration import connect, disconnect, entry_in, file_of, snippet
-from engramq.deploy.connect.launch import how_started
+from engramq.deploy.connect.files import Unchangeable
 from engramq.deploy.local import settings
 from engramq.schemas.command_line import CommandFailed
 
@@ -73,5 +73,5 @@ def _state(client: Client, path: Path) -> str:
         return "no file"
     try:
         return "connected" if entry_in(path, client) is not None else "not connected"
-    except CommandFailed:
+    except (CommandFailed, Unchangeable):
         return "unreadable"

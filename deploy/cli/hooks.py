@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from engramq.deploy.cli.connect import surroundings
+from engramq.deploy.connect.catalogue import how_started
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
-from engramq.deploy.connect.launch import how_started
 from engramq.deploy.local.hooks import run
 from engramq.deploy.local.hooks.capture import CLIENTS
 

@@ -1,20 +1,30 @@
-"""The MCP clients that `engramq connect` knows: where each keeps its servers, and what an entry there looks like.
+"""The MCP clients that `engramq connect` knows: where each keeps its servers, how it starts engramq, as which entry.
 
 Made after each client's own documentation, which docs/connect.md names; versions of autumn 2026.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from engramq.deploy.connect.launch import Launch
+from engramq.deploy.local import settings
 
 NAME: Final = "engramq"  # of the entry
 _MODEL_START_S: Final = 60  # a first start makes a database; Codex waits 10 s unless told
+# What says whom a client serves, where and by which rules. No secrets: configurations are copied and committed. Not the
+# embedder, which the home keeps: a client that named a former one would be refused.
+KEPT: Final = (
+    *(settings.HOME, settings.NAMESPACE, settings.PRINCIPAL, settings.PROJECT, settings.TOOLS),
+    *(settings.PREFIX + name for name in ("LANGUAGE", "RETENTION", "REDACT")),
+)
+_UV_CACHE: Final = ("archive-v", "environments-v")  # where `uvx` puts what it runs once
+_PIPX_CACHE: Final = ("pipx", ".cache")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +50,56 @@ class Surroundings:
         return Path(named).expanduser() if named else self.home.joinpath(*usual)
 
 
+Place: TypeAlias = Callable[[Surroundings], Path]
+
+
+def _of_user(*parts: str) -> Place:
+    return lambda at: at.home.joinpath(*parts)
+
+
+def _of_project(*parts: str) -> Place:
+    return lambda at: at.project.joinpath(*parts)
+
+
+def _of_programs(*parts: str) -> Place:
+    return lambda at: at.configuration().joinpath(*parts)
+
+
+def _opencode_file(folder: Path) -> Path:
+    with_comments = folder / "opencode.jsonc"
+    return with_comments if with_comments.exists() else folder / "opencode.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The words that start `engramq`, without its subcommand, and the environment to give it."""
+
+    words: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, *arguments: str) -> tuple[str, ...]:
+        """Return the words of a command of engramq."""
+        return (*self.words, *arguments)
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client. `path` leads to the entry in its file; `entry` is what stands there.
+    """One client. In its file the object `servers` has our entry, and `entry` is what stands there.
 
     `project` is where a project has a file of its own, None where the client knows no such file.
     """
 
     name: str
     title: str
-    user: Callable[[Surroundings], Path]
-    project: Callable[[Surroundings], Path] | None
-    path: tuple[str, ...]
+    servers: str
     entry: Callable[[Launch], dict[str, Any]]
+    user: Place
+    project: Place | None = None
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """The keys that lead to our entry."""
+        return self.servers, NAME
 
     @property
     def is_toml(self) -> bool:
@@ -78,81 +125,67 @@ def _opencode(launch: Launch) -> dict[str, Any]:
     return entry | ({"environment": dict(launch.variables)} if launch.variables else {})
 
 
-def _claude_code(at: Surroundings) -> Path:
-    return at.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
-
-
-def _opencode_file(folder: Path) -> Path:
-    with_comments = folder / "opencode.jsonc"
-    return with_comments if with_comments.exists() else folder / "opencode.json"
-
-
 CLIENTS: Final[Mapping[str, Client]] = {
     client.name: client
     for client in (
         Client(
-            "claude-code",
-            "Claude Code",
-            _claude_code,
-            lambda at: at.project / ".mcp.json",
-            ("mcpServers", NAME),
-            _typed,
+            "claude-code", "Claude Code", "mcpServers", _typed,
+            lambda at: at.folder("CLAUDE_CONFIG_DIR") / ".claude.json", _of_project(".mcp.json"),
         ),
         Client(
-            "claude-desktop",
-            "Claude Desktop",
-            lambda at: at.configuration() / "Claude" / "claude_desktop_config.json",
-            None,
-            ("mcpServers", NAME),
-            _plain,
+            "claude-desktop", "Claude Desktop", "mcpServers", _plain,
+            _of_programs("Claude", "claude_desktop_config.json"),
         ),
         Client(
-            "cursor",
-            "Cursor",
-            lambda at: at.home / ".cursor" / "mcp.json",
-            lambda at: at.project / ".cursor" / "mcp.json",
-            ("mcpServers", NAME),
-            _plain,
+            "cursor", "Cursor", "mcpServers", _plain,
+            _of_user(".cursor", "mcp.json"), _of_project(".cursor", "mcp.json"),
         ),
         Client(
-            "vscode",
-            "VS Code",
-            lambda at: at.configuration() / "Code" / "User" / "mcp.json",
-            lambda at: at.project / ".vscode" / "mcp.json",
-            ("servers", NAME),
-            _typed,
+            "vscode", "VS Code", "servers", _typed,
+            _of_programs("Code", "User", "mcp.json"), _of_project(".vscode", "mcp.json"),
         ),
         Client(
-            "codex",
-            "Codex",
-            lambda at: at.folder("CODEX_HOME", ".codex") / "config.toml",
-            lambda at: at.project / ".codex" / "config.toml",
-            ("mcp_servers", NAME),
-            _codex,
+            "codex", "Codex", "mcp_servers", _codex,
+            lambda at: at.folder("CODEX_HOME", ".codex") / "config.toml", _of_project(".codex", "config.toml"),
         ),
         Client(
-            "gemini",
-            "Gemini CLI",
-            lambda at: at.home / ".gemini" / "settings.json",
-            lambda at: at.project / ".gemini" / "settings.json",
-            ("mcpServers", NAME),
-            _plain,
+            "gemini", "Gemini CLI", "mcpServers", _plain,
+            _of_user(".gemini", "settings.json"), _of_project(".gemini", "settings.json"),
         ),
         Client(
-            "windsurf",
-            "Windsurf",
-            lambda at: at.home / ".codeium" / "windsurf" / "mcp_config.json",
-            None,
-            ("mcpServers", NAME),
-            _plain,
+            "windsurf", "Windsurf", "mcpServers", _plain, _of_user(".codeium", "windsurf", "mcp_config.json")
         ),
         Client(
-            "opencode",
-            "OpenCode",
+            "opencode", "OpenCode", "mcp", _opencode,
             lambda at: _opencode_file(at.folder("XDG_CONFIG_HOME", ".config") / "opencode"),
             lambda at: _opencode_file(at.project),
-            ("mcp", NAME),
-            _opencode,
         ),
     )
-}
+}  # fmt: skip
+
+
+def how_started(environment: Mapping[str, str] | None = None, prefix: str = sys.prefix, script: str = "") -> Launch:
+    """Return how this engramq is started again later, from any folder and with any PATH.
+
+    By `uvx` or `pipx run` where it was itself started so, since they clear away what they run once; else by the script
+    that is installed. `prefix` and `script` are this process's own unless tests say otherwise.
+    """
+    environment = os.environ if environment is None else environment
+    kept = {name: environment[name] for name in KEPT if environment.get(name)}
+    if settings.HOME in kept:
+        kept[settings.HOME] = str(Path(kept[settings.HOME]).expanduser().absolute())
+    return Launch(_words(prefix, script or sys.argv[0], environment), kept)
+
+
+def _words(prefix: str, script: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    parts = Path(prefix).parts
+    search = environment.get("PATH")
+    if any(part.startswith(_UV_CACHE) for part in parts):
+        return (shutil.which("uvx", path=search) or "uvx", "engramq")
+    if all(part in parts for part in _PIPX_CACHE):
+        return (shutil.which("pipx", path=search) or "pipx", "run", "engramq")
+    # Not resolved: where the script is a link, as of pipx and uv, the link outlives an upgrade.
+    for candidate in (Path(script), Path(prefix) / "bin" / "engramq"):
+        if candidate.name == "engramq" and candidate.is_file() and os.access(candidate, os.X_OK):
+            return (str(candidate.absolute()),)
+    return (sys.executable, "-P", "-m", "engramq")

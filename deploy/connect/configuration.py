@@ -1,26 +1,21 @@
-"""The entry of engramq in one client's file: shown, looked for, written, taken out."""
+"""The entry of engramq in one client's file, JSON or TOML: shown, looked for, written, taken out."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engramq.deploy.connect import jsonc, toml_table
-from engramq.deploy.connect.catalogue import Client, Surroundings
-from engramq.deploy.connect.files import read_text, replace_text, split_bom
-from engramq.deploy.connect.launch import Launch
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
+
+from engramq.deploy.connect import jsonc
+from engramq.deploy.connect.catalogue import Client, Launch, Surroundings
+from engramq.deploy.connect.files import Rewrite, Unchangeable, read_text, rewrite, split_bom
 from engramq.schemas.command_line import CommandFailed
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What was done to a file: whether it is another one now, and where the one before is kept."""
-
-    path: Path
-    changed: bool
-    backup: Path | None = None
 
 
 def file_of(client: Client, at: Surroundings, *, project: bool) -> Path:
@@ -34,70 +29,104 @@ def file_of(client: Client, at: Surroundings, *, project: bool) -> Path:
 
 def snippet(client: Client, launch: Launch) -> str:
     """Return the text that a file with nothing but the entry would have."""
-    return _with_entry("", client, client.entry(launch))
+    return _with_entry(client, client.entry(launch), "")
 
 
 def entry_in(path: Path, client: Client) -> Any:
-    """Return the entry that a file has, None when it has none; raises CommandFailed when it cannot be read."""
+    """Return the entry that a file has, None when it has none; raises Unchangeable, CommandFailed."""
     _, text = split_bom(read_text(path))
-    try:
-        found: Any = (toml_table.read(text) if client.is_toml else jsonc.read(text)) if text.strip() else {}
-    except (jsonc.NotJson, toml_table.NotToml) as problem:
-        raise _unreadable(path, client, problem) from None
+    value: Any = (_parsed(text).unwrap() if client.is_toml else jsonc.read(text)) if text.strip() else {}
     for name in client.path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
-def connect(path: Path, client: Client, launch: Launch) -> Done:
+def connect(path: Path, client: Client, launch: Launch) -> Rewrite:
     """Write the entry into a file, in the place of an older one.
 
     Raises CommandFailed, with nothing written, when the file is not what the client would read.
     """
-    return _rewrite(path, client, client.entry(launch))
+    return rewrite(path, partial(_with_entry, client, client.entry(launch)), _mend(client))
 
 
-def disconnect(path: Path, client: Client) -> Done:
+def disconnect(path: Path, client: Client) -> Rewrite:
     """Take the entry out of a file; raises CommandFailed as `connect` does."""
-    return _rewrite(path, client, None)
+    return rewrite(path, partial(_without_entry, client), _mend(client))
 
 
-def _rewrite(path: Path, client: Client, entry: dict[str, Any] | None) -> Done:
-    found = read_text(path)
-    mark, text = split_bom(found)
-    try:
-        after = mark + (_without_entry(text, client) if entry is None else _with_entry(text, client, entry))
-    except (jsonc.NotJson, toml_table.NotToml) as problem:
-        raise _unreadable(path, client, problem) from None
-    if after == found:
-        return Done(path, changed=False)
-    return Done(path, changed=True, backup=replace_text(path, after))
+def _mend(client: Client) -> str:
+    return f"Mend it so that {client.title} can read it, then again."
 
 
-def _with_entry(text: str, client: Client, entry: dict[str, Any]) -> str:
+def _with_entry(client: Client, entry: dict[str, Any], text: str) -> str:
     if client.is_toml:
-        return toml_table.with_table(text, _two(client.path), entry)
-    return jsonc.with_value(text, client.path, entry) if text.strip() else _new(client.path, entry)
+        return with_table(text, client.path, entry)
+    if text.strip():
+        return jsonc.with_value(text, client.path, entry)
+    outer, name = client.path
+    return json.dumps({outer: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _without_entry(text: str, client: Client) -> str:
+def _without_entry(client: Client, text: str) -> str:
     if client.is_toml:
-        return toml_table.without_table(text, _two(client.path))
+        return without_table(text, client.path)
     return jsonc.without(text, client.path) if text.strip() else text
 
 
-def _new(path: tuple[str, ...], value: Any) -> str:
-    for name in reversed(path):
-        value = {name: value}
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def _two(path: tuple[str, ...]) -> tuple[str, str]:
+def with_table(text: str, path: tuple[str, str], values: dict[str, Any]) -> str:
+    """Return the text with these values as the table of two names, its other values gone; raises Unchangeable."""
+    document = _parsed(text)
     outer, name = path
-    return outer, name
+    if outer not in document:
+        document[outer] = tomlkit.table(is_super_table=True)
+    tables = document[outer]
+    if not isinstance(tables, dict):
+        raise Unchangeable(f"{outer} is no table")
+    if name in tables and getattr(tables[name], "unwrap", lambda: None)() == values:
+        return text
+    # In a table on one line everything is on one line.
+    table = tomlkit.inline_table() if isinstance(tables, InlineTable) else tomlkit.table()
+    for key, value in values.items():
+        table[key] = value
+    tables[name] = table
+    return _as_meant(text, document, path, values)
 
 
-def _unreadable(path: Path, client: Client, problem: ValueError) -> CommandFailed:
-    return CommandFailed(
-        f"{path}: {problem}. Nothing was written. Mend it so that {client.title} can read it, then again."
-    )
+def without_table(text: str, path: tuple[str, str]) -> str:
+    """Return the text without the table of two names, and without the outer one if nothing else is in it."""
+    document = _parsed(text)
+    outer, name = path
+    tables = document.get(outer)
+    if not isinstance(tables, dict) or name not in tables:
+        return text
+    del tables[name]
+    if not tables:
+        del document[outer]
+    return _as_meant(text, document, path, None)
+
+
+def _as_meant(before: str, document: tomlkit.TOMLDocument, path: tuple[str, str], values: dict[str, Any] | None) -> str:
+    """Return the document as text; raises Unchangeable when that reads as any other change than the one that was meant.
+
+    tomlkit writes a table after the first of several dotted keys, so that the ones behind it become the table's.
+    """
+    outer, name = path
+    meant = tomllib.loads(before)
+    tables = meant.setdefault(outer, {})
+    tables.pop(name, None)
+    if values is not None:
+        tables[name] = values
+    if not tables:
+        del meant[outer]
+    after = tomlkit.dumps(document)
+    if tomllib.loads(after) != meant:
+        raise Unchangeable(f"{outer} is written in a way that cannot be changed here: make it a table, [{outer}.NAME]")
+    return after
+
+
+def _parsed(text: str) -> tomlkit.TOMLDocument:
+    try:
+        tomllib.loads(text)  # clients are no more lenient
+        return tomlkit.parse(text)
+    except (TOMLKitError, tomllib.TOMLDecodeError) as problem:
+        raise Unchangeable(f"it is no TOML: {problem}") from None

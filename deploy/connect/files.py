@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,6 +16,18 @@ from engramq.schemas.command_line import CommandFailed
 BYTES: Final = 16 * 1024 * 1024  # Claude Code keeps its history in its configuration
 _BOM: Final = "\ufeff"
 _PRIVATE: Final = 0o600  # of new files: clients keep keys in theirs
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What became of a file: whether it is another one now, and where the one before is kept."""
+
+    changed: bool
+    backup: Path | None = None
+
+
+class Unchangeable(ValueError):
+    """A text is not what its client would read, or has no place for what is to come in; says why."""
 
 
 def read_text(path: Path) -> str:
@@ -39,6 +53,20 @@ def read_text(path: Path) -> str:
 def split_bom(text: str) -> tuple[str, str]:
     """Return the byte order mark that some editors begin a file with, and the rest."""
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+def rewrite(path: Path, change: Callable[[str], str], mend: str) -> Rewrite:
+    """Write a file as `change` makes it of its text; `mend` says what to do where that raises Unchangeable.
+
+    Raises CommandFailed, with nothing written.
+    """
+    before = read_text(path)
+    mark, text = split_bom(before)
+    try:
+        after = mark + change(text)
+    except Unchangeable as problem:
+        raise CommandFailed(f"{path}: {problem}. Nothing was written. {mend}".rstrip()) from None
+    return Rewrite(changed=False) if after == before else Rewrite(changed=True, backup=replace_text(path, after))
 
 
 def replace_text(path: Path, text: str) -> Path | None:

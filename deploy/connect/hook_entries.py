@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from engramq.deploy.connect import jsonc
-from engramq.deploy.connect.catalogue import Surroundings
-from engramq.deploy.connect.configuration import Done
-from engramq.deploy.connect.files import read_text, replace_text, split_bom
-from engramq.deploy.connect.launch import Launch
-from engramq.schemas.command_line import CommandFailed
+from engramq.deploy.connect.catalogue import Launch, Place
+from engramq.deploy.connect.files import Rewrite, rewrite
 
 HOOKS: Final = "hooks"
 HOOK: Final = "hook"  # our own command
+_MEND: Final = "Mend it, then again."
 _TIMEOUT_S: Final = 5  # it ends by itself within 2 s; a machine may be slow to start it
 
 
@@ -30,8 +29,8 @@ class HookClient:
 
     name: str
     title: str
-    user: Callable[[Surroundings], Path]
-    project: Callable[[Surroundings], Path]
+    user: Place
+    project: Place
     capturing: tuple[str, ...]
     recalling: tuple[str, ...] = ("SessionStart", "UserPromptSubmit")
     second: int = 1
@@ -68,19 +67,19 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
 }
 
 
-def install(path: Path, client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> Done:
+def install(path: Path, client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> Rewrite:
     """Write the hooks for these events into a file, in the place of older ones of ours; others' stay as they are.
 
     `options` are those of `engramq hook`. Raises CommandFailed, with nothing written, for a file that the client could
     not read.
     """
     group = _group(client, launch, events, options)
-    return _rewrite(path, client, dict.fromkeys(events, group))
+    return rewrite(path, partial(_with, client, dict.fromkeys(events, group)), _MEND)
 
 
-def uninstall(path: Path, client: HookClient) -> Done:
+def uninstall(path: Path, client: HookClient) -> Rewrite:
     """Take our hooks out of a file; raises CommandFailed as `install` does."""
-    return _rewrite(path, client, {})
+    return rewrite(path, partial(_with, client, {}), _MEND)
 
 
 def _group(client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
@@ -92,20 +91,11 @@ def _group(client: HookClient, launch: Launch, events: Sequence[str], options: S
     return {HOOKS: [{"type": "command", "command": command, "timeout": _TIMEOUT_S * client.second}]}
 
 
-def _rewrite(path: Path, client: HookClient, wanted: Mapping[str, dict[str, Any]]) -> Done:
-    found = read_text(path)
-    mark, text = split_bom(found)
-    try:
-        text = text if text.strip() or not wanted else "{}\n"
-        after = mark + _with(text, client, wanted) if text.strip() else found
-    except jsonc.NotJson as problem:
-        raise CommandFailed(f"{path}: {problem}. Nothing was written. Mend it, then again.") from None
-    if after == found:
-        return Done(path, changed=False)
-    return Done(path, changed=True, backup=replace_text(path, after))
-
-
-def _with(text: str, client: HookClient, wanted: Mapping[str, dict[str, Any]]) -> str:
+def _with(client: HookClient, wanted: Mapping[str, dict[str, Any]], text: str) -> str:
+    if not text.strip():
+        if not wanted:
+            return text
+        text = "{}\n"
     places = list(_ours(jsonc.read(text), client))
     there = {str(place[1]): _at(jsonc.read(text), place[:3]) for place in places}
     if len(places) == len(wanted) and there == wanted:
@@ -143,8 +133,8 @@ def _is_ours(command: object, client: HookClient) -> bool:
 
 
 def _at(value: Any, path: jsonc.Path) -> Any:
-    for step in path:
-        value = value[step]
+    for key in path:
+        value = value[key]
     return value
 
 

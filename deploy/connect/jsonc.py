@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # its stub leaves it out
 from typing import Any, Final
 
+from engramq.deploy.connect.files import Unchangeable
+
 Path = tuple[str | int, ...]
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -18,10 +20,6 @@ _SCALAR: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 _LINE_END: Final = re.compile(r"[ \t]*\r?\n")
 _DEPTH: Final = 200  # levels; nobody's settings have as many
-
-
-class NotJson(ValueError):
-    """The text is no JSON, or has something else where an object or a list is needed."""
 
 
 @dataclass(slots=True)
@@ -44,14 +42,14 @@ class Node:
 
 
 def read(text: str) -> Any:
-    """Return the value that a text is; raises NotJson saying where it is none."""
+    """Return the value that a text is; raises Unchangeable saying where it is none."""
     return _parsed(text).plain
 
 
 def with_value(text: str, path: Path, value: Any) -> str:
     """Return the text with a value at a path of keys, where objects on the way are made when they are missing.
 
-    Raises NotJson when the text is none, or has no object where the path needs one.
+    Raises Unchangeable when the text is none, or has no object where the path needs one.
     """
     root = _parsed(text)
     node, rest = _follow(root, path)
@@ -60,7 +58,7 @@ def with_value(text: str, path: Path, value: Any) -> str:
             return text
         return text[: node.start] + _dumped(value, text, _indent_at(text, node.start)) + text[node.end :]
     if not isinstance(node.plain, dict):
-        raise NotJson(f"{_name(path[: len(path) - len(rest)])} is no object")
+        raise Unchangeable(f"{_name(path[: len(path) - len(rest)])} is no object")
     for key in reversed(rest[1:]):
         value = {key: value}
     return _added(text, node, json.dumps(rest[0], ensure_ascii=False) + ": ", value)
@@ -69,13 +67,13 @@ def with_value(text: str, path: Path, value: Any) -> str:
 def with_item(text: str, path: Path, value: Any) -> str:
     """Return the text with one more value at the end of the list at a path, which is made when it is missing.
 
-    Raises NotJson as `with_value` does, and when there is no list.
+    Raises Unchangeable as `with_value` does, and when there is no list.
     """
     node, rest = _follow(_parsed(text), path)
     if rest:
         return with_value(text, path, [value])
     if not isinstance(node.plain, list):
-        raise NotJson(f"{_name(path)} is no list")
+        raise Unchangeable(f"{_name(path)} is no list")
     return _added(text, node, "", value)
 
 
@@ -107,7 +105,7 @@ def _parsed(text: str) -> Node:
 
 def _node(text: str, at: int, depth: int) -> Node:
     if depth > _DEPTH:
-        raise NotJson(f"it has more than {_DEPTH} levels")
+        raise Unchangeable(f"it has more than {_DEPTH} levels")
     opening = text[at : at + 1]
     if opening in {"{", "["}:
         return _container(text, at, depth)
@@ -133,7 +131,7 @@ def _container(text: str, start: int, depth: int) -> Node:
                 raise _broken(text, at)
             key, at = scanstring(text, at + 1)
             if key in node.items:
-                raise NotJson(f"it has {key!r} twice in one object")
+                raise Unchangeable(f"it has {key!r} twice in one object")
             at = _blank(text, at)
             if text[at : at + 1] != ":":
                 raise _broken(text, at)
@@ -159,9 +157,9 @@ def _blank(text: str, at: int) -> int:
     return found.end()
 
 
-def _broken(text: str, at: int) -> NotJson:
+def _broken(text: str, at: int) -> Unchangeable:
     line = text.count("\n", 0, at) + 1
-    return NotJson(f"line {line}, column {at - text.rfind(chr(10), 0, at)} is no JSON")
+    return Unchangeable(f"line {line}, column {at - text.rfind(chr(10), 0, at)} is no JSON")
 
 
 def _follow(node: Node, path: Path) -> tuple[Node, Path]:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.deploy.connect.jsonc import NotJson, Path, read, with_item, with_value, without
+from engramq.deploy.connect.files import Unchangeable
+from engramq.deploy.connect.jsonc import Path, read, with_item, with_value, without
 
 VALUE: dict[str, Any] = {"command": "x", "args": ["y"]}
 
@@ -71,24 +72,24 @@ def test_a_value_goes_with_its_comma(text: str, path: Path, left: str) -> None:
     ["", "{", '{"a"}', '{"a": }', "{'a': 1}", '{"a": 1 "b": 2}', '{"a": 1}}', "nonsense", '{"a": 01}', '{"a": "\n"}'],
 )
 def test_what_is_no_json_is_refused(text: str) -> None:
-    with pytest.raises(NotJson):
+    with pytest.raises(Unchangeable):
         read(text)
 
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(NotJson, match="'a' twice"):
+    with pytest.raises(Unchangeable, match="'a' twice"):
         read('{"a": 1, "b": 2, "a": 3}')
 
 
 def test_deep_nesting_is_refused() -> None:
-    with pytest.raises(NotJson, match="levels"):
+    with pytest.raises(Unchangeable, match="levels"):
         read("[" * 10_000)
 
 
 def test_a_path_through_what_is_no_object_is_refused() -> None:
-    with pytest.raises(NotJson, match="a is no object"):
+    with pytest.raises(Unchangeable, match="a is no object"):
         with_value('{"a": [1]}', ("a", "b"), 1)
-    with pytest.raises(NotJson, match="a is no list"):
+    with pytest.raises(Unchangeable, match="a is no list"):
         with_item('{"a": {}}', ("a",), 1)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.connect.launch import how_started
+from engramq.deploy.connect.catalogue import how_started
 
 pytestmark = pytest.mark.promise("RC-4")
 

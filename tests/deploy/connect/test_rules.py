@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.deploy.connect.rules import BEGIN, END, RULES
+from engramq.deploy.cli.rules import BEGIN, END, RULES
 from engramq.gateway.mcp.audience import ALL_TOOLS
 
 pytestmark = pytest.mark.promise("RC-6")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.connect.toml_table import NotToml, with_table, without_table
+from engramq.deploy.connect.configuration import with_table, without_table
+from engramq.deploy.connect.files import Unchangeable
 
 pytestmark = pytest.mark.promise("RC-4")
 
@@ -39,5 +40,5 @@ def test_the_table_comes_in_and_out_and_all_else_stays(text: str) -> None:
 
 def test_what_would_become_part_of_the_table_is_not_written() -> None:
     """Behind dotted keys there is no place for a table but the end, which tomlkit does not take."""
-    with pytest.raises(NotToml, match="make it a table"):
+    with pytest.raises(Unchangeable, match="make it a table"):
         with_table('mcp_servers.zed.command = "z"\nmodel = "x"\n[tui]\ntheme = "dark"\n', PATH, ENTRY)
