@@ -38,24 +38,22 @@ class Buckets:
         self._clock = clock
         self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def wait_s(self, key: Hashable) -> float:
-        """Return the seconds until the key's bucket holds one, 0 when it does; nothing is taken."""
-        return max(0.0, (1.0 - self._level(key)) / self._rate)
+    def take(self, key: Hashable, count: float = 1.0) -> float:
+        """Take `count` and return 0, or take nothing and return the seconds until the bucket holds one.
 
-    def take(self, key: Hashable) -> float:
-        """Take one and return 0, or take nothing and return the seconds until there is one."""
-        level = self._level(key)
-        if level >= 1.0:
-            self._levels[key] = (level - 1.0, self._clock())
+        With a count of 0 nothing is taken whatever it holds.
+        """
+        level, since = self._levels.get(key, (self._burst, 0.0))
+        now = self._clock()
+        level = min(self._burst, level + (now - since) * self._rate)
+        if level < 1.0:
+            return (1.0 - level) / self._rate
+        if count:
+            self._levels[key] = (level - count, now)
             self._levels.move_to_end(key)
             if len(self._levels) > KEPT_BUCKETS:
                 self._levels.popitem(last=False)
-            return 0.0
-        return (1.0 - level) / self._rate
-
-    def _level(self, key: Hashable) -> float:
-        level, since = self._levels.get(key, (self._burst, 0.0))
-        return min(self._burst, level + (self._clock() - since) * self._rate)
+        return 0.0
 
 
 class CallLimits:
@@ -91,7 +89,17 @@ class CallLimits:
         if self._concurrency is not None and under_way >= self._concurrency:
             error = f"At most {self._concurrency:g} calls of a principal may be under way at once."
             raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=BUSY_RETRY_S)
-        self._take(caller)
+        namespace, principal = caller.namespace, caller.principal
+        limits = (
+            (self._buckets, key, "calls per second than a principal may make."),
+            (self._principals, (namespace, principal.name), "calls a minute than a principal may make."),
+            (self._tenants, namespace, "calls a minute than all principals of the namespace may make together."),
+        )
+        for count in (0.0, 1.0):  # what is refused counts for none of them
+            for buckets, bucket, what in limits:
+                if buckets is not None and (wait_s := buckets.take(bucket, count)) > 0:
+                    wait_s = round(wait_s, 3) + 0.001
+                    raise refuse(FaultCode.RATE_LIMITED, f"These are more {what}", retry_after_s=wait_s)
         self._under_way[key] = under_way + 1
         try:
             yield
@@ -99,20 +107,6 @@ class CallLimits:
             self._under_way[key] -= 1
             if not self._under_way[key]:
                 del self._under_way[key]
-
-    def _take(self, caller: Caller) -> None:
-        namespace, principal = caller.namespace, caller.principal
-        all_three = (
-            (self._buckets, (namespace, principal.identity), "calls per second than a principal may make."),
-            (self._principals, (namespace, principal.name), "calls a minute than a principal may make."),
-            (self._tenants, namespace, "calls a minute than all principals of the namespace may make together."),
-        )
-        asked = [(buckets, key, what) for buckets, key, what in all_three if buckets is not None]
-        for buckets, key, what in asked:
-            if (wait_s := buckets.wait_s(key)) > 0:
-                raise refuse(FaultCode.RATE_LIMITED, f"These are more {what}", retry_after_s=round(wait_s, 3) + 0.001)
-        for buckets, key, _ in asked:
-            buckets.take(key)
 
 
 UNLIMITED: Final = CallLimits(None, None)
@@ -135,14 +129,14 @@ class FailureLimit:
 
     def check(self, address: str) -> None:
         """Raise EngramqError with `rate_limited` when the address has failed too often recently."""
-        self._refuse(self._buckets.wait_s(network_of(address)))
+        self._take(address, 0.0)
 
     def note(self, address: str) -> None:
         """Count a failure; raises EngramqError with `rate_limited` when it was one too many."""
-        self._refuse(self._buckets.take(network_of(address)))
+        self._take(address, 1.0)
 
-    def _refuse(self, wait_s: float) -> None:
-        if wait_s > 0:
+    def _take(self, address: str, count: float) -> None:
+        if (wait_s := self._buckets.take(network_of(address), count)) > 0:
             raise refuse(FaultCode.RATE_LIMITED, "Authentication failed too often.", retry_after_s=round(wait_s, 1))
 
 

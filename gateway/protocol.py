@@ -73,27 +73,27 @@ class Connections:
 
     def enter(self, address: str) -> Standing:
         """Count a connection and say what it gets; whoever is not refused has to `leave`."""
-        bounds, one = self._bounds, network_of(address)
-        room = {
+        bounds, network = self._bounds, network_of(address)
+        is_free = {
             Standing.SERVED: self._all[Standing.SERVED] < bounds.connections
-            and (self._held[Standing.SERVED][one] < bounds.share or self._is_proxy(address)),
+            and (self._held[Standing.SERVED][network] < bounds.share or self._is_proxy(address)),
             Standing.SPARE: self._all[Standing.SPARE] < bounds.spare
-            and self._held[Standing.SPARE][one] < bounds.spare_of_one,
+            and self._held[Standing.SPARE][network] < bounds.spare_of_one,
         }
-        for standing, is_free in room.items():
-            if is_free:
-                self._held[standing][one] += 1
+        for standing, has_place in is_free.items():
+            if has_place:
+                self._held[standing][network] += 1
                 self._all[standing] += 1
                 return standing
         return Standing.REFUSED
 
     def leave(self, address: str, standing: Standing) -> None:
         """Take a connection off the count."""
-        held, one = self._held[standing], network_of(address)
+        held, network = self._held[standing], network_of(address)
         self._all[standing] -= 1
-        held[one] -= 1
-        if not held[one]:
-            del held[one]
+        held[network] -= 1
+        if not held[network]:
+            del held[network]
 
     def _is_proxy(self, address: str) -> bool:
         try:
@@ -104,7 +104,7 @@ class Connections:
         return any((mapped or parsed) in network for network in self._proxies)
 
 
-def room_for(bounds: Bounds) -> Bounds:
+def affordable(bounds: Bounds) -> Bounds:
     """Return the bounds as far as this process may open files; it asks for as many as it needs, if it may have them."""
     needed = bounds.connections + bounds.spare + _FILES_OF_OUR_OWN
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -240,7 +240,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
             return
         asks_for_health = self.url.partition(b"?")[0] in self._health
-        if not asks_for_health and (self._standing is Standing.SPARE or self._is_overrun()):
+        if not asks_for_health and (
+            self._standing is Standing.SPARE or len(self.tasks) >= self._bounds.connections + self._bounds.spare
+        ):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
             return
         self._in_body = True
@@ -326,20 +328,13 @@ class BoundedProtocol(HttpToolsProtocol):
     # Ends
 
     def _is_busy(self) -> bool:
-        """Say whether a request is being answered."""
-        asked = self._asked()
-        return asked is not None and not asked.response_complete
-
-    def _asked(self) -> RequestResponseCycle | None:
-        """Return the last request that began to be read, None before the first; uvicorn's type hides that."""
-        return self.cycle
+        """Say whether a request is being answered; uvicorn's type hides that there is none before the first."""
+        last: RequestResponseCycle | None = self.cycle
+        return last is not None and not last.response_complete
 
     def _is_served(self) -> bool:
         """Say whether the request that is being read is the one that is being answered, none before it."""
         return not self.pipeline
-
-    def _is_overrun(self) -> bool:
-        return len(self.tasks) >= self._bounds.connections + self._bounds.spare
 
     def _refuse_head(self) -> None:
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _LARGE_HEAD.format(self._bounds))
@@ -348,14 +343,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """Answer by this status, unless an answer is under way, and close the connection once that can be read."""
         self._disarm()
         self._refused = True
-        is_answered, asked = False, self._asked()
-        if asked is not None and asked.response_complete:
+        is_answered = False
+        last: RequestResponseCycle | None = self.cycle
+        if last is not None and last.response_complete:
             is_answered = self._in_body  # early, before its body had come
-        elif asked is not None:
+        elif last is not None:
             # A body that is late ends its own request, which then cannot answer; a head, whatever was asked before.
-            is_answered = asked.response_started or bool(self.pipeline) or not self._in_body
-            asked.disconnected = True
-            asked.message_event.set()
+            is_answered = last.response_started or bool(self.pipeline) or not self._in_body
+            last.disconnected = True
+            last.message_event.set()
         if is_answered:
             self._close_soon()
             return

@@ -87,7 +87,7 @@ class Parameter:
         try:
             checked = msgspec.convert(value, self.type)
         except msgspec.ValidationError:
-            raise self._refusal(f"must be {self.expected}, not {self._found(given)}") from None
+            raise self._refusal(f"must be {self.expected}, not {self._description(given)}") from None
         if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
             raise self._refusal(f"is larger than {limits.METADATA_BYTES} bytes of JSON")
         if isinstance(checked, datetime):
@@ -102,7 +102,7 @@ class Parameter:
     def _refusal(self, problem: str) -> EngramqError:
         return invalid(self.name, f"{self.name} {problem}.")
 
-    def _found(self, value: Any) -> str:
+    def _description(self, value: Any) -> str:
         """Say what was given instead, without repeating a long text."""
         if isinstance(value, str) and not self.schema.get("enum"):
             if len(value) > self.schema.get("maxLength", len(value)):
@@ -127,7 +127,7 @@ class BatchParameter(Parameter):
         """Return the items as the command holds them; raises EngramqError for what is no list, or too long a one."""
         least, most = self.schema.get("minItems", 0), self.schema["maxItems"]
         if not isinstance(value, list) or not least <= len(value) <= most:
-            raise self._refusal(f"must be {self.expected}, not {self._found(value)}")
+            raise self._refusal(f"must be {self.expected}, not {self._description(value)}")
         return tuple(self.check_item(item) for item in value)
 
 
@@ -221,17 +221,12 @@ def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool)
         return value
     if not required and value in _NOTHING and (value == "" or _is_no_word(name, schema)):
         return ABSENT
-    read = _READERS.get(_kind(schema))
+    read = _READERS.get(schema.get("format", schema["type"]))
     return value if read is None else read(name, value)
 
 
 def _is_no_word(name: str, schema: Mapping[str, Any]) -> bool:
-    return name in _NEVER_NULL or "enum" in schema or _kind(schema) != "string"
-
-
-def _kind(schema: Mapping[str, Any]) -> str:
-    kind: str = schema["type"]
-    return schema.get("format", kind) if kind == "string" else kind
+    return name in _NEVER_NULL or "enum" in schema or schema.get("format", schema["type"]) != "string"
 
 
 def _number(_name: str, text: str) -> Any:
@@ -314,7 +309,7 @@ def check_arguments(tool: Tool, given: Any) -> Arguments:
         raise invalid(ARGUMENTS, f"arguments must be a JSON object, not {shown(given)}.")
     if tool.aliases:
         given = _with_own_names(tool, given)
-    checked = _checked(tool.name, tool.example, parameters_of(tool), given)
+    checked = _values(tool.name, tool.example, parameters_of(tool), given)
     around = {name: checked.pop(name, None) for name in AROUND}
     parameters: Any = tool.parameters(**checked)
     if tool.checks:
@@ -349,7 +344,7 @@ def _with_own_names(tool: Tool, given: Mapping[Any, Any]) -> Mapping[Any, Any]:
     return named | {tool.aliases[name]: value for name, value in given.items() if name in tool.aliases}
 
 
-def _checked(what: str, example: str, parameters: Mapping[str, Parameter], given: Mapping[Any, Any]) -> dict[str, Any]:
+def _values(what: str, example: str, parameters: Mapping[str, Parameter], given: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the values by name; `what` takes the parameters, and `example` shows how."""
     for parameter in parameters.values():
         if parameter.required and parameter.name not in given:
@@ -378,7 +373,7 @@ def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Paramete
     try:
         if not isinstance(given, Mapping):
             raise invalid(name, f"An item of {name} must be a JSON object, not {shown(given)}.")
-        item = items.kept(**_checked(f"An item of {name}", tool.example, parameters, given))
+        item = items.kept(**_values(f"An item of {name}", tool.example, parameters, given))
         item.check()
     except EngramqError as refusal:
         item = items.kept(fault=refusal.fault)

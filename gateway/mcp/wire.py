@@ -106,7 +106,7 @@ class ToolCalls:
                 echo = given if isinstance(given, float) and math.isfinite(given) else None
                 error = f"An id must be a text or an integer, not {json.dumps(given)[:100]}."
                 return Refusal(types.INVALID_REQUEST, error, echo)
-            elif (call := self._plain(message)) is not None:
+            elif (call := self._plain_call(message)) is not None:
                 return call
         try:
             return types.jsonrpc_message_adapter.validate_python(message, by_name=False)
@@ -114,7 +114,11 @@ class ToolCalls:
             known = as_request_id(message.get("id")) if isinstance(message, dict) else None
             return Refusal(types.INVALID_REQUEST, _NO_MESSAGE, known)
 
-    def _plain(self, message: dict[str, Any]) -> WireCall | None:
+    def _plain_call(self, message: dict[str, Any]) -> WireCall | None:
+        """Return the call if a message is one without anything unusual.
+
+        Its `_meta` names no version (before 2026-07-28), or has all that a newer one asks for.
+        """
         params = message.get("params")
         if message["method"] != METHOD or message.get("jsonrpc") != "2.0" or not message.keys() <= _MEMBERS:
             return None
@@ -123,17 +127,22 @@ class ToolCalls:
         name, arguments, meta = params.get("name"), params.get("arguments"), params.get("_meta")
         tool = self._tools.get(name) if isinstance(name, str) else None
         meta = {} if meta is None else meta
-        if tool is None or not isinstance(meta, dict) or not _has_envelope(meta):
+        if tool is None or not isinstance(meta, dict):
             return None
         version = meta.get(types.PROTOCOL_VERSION_META_KEY)
+        if version is not None:
+            parts = (meta.get(types.CLIENT_CAPABILITIES_META_KEY), meta.get(types.CLIENT_INFO_META_KEY, {}))
+            if version not in MODERN_PROTOCOL_VERSIONS or not all(isinstance(part, dict) for part in parts):
+                return None
         return WireCall(message["id"], tool, {} if arguments is None else arguments, meta, version)
 
-    async def answer(self, call: WireCall, caller: Caller, write: Write) -> bytes:
+    async def answer(self, call: WireCall, caller: Caller, write: Write | None) -> bytes:
         """Carry a call out and return its response; `write` sends how far it is, if the client asked for that."""
         traceparent, token = call.meta.get("traceparent"), as_request_id(call.meta.get("progressToken"))
 
-        async def report(progress: int, total: int, said: str) -> None:
-            params = {"progressToken": token, "progress": progress, "total": total, "message": said}
+        async def report(progress: int, total: int, text: str) -> None:
+            params = {"progressToken": token, "progress": progress, "total": total, "message": text}
+            assert write is not None  # else nobody is given this
             await write(dump({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
 
         reply = await self._call(
@@ -143,7 +152,7 @@ class ToolCalls:
                 caller=caller,
                 traceparent=traceparent if isinstance(traceparent, str) else None,
                 tools=self._profile,
-                report=None if token is None else report,
+                report=None if token is None or write is None else report,
             )
         )
         content = [{"type": "text", "text": reply.text}]
@@ -151,15 +160,6 @@ class ToolCalls:
         if call.version is not None:
             result |= {"resultType": "complete", "_meta": self._stamp}
         return dump({"jsonrpc": "2.0", "id": call.id, "result": result})
-
-
-def _has_envelope(meta: Mapping[str, Any]) -> bool:
-    """Say whether `_meta` names no version (before 2026-07-28), or has all that a newer one asks for."""
-    version = meta.get(types.PROTOCOL_VERSION_META_KEY)
-    if version is None:
-        return True
-    parts = (meta.get(types.CLIENT_CAPABILITIES_META_KEY), meta.get(types.CLIENT_INFO_META_KEY, {}))
-    return version in MODERN_PROTOCOL_VERSIONS and all(isinstance(part, dict) for part in parts)
 
 
 class HttpWire:
@@ -198,27 +198,21 @@ class HttpWire:
 
     async def _answer(self, call: WireCall, caller: Caller, accept: bytes, send: Send) -> None:
         """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""
-        is_stream = (
-            call.tool.reports and _EVENTS in accept and as_request_id(call.meta.get("progressToken")) is not None
-        )
-
-        async def begin(headers: list[tuple[bytes, bytes]]) -> None:
+        wants_progress = as_request_id(call.meta.get("progressToken")) is not None
+        if not (call.tool.reports and _EVENTS in accept and wants_progress):
+            answer = await self._calls.answer(call, caller, None)
+            headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": answer})
+            return
 
         async def event(message: bytes, *, more: bool = True) -> None:
             data = b"event: message\r\ndata: " + message + b"\r\n\r\n"
             await send({"type": "http.response.body", "body": data, "more_body": more})
 
-        async def nothing(_message: bytes) -> None:
-            """Drop what JSON has no place for."""
-
-        if is_stream:
-            await begin([(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform")])
-            await event(await self._calls.answer(call, caller, event), more=False)
-        else:
-            answer = await self._calls.answer(call, caller, nothing)
-            await begin([(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))])
-            await send({"type": "http.response.body", "body": answer})
+        headers = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await event(await self._calls.answer(call, caller, event), more=False)
 
 
 def _accepted(scope: Scope, call: WireCall) -> bytes | None:
