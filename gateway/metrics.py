@@ -24,16 +24,16 @@ LOOK_S: Final = 8.0  # for the look at queue and workers; Prometheus waits for 1
 
 _STATES: Final = {"ok": 0, "degraded": 1, "failed": 2}
 _MAILBOXES: Final[Mapping[Metric, Callable[[MailboxState], float | None]]] = {
-    catalog.DEPTH: lambda one: one.depth,
-    catalog.OLDEST: lambda one: one.oldest_s,
-    catalog.PER_SECOND: lambda one: one.per_s,
-    catalog.DEAD: lambda one: one.dead,
-    catalog.WORKERS: lambda one: one.workers,
+    catalog.DEPTH: lambda mailbox: mailbox.depth,
+    catalog.OLDEST: lambda mailbox: mailbox.oldest_s,
+    catalog.PER_SECOND: lambda mailbox: mailbox.per_s,
+    catalog.DEAD: lambda mailbox: mailbox.dead,
+    catalog.WORKERS: lambda mailbox: mailbox.workers,
 }
 
 
 class GatewayMetrics:
-    """The figures of one gateway process. `called` is told of each call; `waiting` returns how many wait."""
+    """The figures of one gateway process. `called` counts each call; `waiting` returns how many wait."""
 
     def __init__(self, waiting: Callable[[], int]) -> None:
         self._waiting = waiting
@@ -56,7 +56,7 @@ class GatewayMetrics:
 
         async def read() -> bytes:
             self._figures.tell(catalog.WAITING, self._waiting())
-            self._tell(await self._overview(look))
+            self._take_in(await self._overview(look))
             return self._figures.text()
 
         async def metrics(request: Request) -> Response:
@@ -72,13 +72,15 @@ class GatewayMetrics:
         log.warning("Metrics tell nothing of queue and workers: the look took too long")
         return None
 
-    def _tell(self, found: InstallationState | None) -> None:
+    def _take_in(self, state: InstallationState | None) -> None:
         figures = self._figures
-        figures.tell(catalog.READY, 0 if found is None or found.status == "unavailable" else 1)
-        checks = [] if found is None else found.checks
-        figures.tell_all(catalog.CHECK, {(one.name,): _STATES[one.state] for one in checks})
+        figures.tell(catalog.READY, 0 if state is None or state.status == "unavailable" else 1)
+        checks = [] if state is None else state.checks
+        figures.tell_all(catalog.CHECK, {(check.name,): _STATES[check.state] for check in checks})
         for metric, value_of in _MAILBOXES.items():
-            values = {(one.kind.value,): value_of(one) for one in ([] if found is None else found.mailboxes)}
+            values = {
+                (mailbox.kind.value,): value_of(mailbox) for mailbox in ([] if state is None else state.mailboxes)
+            }
             figures.tell_all(metric, {kind: value for kind, value in values.items() if value is not None})
 
 

@@ -221,6 +221,6 @@ async def _overview(settings: Settings) -> InstallationState:
         return found  # the look has said why
     if not missing:
         return found
-    cut_off = any(one.name == CheckName.REDIS and one.state == "failed" for one in found.checks)
+    cut_off = any(check.name == CheckName.REDIS and check.state == "failed" for check in found.checks)
     checks = merged([redis_check(missing, answers=not cut_off), *found.checks])  # of two as bad the first counts
     return InstallationState(status=status_of(checks), checks=checks, mailboxes=found.mailboxes)

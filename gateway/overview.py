@@ -123,16 +123,16 @@ def redis_check(refused: str, *, answers: bool = True) -> Check:
 
 def worker_check(mailboxes: Sequence[MailboxState], pong: Pong | None) -> Check:
     """Check that a worker answers, and that somebody serves every mailbox."""
-    absent = [one.kind for one in mailboxes if not one.workers]
+    absent = [mailbox.kind for mailbox in mailboxes if not mailbox.workers]
     kinds = f"No worker of the kind{'s' if len(absent) > 1 else ''} {', '.join(absent)} lives." if absent else ""
     if pong is None:
-        lately = _told_lately(sum(one.workers for one in mailboxes if one.kind is WorkerKind.RECALL))
+        lately = _silent_workers(sum(mailbox.workers for mailbox in mailboxes if mailbox.kind is WorkerKind.RECALL))
         unanswered = f"No worker answers.{lately}" if WorkerKind.RECALL not in absent else ""
         return failed(CheckName.WORKER, " ".join(filter(None, (unanswered, kinds))))
     return degraded(CheckName.WORKER, kinds) if absent else passed(CheckName.WORKER)
 
 
-def _told_lately(number: int) -> str:
+def _silent_workers(number: int) -> str:
     """Return what is known of workers that should have answered."""
     if number == 0:
         return ""
@@ -150,16 +150,16 @@ def database_check(pong: Pong) -> Check:
 
 def queue_check(mailboxes: Sequence[MailboxState]) -> Check:
     """Check that no command has been due for long where workers live; where none do, `worker` says so."""
-    stuck = [one for one in mailboxes if one.workers and one.oldest_s > _patience_s(one.kind)]
+    stuck = [mailbox for mailbox in mailboxes if mailbox.workers and mailbox.oldest_s > _patience_s(mailbox.kind)]
     if not stuck:
         return passed(CheckName.QUEUE)
-    told = [f"{_oldest_of(one)} has waited for {one.oldest_s:.0f} s." for one in stuck]
+    told = [f"{_oldest_of(mailbox)} has waited for {mailbox.oldest_s:.0f} s." for mailbox in stuck]
     return degraded(CheckName.QUEUE, " ".join(told))
 
 
 def dead_letters_check(mailboxes: Sequence[MailboxState]) -> Check:
     """Check that no command was given up."""
-    dead = [f"{one.dead} of {one.kind}" for one in mailboxes if one.dead]
+    dead = [f"{mailbox.dead} of {mailbox.kind}" for mailbox in mailboxes if mailbox.dead]
     if not dead:
         return passed(CheckName.DEAD_LETTERS)
     return degraded(CheckName.DEAD_LETTERS, f"Commands were given up: {', '.join(dead)}.")

@@ -39,7 +39,7 @@ class Redaction:
     """
 
     go_on: Callable[[], object] = _always_go_on
-    found: int = 0
+    count: int = 0
 
     def of_memory(self, memory: M) -> M:
         """Return a memory without the secrets in its content and in what else was written about it."""
@@ -60,7 +60,7 @@ class Redaction:
         return self._of_fields(update, (*_FIELDS, "add_tags", "remove_tags"))
 
     def _of_fields(self, command: C, names: Iterable[str]) -> C:
-        before = self.found
+        before = self.count
         changed: dict[str, Any] = {}
         for name in names:
             match getattr(command, name, UNSET):
@@ -70,16 +70,16 @@ class Redaction:
                     changed[name] = self._of_name(text)
                 case tuple() as texts:
                     changed[name] = tuple(self._of_name(text) for text in texts)
-        return command if self.found == before else msgspec.structs.replace(command, **changed)
+        return command if self.count == before else msgspec.structs.replace(command, **changed)
 
     def _of_name(self, text: str) -> str:
         return self.of_text(text)[: limits.NAME_CHARS]
 
     def of_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
         """Return metadata without secrets; what stands under a name such as password is one."""
-        before = self.found
+        before = self.count
         kept: dict[str, Any] = self._of_value(metadata)
-        if self.found > before and len(msgspec.json.encode(kept)) > limits.METADATA_BYTES:
+        if self.count > before and len(msgspec.json.encode(kept)) > limits.METADATA_BYTES:
             raise _too_large("metadata")
         return kept
 
@@ -87,41 +87,38 @@ class Redaction:
         """Return a text with a mark in the place of each secret."""
         self.go_on()
         text, keys = without_private_keys(text)
-        self.found += keys
+        self.count += keys
         return self._marked(text, secrets_in(text))
 
     def _marked(self, text: str, places: list[Place]) -> str:
-        """Return a text with one mark in the place of secrets that overlap, of the kind that was told first."""
+        """Return a text with one mark in the place of secrets that overlap, of the kind that was listed first."""
         rank = {kind: number for number, kind in reversed(list(enumerate(place.kind for place in places)))}
-        kept: list[str] = []
-        at = number = 0
-        place: Place | None = None
-        for one in sorted(places):
-            if place is not None and one.start < place.end:
-                kind = min(place.kind, one.kind, key=rank.__getitem__)
-                place = Place(place.start, max(place.end, one.end), kind)
-                continue
-            if place is not None:
-                kept += text[at : place.start], _mark(place.kind)
-                at, number = place.end, number + 1
-            place = one
-        if place is not None:
-            kept += text[at : place.start], _mark(place.kind)
-            at, number = place.end, number + 1
-        self.found += number
-        return "".join([*kept, text[at:]])
+        merged: list[Place] = []
+        for place in sorted(places):
+            if merged and place.start < merged[-1].end:
+                last = merged.pop()
+                kind = min(last.kind, place.kind, key=rank.__getitem__)
+                place = Place(last.start, max(last.end, place.end), kind)  # noqa: PLW2901 - both in one
+            merged.append(place)
+        self.count += len(merged)
+        parts: list[str] = []
+        at = 0
+        for place in merged:
+            parts += text[at : place.start], _mark(place.kind)
+            at = place.end
+        return "".join([*parts, text[at:]])
 
     def _of_value(self, value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: self._of_value(one, name) for name, one in value.items()}
+            return {name: self._of_value(item, name) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._of_value(one, key) for one in value]
+            return [self._of_value(item, key) for item in value]
         if not isinstance(value, str | int | float):
             return value
         kept = self.of_text(value) if isinstance(value, str) else value
         if not is_secret_value(key, value) or (isinstance(kept, str) and _MARK.fullmatch(kept)):
             return kept
-        self.found += kept == value
+        self.count += kept == value
         return _mark(KEYWORD)
 
 
@@ -148,9 +145,9 @@ def redacted(command: Command, wanted: Redact, go_on: Callable[[], object] = _al
     """
     redaction = Redaction(go_on=go_on)
     if isinstance(command, StoreMemory) and wanted is Redact.ALL:
-        return Redacted(redaction.of_memory(command), redaction.found)
+        return Redacted(redaction.of_memory(command), redaction.count)
     if isinstance(command, UpdateMemory) and wanted is Redact.ALL:
-        return Redacted(redaction.of_update(command), redaction.found)
+        return Redacted(redaction.of_update(command), redaction.count)
     if isinstance(command, ImportBatch) and wanted is not Redact.OFF:
         records = []
         for index, record in enumerate(command.records):
@@ -158,15 +155,15 @@ def redacted(command: Command, wanted: Redact, go_on: Callable[[], object] = _al
                 records.append(redaction.of_memory(record))
             except EngramqError as refusal:
                 raise invalid(f"records[{index}]", refusal.fault.error, refusal.fault.recovery) from None
-        return Redacted(msgspec.structs.replace(command, records=tuple(records)), redaction.found)
+        return Redacted(msgspec.structs.replace(command, records=tuple(records)), redaction.count)
     if isinstance(command, ImportMemories) and wanted is not Redact.OFF:
         rows = tuple(_redacted_row(redaction, row) for row in command.records)
-        return Redacted(msgspec.structs.replace(command, records=rows), redaction.found)
+        return Redacted(msgspec.structs.replace(command, records=rows), redaction.count)
     return Redacted(command)
 
 
 def _redacted_row(redaction: Redaction, row: ImportRow) -> ImportRow:
-    before = redaction.found
+    before = redaction.count
     try:
         if row.fault is UNSET:
             return redaction.of_memory(row)
@@ -176,7 +173,7 @@ def _redacted_row(redaction: Redaction, row: ImportRow) -> ImportRow:
         row = ImportRow(fault=msgspec.structs.replace(row.fault, **told))
     except EngramqError as refusal:
         row = ImportRow(fault=refusal.fault)
-    redaction.found = before  # nothing of the row is kept
+    redaction.count = before  # nothing of the row is kept
     return row
 
 

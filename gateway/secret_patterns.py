@@ -227,7 +227,7 @@ _PORT: Final = re.compile(r"\d{1,5}(?:[/?#]|$)")  # https://host:8443/a@b has no
 
 def _is_random(token: str) -> bool:
     """Say whether a token may be one: npm_config_registry_of_this_project is none."""
-    return not (token.islower() or token.isupper()) or any(one.isdigit() for one in token)
+    return not (token.islower() or token.isupper()) or any(char.isdigit() for char in token)
 
 
 # Kind, what stands (in small letters) in every text that has one, its form, and what else it has to be.

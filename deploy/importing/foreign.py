@@ -179,7 +179,7 @@ class Graph:
             return given
         redaction = Redaction()
         texts = {name: redaction.of_text(value) for name, value in given.items() if isinstance(value, str)}
-        self.secrets.found += redaction.found
+        self.secrets.found += redaction.count
         return {**given, **texts}
 
     async def write(self, importer: Importer, namespace: str, entries: Iterator[Node | Edge]) -> None:

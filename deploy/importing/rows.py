@@ -192,7 +192,7 @@ def _kept_and_known(
     redaction = Redaction()
     if secrets.left_out:
         kept = _without_secrets(values, namespace, split=split, redaction=redaction)
-        secrets.found += redaction.found
+        secrets.found += redaction.count
         return [(record, record) for record in kept]
     kept = _checked(values, namespace, split=split)
     if kept[0].external_id is not UNSET:  # which is what it is known by

@@ -159,7 +159,11 @@ def keys_in(document: bytes) -> tuple[Key, ...]:
     listed = msgspec.json.decode(document, type=document_type).get("keys")
     if not isinstance(listed, list):
         raise ValueError("no keys")
-    keys = tuple(key for one in listed[:KEYS_MAX] if isinstance(one, dict) and (key := _key_of(one)) is not None)
+    keys = tuple(
+        key
+        for described in listed[:KEYS_MAX]
+        if isinstance(described, dict) and (key := _key_of(described)) is not None
+    )
     if not keys:
         raise ValueError("no usable key")
     return keys
@@ -176,7 +180,7 @@ def usable_key(key: object, kid: str | None = None, only: str | None = None) -> 
         algorithms = {"EdDSA"}
     else:
         return None
-    allowed = frozenset(one for one in algorithms if only in (None, one))
+    allowed = frozenset(algorithm for algorithm in algorithms if only in (None, algorithm))
     return Key(key, allowed, kid) if allowed else None
 
 

@@ -97,7 +97,7 @@ def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f'"{word}"' for word in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(_type(one, definitions) for one in schema["anyOf"])
+        return " or ".join(_type(option, definitions) for option in schema["anyOf"])
     if schema["type"] == "array":
         return f"[{_type(schema['items'], definitions)}, ...]"
     if schema["type"] == "object" and isinstance(schema.get("additionalProperties"), Mapping):

@@ -261,7 +261,9 @@ class _Handlers:
                 "Counts of memories and links, and what waits in the queues",
             ),
         )
-        return types.ListResourcesResult(resources=[one for one in shown if self._may_read(ctx, str(one.uri))])
+        return types.ListResourcesResult(
+            resources=[resource for resource in shown if self._may_read(ctx, str(resource.uri))]
+        )
 
     async def list_templates(
         self, ctx: Context, _params: types.PaginatedRequestParams | None
@@ -271,7 +273,7 @@ class _Handlers:
             _template(GUIDE_PREFIX + "{topic}", "topic", "Guide to a tool", "When and how to use one tool"),
         )
         return types.ListResourceTemplatesResult(
-            resource_templates=[one for one in shown if self._may_read(ctx, one.uri_template)]
+            resource_templates=[template for template in shown if self._may_read(ctx, template.uri_template)]
         )
 
     def _may_read(self, ctx: Context, uri: str) -> bool:

@@ -84,7 +84,7 @@ _LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
 def _described(tool: Tool) -> dict[str, Any]:
     listed = parameters_of(tool)
     example = example_of(tool)
-    beside = {name: one.schema for name, one in listed.items() if name not in tool.in_path and name != KEY}
+    beside = {name: parameter.schema for name, parameter in listed.items() if name not in tool.in_path and name != KEY}
     described: dict[str, Any] = {
         "operationId": tool.name,
         METHOD_NAME: tool.client_name,
@@ -146,9 +146,9 @@ def _plain(value: Any, ids: dict[str, str]) -> Any:
         case str() if value.startswith(("@", "<")):
             return ids.setdefault(value, _SAMPLE_ID.format(len(ids) + 1))
         case list():
-            return [_plain(one, ids) for one in value]
+            return [_plain(item, ids) for item in value]
         case dict():
-            return {name: _plain(one, ids) for name, one in value.items()}
+            return {name: _plain(item, ids) for name, item in value.items()}
     return value
 
 
@@ -220,7 +220,7 @@ def _moved(node: Any) -> Any:
                 moved["$ref"] = _REF + moved["$ref"].rpartition("/")[2]
             return moved
         case list():
-            return [_moved(one) for one in node]
+            return [_moved(item) for item in node]
     return node
 
 
@@ -263,31 +263,37 @@ def page(document: Mapping[str, Any]) -> str:
 
 def _areas(paths: Mapping[str, Any]) -> Iterator[str]:
     area = None
-    ordered = [(path, method, said) for path, methods in paths.items() for method, said in methods.items()]
-    for path, method, said in sorted(ordered, key=lambda one: one[2]["tags"]):
-        if said["tags"] != area:
-            area = said["tags"]
+    ordered = [(path, method, operation) for path, methods in paths.items() for method, operation in methods.items()]
+    for path, method, operation in sorted(ordered, key=lambda item: item[2]["tags"]):
+        if operation["tags"] != area:
+            area = operation["tags"]
             yield f"<h2>{escape(area[0])}</h2>"
-        yield _operation(path, method, said)
+        yield _operation(path, method, operation)
 
 
-def _operation(path: str, method: str, said: Mapping[str, Any]) -> str:
-    about = "".join(f"<p>{_text(part)}</p>" for part in said["description"].split("\n\n"))
-    rows = "".join(_rows(said))
+def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
+    about = "".join(f"<p>{_text(part)}</p>" for part in operation["description"].split("\n\n"))
+    rows = "".join(_rows(operation))
     table = f"<table><tr><th>parameter<th>in<th>takes<th>meaning</tr>{rows}</table>" if rows else ""
-    answers = ", ".join(sorted(code for code in said["responses"] if code != "default"))
+    answers = ", ".join(sorted(code for code in operation["responses"] if code != "default"))
     return (
-        f'<details id="{escape(said["operationId"])}"><summary><b>{method.upper()}</b> <code>{escape(path)}</code> '
-        f"{escape(said['summary'])}</summary>{about}{table}{_body_example(said)}"
-        f"<p>Answers {answers}. operationId <code>{escape(said['operationId'])}</code>.</p></details>"
+        f'<details id="{escape(operation["operationId"])}"><summary><b>{method.upper()}</b> '
+        f"<code>{escape(path)}</code> {escape(operation['summary'])}</summary>{about}{table}{_body_example(operation)}"
+        f"<p>Answers {answers}. operationId <code>{escape(operation['operationId'])}</code>.</p></details>"
     )
 
 
-def _rows(said: Mapping[str, Any]) -> Iterator[str]:
-    for one in said.get("parameters", ()):
-        yield _row(one["name"], one["in"], one["schema"], one.get("required", False), one.get("description", ""))
-    if "requestBody" in said:
-        schema = said["requestBody"]["content"]["application/json"]["schema"]
+def _rows(operation: Mapping[str, Any]) -> Iterator[str]:
+    for parameter in operation.get("parameters", ()):
+        yield _row(
+            parameter["name"],
+            parameter["in"],
+            parameter["schema"],
+            parameter.get("required", False),
+            parameter.get("description", ""),
+        )
+    if "requestBody" in operation:
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
         for name, value in schema["properties"].items():
             yield _row(name, "body", value, name in schema.get("required", ()), value.get("description", ""))
 
@@ -298,10 +304,10 @@ def _row(name: str, place: str, schema: Mapping[str, Any], required: bool, meani
     return f"<tr><td><code>{escape(name)}</code><td>{place}<td>{escape(takes)}<td>{_text(meaning)}</tr>"
 
 
-def _body_example(said: Mapping[str, Any]) -> str:
-    if "requestBody" not in said:
+def _body_example(operation: Mapping[str, Any]) -> str:
+    if "requestBody" not in operation:
         return ""
-    example = json.dumps(said["requestBody"]["content"]["application/json"]["example"], indent=2)
+    example = json.dumps(operation["requestBody"]["content"]["application/json"]["example"], indent=2)
     return f"<pre>{escape(example)}</pre>"
 
 

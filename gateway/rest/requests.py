@@ -179,7 +179,7 @@ def _take_key(asked: dict[str, Any], headers: Headers) -> None:
     """Put the key of the header among the arguments."""
     sent = headers.getlist(IDEMPOTENCY_HEADER)
     # What is no UTF-8 is refused by name, as in a path.
-    keys: Mapping[str, None] = dict.fromkeys(one.encode("latin-1").decode(errors="surrogateescape") for one in sent)
+    keys: Mapping[str, None] = dict.fromkeys(key.encode("latin-1").decode(errors="surrogateescape") for key in sent)
     if not keys:
         return
     if len(keys) > 1 or asked.get(KEY, next(iter(keys))) not in keys:

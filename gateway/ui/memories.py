@@ -101,9 +101,9 @@ async def show_memories(page: PageRequest) -> Response:
     refusal, left_out = None, 0
     try:
         if filters.q:
-            shown, left_out = await _found(page, filters)
+            shown, left_out = await _search(page, filters)
         else:
-            shown = await _listed(page, filters)
+            shown = await _list(page, filters)
     except CallRefused as refused:
         if refused.status != 400:
             raise
@@ -120,7 +120,7 @@ async def show_memories(page: PageRequest) -> Response:
     )
 
 
-async def _found(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]:
+async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]:
     """Return what a search found, and how many of the best hits the filters left out that searches do not have."""
     names = ("state", "verification", "source_type", "created_by", "external_id")
     wanted = {name: getattr(filters, name) for name in names if getattr(filters, name)}
@@ -131,7 +131,7 @@ async def _found(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]:
     return shown, len(hits) - len(shown["memories"])
 
 
-async def _listed(page: PageRequest, filters: MemoryFilters) -> Body:
+async def _list(page: PageRequest, filters: MemoryFilters) -> Body:
     return await page.ask(
         "browse_memories",
         limit=PAGE_ROWS,

@@ -115,7 +115,7 @@ def test_a_secret_is_taken_out_and_the_rest_stays(text: str, secret: str) -> Non
     looked = Redaction()
     kept = looked.of_text(text)
     assert secret not in kept
-    assert looked.found >= 1
+    assert looked.count >= 1
     assert "[redacted: " in kept
     assert kept[:7] == text[:7] or kept.startswith("[redacted")
     assert Redaction().of_text(kept) == kept, "a second look finds nothing in what the first left"
@@ -218,7 +218,7 @@ def test_keys_of_metadata_say_what_is_a_secret_numbers_too() -> None:
     told = looked.of_metadata(secret)
     mark = "[redacted: Secret Keyword]"
     assert told == {**dict.fromkeys(secret, mark), "db": {"secret": [mark]}}
-    assert looked.found == len(secret)
+    assert looked.count == len(secret)
 
 
 @pytest.mark.parametrize("kind", ["", "RSA ", "DSA ", "EC ", "OPENSSH ", "ENCRYPTED ", "SSH2 ENCRYPTED ", "PGP "])
@@ -261,7 +261,7 @@ def test_metadata_are_looked_through_by_name_and_value() -> None:
         "db": {"password": "[redacted: Secret Keyword]", "host": "db.example.org", "port": 5432},
         "list": ["[redacted: AWS Access Key]", "plain", None, True],
     }
-    assert looked.found == 5
+    assert looked.count == 5
 
 
 def test_the_setting_says_what_is_looked_through() -> None:
