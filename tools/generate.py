@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from engramq.gateway.mcp.reference import reference
 from engramq.gateway.rest import openapi
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.settings import OTHERS, SETTINGS
 from tools import promises
 from tools.clients import python, typescript
+from tools.reference import reference
 
 HEAD = """# Settings
 

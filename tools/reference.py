@@ -1,4 +1,4 @@
-"""Writes docs/tools.md from the tools' live descriptions: `make generate`."""
+"""Write docs/tools.md from the descriptions of the tools: `make generate`."""
 
 import json
 from collections.abc import Mapping
