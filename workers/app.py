@@ -29,12 +29,11 @@ from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.factory import EmbedderFile, create_embedder
 from engramq.workers.embedders.other_models import ForeignVectors, FormerModels
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.graph import handlers as graph
+from engramq.workers.graph import consent, deletions, edges, nodes, proposals, reads, walks
 from engramq.workers.health import WorkerHealth
-from engramq.workers.links import handlers as links
+from engramq.workers.links import connect, disconnect, lookup, outcomes, similarity
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.links.similarity import SimilarityLinker
 from engramq.workers.memories import change, duplicates, importing, pending, purge, reading, review, supersession
 from engramq.workers.memories import store as storing
 from engramq.workers.memories.import_rows import BulkLoads
@@ -71,20 +70,20 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     WorkerKind.EMBEDDING: (storing.store_memory,),
     WorkerKind.SECTORS: (sectors.classify_sectors,),
     WorkerKind.EDGES: (
-        links.connect,
-        links.connect_all,
-        links.disconnect_memories,
-        links.connect_by_query,
-        links.record_outcome,
-        links.link_activated,
-        graph.add_node,
-        graph.add_edge,
-        graph.delete_edge,
-        graph.delete_node,
-        graph.restore_graph,
-        graph.reclassify_sector,
-        graph.propose,
-        graph.decide,
+        connect.connect,
+        connect.connect_all,
+        disconnect.disconnect,
+        lookup.connect_by_query,
+        outcomes.record_outcome,
+        similarity.link_activated,
+        nodes.add_node,
+        edges.add_edge,
+        edges.delete_edge,
+        edges.delete_node,
+        deletions.restore_graph,
+        edges.reclassify_sector,
+        consent.propose,
+        consent.decide,
     ),
     WorkerKind.PROMOTION: (
         supersession.supersede_memory,
@@ -105,13 +104,13 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         reading.get_memory,
         reading.memory_stats,
         importing.list_imports,
-        graph.get_node,
-        graph.get_edge,
-        graph.list_edges,
-        graph.query_neighbors,
-        graph.find_path,
-        graph.list_proposals,
-        graph.list_deleted,
+        reads.get_node,
+        reads.get_edge,
+        reads.list_edges,
+        walks.query_neighbors,
+        walks.find_path,
+        proposals.list_proposals,
+        deletions.list_deleted,
         commands.get_command,
         commands.list_audit,
         commands.ping,
@@ -161,7 +160,7 @@ def build_services(
         Quotas(settings, store),
         Usage(store, stopping=stopping),
         CoRetrievals(store, rules, stopping=stopping),
-        SimilarityLinker(
+        similarity.SimilarityLinker(
             store=store,
             sizes=sizes,
             rules=rules,

@@ -16,7 +16,7 @@ from engramq.schemas.commands import (
 )
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links import decay
+from engramq.workers.links import writer
 from engramq.workers.memories import change
 from engramq.workers.upkeep import schedule, unfinished
 from engramq.workers.upkeep.schedule import Upkeep
@@ -195,13 +195,13 @@ async def test_words_are_counted_again_only_where_something_changed(
 @pytest.mark.promise("SC-10")
 async def test_links_decay_only_where_the_clock_has_gone_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[str] = []
-    run = decay.decay
+    run = writer.decay
 
-    async def noting(tx: Transaction, after: Any) -> decay.Decayed:
+    async def noting(tx: Transaction, after: Any) -> writer.Decayed:
         passed.append(tx.namespace)
         return await run(tx, after)
 
-    monkeypatch.setattr(decay, "decay", noting)
+    monkeypatch.setattr(writer, "decay", noting)
     for namespace in ("one", "two"):
         await world.keep("a fact", namespace=namespace)
     await world.upkeep.decay_links()

@@ -1,8 +1,7 @@
-"""Consent: a proposal that two different principals approve, used once within its time."""
+"""Consent: a proposal that two different principals approve, used once within its time. Every decision is audited."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,10 +16,11 @@ from engramq.schemas.commands import (
     NotProposed,
     Proposed,
     ProposeReclassification,
+    Reclassified,
 )
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.faults import missing, missing_id
-from engramq.schemas.ids import format_time, parse_uuid
+from engramq.schemas.faults import FaultCode, missing, missing_id, refuse
+from engramq.schemas.ids import format_time, parse_uuid, uuid7
 from engramq.schemas.vocabulary import (
     AuditAction,
     Decision,
@@ -32,83 +32,111 @@ from engramq.schemas.vocabulary import (
     Thing,
 )
 from engramq.workers.db import audit
+from engramq.workers.db.errors import DatabaseError, Meaning, meaning
+from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.graph import proposal_rows
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
-from engramq.workers.graph.proposal_rows import APPROVE, LOCK, PRINCIPALS, REJECT, Draft
+from engramq.workers.graph.nodes import require_trusted_principal
+from engramq.workers.runner import Context, handles
 
 LOCK_EDGE: Final = sql("lock_edge")
+LOCK_PROPOSER: Final = sql("lock_proposer")
+COUNT_OPEN: Final = sql("count_open_proposals")
+TRIM: Final = sql("trim_proposals")
+INSERT: Final = sql("insert_proposal")
+APPROVE: Final = sql("approve_proposal")
+LOCK: Final = sql("lock_proposal")
+BY_ID: Final = sql("proposal_by_id")
+REJECT: Final = sql("reject_proposal")
+USE: Final = sql("use_proposal")
+LOCK_OPEN: Final = sql("lock_open_proposals")
+BY_IDS: Final = sql("proposals_by_id")
 
+PRINCIPALS: Final = limits.CONSENT_PRINCIPALS
+OPEN: Final = (ProposalState.PENDING, ProposalState.APPROVED)
+TRIMMED_AT_ONCE: Final = 5_000
 SAME_CALL: Final = "make this same call"  # what proposes, and what approves somebody else's proposal
 
+_TOO_MANY_OPEN: Final = (
+    f"Have some of them decided, or wait: each ends {limits.CONSENT_HOURS} hours after it was made. "
+    'list_proposals(state="pending") shows them. decide_proposal ends one.'
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
-    """An edge or node that is to be deleted, and the constitutive edges that would go (`covers`)."""
+class Draft:
+    """What consent is asked for: a proposal of the same is the same proposal, but for its reason."""
 
-    action: AuditAction
+    action: ProposalAction
     target: UUID
-    covers: tuple[UUID, ...]
-    reason: str | None
+    covers: Sequence[UUID]
+    new_sector: Sector | None = None
+    change: Mapping[str, Any] | None = None
+    reason: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a change still waits for; without a proposal nobody has asked for it yet."""
-
-    proposal_id: UUID | None
-    approved_by: Sequence[str]
-    hint: str
-    expires_at: datetime | None = None
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The parameters by which queries know it."""
+        return {
+            "action": self.action,
+            "target_id": self.target,
+            "covers": list(self.covers),
+            "new_sector": self.new_sector,
+            "change": None if self.change is None else Jsonb(dict(self.change)),
+        }
 
 
 async def reclassification_consent(
     tx: Transaction, envelope: Envelope, edge_id: UUID, sector: Sector
-) -> UUID | Waiting:
-    """Use up an approved proposal to give a locked edge this sector and return its id, or what is still missing."""
-    used, open_ones = await proposal_rows.use(tx, _reclassification(edge_id, sector))
+) -> UUID | Reclassified:
+    """Use up an approved proposal to give a locked edge this sector and return its id, or what to answer instead."""
+    used, proposals = await _use(tx, Draft(ProposalAction.RECLASSIFY, edge_id, (edge_id,), new_sector=sector))
     if used is not None:
         return used
-    ask = f'propose_reclassification(edge_id="{edge_id}", new_sector="{sector}")'
-    if not open_ones:
-        hint = (
-            f"Call {ask}: that is your approval. Have another principal, with the scope verify, call the same. "
+    call = f'propose_reclassification(edge_id="{edge_id}", new_sector="{sector}")'
+    reply = Reclassified(
+        status=ReclassifyStatus.CONSENT_REQUIRED,
+        error=f"Edge {edge_id} is constitutive: two different principals must approve its reclassification.",
+        edge_id=str(edge_id),
+        proposal_id=None,
+        approved_by=[],
+        expires_at=None,
+        hint=(
+            f"Call {call}: that is your approval. Have another principal, with the scope verify, call the same. "
             "Or have one approve it with decide_proposal. "
-            f"Then {call_again(envelope)} within {limits.CONSENT_HOURS} hours."
-        )
-        return Waiting(None, (), hint)
-    standing = open_ones[0]
-    hint = _missing(envelope, standing, f"call {ask}", call_again(envelope))
-    return Waiting(standing["id"], standing["approved_by"], hint, standing["expires_at"])
-
-
-def call_again(envelope: Envelope) -> str:
-    """Say how the same call is made once there is consent: its idempotency key would bring this reply again."""
-    return "call this again" if envelope.idempotency_key is None else "call this again with another idempotency_key"
+            f"Then {_call_again(envelope)} within {limits.CONSENT_HOURS} hours."
+        ),
+    )
+    if proposals:
+        reply.proposal_id, reply.approved_by = str(proposals[0]["id"]), list(proposals[0]["approved_by"])
+        reply.expires_at = format_time(proposals[0]["expires_at"])
+        reply.hint = _missing(envelope, proposals[0], f"call {call}", _call_again(envelope))
+    return reply
 
 
 async def deletion_consent(
-    tx: Transaction, envelope: Envelope, deletion: Deletion
+    tx: Transaction, envelope: Envelope, target: UUID, covers: Sequence[UUID]
 ) -> UUID | DeletionNeedsConsent | None:
-    """Return the id of the proposal that was used up, None when none is needed, or what to answer instead.
+    """Return the id of the proposal that was used up to delete an edge or node, or what to answer instead.
 
-    Without consent, this call is the proposal, or joins the open one.
+    `covers`: the constitutive edges that would go; without any no consent is needed. Without consent, this call is the
+    proposal, or joins the open one.
     """
-    if not deletion.covers:
+    if not covers:
         return None
-    draft = Draft(ProposalAction.DELETE, deletion.target, deletion.covers, reason=deletion.reason)
-    used, open_ones = await proposal_rows.use(tx, draft)
+    draft = Draft(ProposalAction.DELETE, target, covers, reason=audit.reason_of(envelope.command))
+    used, proposals = await _use(tx, draft)
     if used is not None:
         return used
-    standing = await proposal_rows.join(tx, envelope, draft, open_ones)
+    proposal = await _join(tx, envelope, draft, proposals)
     return DeletionNeedsConsent(
         error=f"What is constitutive is deleted only when {PRINCIPALS} different principals approve.",
-        hint=_missing(envelope, standing, SAME_CALL, call_again(envelope)),
-        proposal_id=str(standing["id"]),
-        expires_at=format_time(standing["expires_at"]),
-        edge_ids=[str(edge) for edge in deletion.covers],
-        approved_by=list(standing["approved_by"]),
+        hint=_missing(envelope, proposal, SAME_CALL, _call_again(envelope)),
+        proposal_id=str(proposal["id"]),
+        expires_at=format_time(proposal["expires_at"]),
+        edge_ids=[str(edge) for edge in covers],
+        approved_by=list(proposal["approved_by"]),
     )
 
 
@@ -121,25 +149,28 @@ async def change_consent(
     that: whatever else the call would change by now, or no longer would, makes it another change.
     """
     draft = Draft(ProposalAction.CHANGE, edge_id, (edge_id,), change=change)
-    used, open_ones = await proposal_rows.use(tx, draft)
+    used, proposals = await _use(tx, draft)
     if used is not None:
         return used
-    standing = await proposal_rows.join(tx, envelope, draft, open_ones)
+    proposal = await _join(tx, envelope, draft, proposals)
     what = all_of(sorted(change))
     return ChangeNeedsConsent(
         error=f"Edge {edge_id} is constitutive: {PRINCIPALS} different principals must approve this change of {what}.",
-        hint=_missing(envelope, standing, SAME_CALL, call_again(envelope)),
+        hint=_missing(envelope, proposal, SAME_CALL, _call_again(envelope)),
         edge_id=str(edge_id),
-        proposal_id=str(standing["id"]),
-        approved_by=list(standing["approved_by"]),
-        expires_at=format_time(standing["expires_at"]),
+        proposal_id=str(proposal["id"]),
+        approved_by=list(proposal["approved_by"]),
+        expires_at=format_time(proposal["expires_at"]),
     )
 
 
+@handles(ProposeReclassification)
 async def propose(
-    tx: Transaction, envelope: Envelope, command: ProposeReclassification
+    tx: Transaction, command: ProposeReclassification, context: Context
 ) -> Proposed | NotProposed | ConsentNotNeeded:
     """Make a proposal, which its proposer approves, or join the open one for the same edge and sector."""
+    require_trusted_principal(context)
+    envelope = context.envelope
     sector = sector_named(command.new_sector)
     if sector is None:
         return NotProposed(status=ReclassifyStatus.INVALID_SECTOR, error=wrong_sector(command.new_sector))
@@ -153,57 +184,147 @@ async def propose(
             error=f"Edge {edge_id} is not constitutive: changing it takes no consent.",
             hint="Call reclassify_memory_sector: it takes effect at once.",
         )
-    draft = _reclassification(edge_id, sector, audit.reason_of(command))
-    joined = await proposal_rows.join(tx, envelope, draft, await proposal_rows.open_ones(tx, draft))
-    ask = f'call propose_reclassification(edge_id="{edge_id}", new_sector="{sector}")'
+    reason = audit.reason_of(command)
+    draft = Draft(ProposalAction.RECLASSIFY, edge_id, (edge_id,), new_sector=sector, reason=reason)
+    proposal = await _join(tx, envelope, draft, await _open_proposals(tx, draft))
+    call = f'call propose_reclassification(edge_id="{edge_id}", new_sector="{sector}")'
     return Proposed(
-        proposal_id=str(joined["id"]),
-        expires_at=format_time(joined["expires_at"]),
-        approved_by=list(joined["approved_by"]),
-        approvals_needed=max(0, PRINCIPALS - len(joined["approved_by"])),
-        hint=_missing(envelope, joined, ask, "call reclassify_memory_sector"),
+        proposal_id=str(proposal["id"]),
+        expires_at=format_time(proposal["expires_at"]),
+        approved_by=list(proposal["approved_by"]),
+        approvals_needed=max(0, PRINCIPALS - len(proposal["approved_by"])),
+        hint=_missing(envelope, proposal, call, "call reclassify_memory_sector"),
     )
 
 
-async def decide(tx: Transaction, envelope: Envelope, command: DecideProposal) -> Decided:
-    """Note what a principal says to a proposal; one rejection ends it, also when it was approved but not used."""
+@handles(DecideProposal)
+async def decide(tx: Transaction, command: DecideProposal, context: Context) -> Decided:
+    """Note what a principal decides on a proposal; one rejection ends it, also when it was approved but not used."""
+    require_trusted_principal(context)
+    envelope = context.envelope
     proposal_id = parse_uuid(command.proposal_id)
     if proposal_id is None or await tx.row(LOCK, id=proposal_id) is None:
         return Decided(status="not_found", **missing(Thing.PROPOSAL))
-    before = await proposal_rows.read(tx, proposal_id)
-    if before["state"] not in proposal_rows.OPEN:
+    before = await _read(tx, proposal_id)
+    if before["state"] not in OPEN:
         return Decided(status="closed", state=before["state"], approvals=len(before["approved_by"]))
     if command.decision == Decision.APPROVE:
         await tx.send(APPROVE, id=proposal_id, principal=envelope.principal.name)
     else:
         await tx.send(REJECT, id=proposal_id)
-    after = await proposal_rows.read(tx, proposal_id)
-    approvals = len(after["approved_by"])
-    await proposal_rows.record_decision(tx, envelope, before, after, command.decision, audit.reason_of(command))
-    return Decided(status="recorded", state=after["state"], approvals=approvals)
+    after = await _read(tx, proposal_id)
+    await _record_decision(tx, envelope, before, after, command.decision, audit.reason_of(command))
+    return Decided(status="recorded", state=after["state"], approvals=len(after["approved_by"]))
 
 
-def _reclassification(edge_id: UUID, sector: Sector, reason: str | None = None) -> Draft:
-    return Draft(ProposalAction.RECLASSIFY, edge_id, (edge_id,), new_sector=sector, reason=reason)
+async def trim(tx: Transaction) -> int:
+    """Forget proposals that ended long ago, at most TRIMMED_AT_ONCE; return how many."""
+    row = await tx.row(TRIM, days=limits.PROPOSAL_DAYS, limit=TRIMMED_AT_ONCE)
+    return 0 if row is None else int(row["trimmed"])
 
 
-def _missing(envelope: Envelope, standing: Row, ask: str, again: str) -> str:
+async def _use(tx: Transaction, draft: Draft) -> tuple[UUID | None, list[Row]]:
+    """Use up an approved proposal of a change and return its id, None when there is none; and the open ones."""
+    proposals = await _open_proposals(tx, draft)
+    approved: UUID | None = next((row["id"] for row in proposals if row["state"] == ProposalState.APPROVED), None)
+    if approved is not None:
+        await tx.send(USE, id=approved)
+    return approved, proposals
+
+
+async def _open_proposals(tx: Transaction, draft: Draft) -> list[Row]:
+    """Return the open proposals of a change, oldest first, locked.
+
+    Without an answer there is no consent: whatever is wrong with the table, say so at once and change nothing.
+    """
+    try:
+        locked = await tx.rows(LOCK_OPEN, **draft.identity)
+        if not locked:
+            return []
+        # Read again: who approved while this waited for the lock is seen by a new statement only.
+        rows = await tx.rows(BY_IDS, ids=[row["id"] for row in locked], principals=PRINCIPALS)
+    except DatabaseError as error:
+        if meaning(error) is not Meaning.DEFECT:
+            raise
+        raise refuse(FaultCode.INTERNAL, "Consent could not be looked up; nothing was changed.") from error
+    return [row for row in rows if row["state"] in OPEN]
+
+
+async def _join(tx: Transaction, envelope: Envelope, draft: Draft, proposals: Sequence[Row]) -> Row:
+    """Return the open proposal of a change, made if there is none; approved by the caller if they may.
+
+    Who proposes needs no more than the scope write. To approve what somebody else proposed takes verify, here as in
+    decide_proposal.
+    """
+    if not proposals:
+        return await _make(tx, envelope, draft)
+    proposal = next((row for row in proposals if row["state"] == ProposalState.APPROVED), proposals[0])
+    caller = envelope.principal
+    counted = proposal["state"] == ProposalState.APPROVED or caller.name in proposal["approved_by"]
+    if counted or Scope.VERIFY not in caller.scopes:
+        return proposal
+    await tx.send(APPROVE, id=proposal["id"], principal=caller.name)
+    after = await _read(tx, proposal["id"])
+    await _record_decision(tx, envelope, proposal, after, Decision.APPROVE, draft.reason)
+    return after
+
+
+async def _make(tx: Transaction, envelope: Envelope, draft: Draft) -> Row:
+    """Make a proposal; raises EngramqError when the principal has as many open ones as one may have."""
+    proposal_id, proposer = UUID(uuid7()), envelope.principal.name
+    await tx.send(LOCK_PROPOSER, principal=proposer)
+    counted = await tx.row(COUNT_OPEN, principal=proposer)
+    assert counted is not None
+    if counted["proposals"] >= limits.OPEN_PROPOSALS:
+        error = f"You have {limits.OPEN_PROPOSALS} open proposals, which is the most that one principal may have."
+        raise refuse(FaultCode.QUOTA_EXCEEDED, error, recovery=_TOO_MANY_OPEN)
+    values = {"id": proposal_id, "proposed_by": proposer, "reason": draft.reason, "hours": limits.CONSENT_HOURS}
+    await tx.send(INSERT, **draft.identity, **values)
+    await tx.send(APPROVE, id=proposal_id, principal=proposer)
+    new: dict[str, Any] = {"proposal_id": str(proposal_id), "action": draft.action, "new_sector": draft.new_sector}
+    if draft.change is not None:
+        # Names alone: the audit log gets the values once they are written, and never those that nobody agreed to.
+        new["change"] = sorted(draft.change)
+    await audit.record(tx, envelope, AuditAction.PROPOSE, draft.target, old={}, new=new, reason=draft.reason)
+    return await _read(tx, proposal_id)
+
+
+async def _record_decision(
+    tx: Transaction, envelope: Envelope, before: Row, after: Row, decision: Decision, reason: str | None
+) -> None:
+    of = {"proposal_id": str(before["id"])}
+    old, new = {**of, "state": before["state"]}, {**of, "state": after["state"], "decision": decision}
+    await audit.record(tx, envelope, AuditAction.DECIDE, before["target_id"], old=old, new=new, reason=reason)
+
+
+async def _read(tx: Transaction, proposal_id: UUID) -> Row:
+    row = await tx.row(BY_ID, id=proposal_id, principals=PRINCIPALS)
+    assert row is not None
+    return {**row, "state": ProposalState(row["state"])}
+
+
+def _call_again(envelope: Envelope) -> str:
+    """Say how the same call is made once there is consent: its idempotency key would bring this reply again."""
+    return "call this again" if envelope.idempotency_key is None else "call this again with another idempotency_key"
+
+
+def _missing(envelope: Envelope, proposal: Row, call: str, again: str) -> str:
     """Say which approval an open proposal still lacks and how it is given, to whoever calls now.
 
-    `ask` is what others do to approve, `again` what is done then. What names decide_proposal is a sentence of its own,
+    `call` is what others do to approve, `again` what is done then. What names decide_proposal is a sentence of its own,
     which the gateway takes out for those who have no such tool.
     """
-    approved_by, names = standing["approved_by"], all_of(standing["approved_by"])
-    if standing["state"] == ProposalState.APPROVED:
-        return f"Approved by {names}: {again} by {format_time(standing['expires_at'])}."
+    approved_by, names = proposal["approved_by"], all_of(proposal["approved_by"])
+    if proposal["state"] == ProposalState.APPROVED:
+        return f"Approved by {names}: {again} by {format_time(proposal['expires_at'])}."
     if envelope.principal.name in approved_by:
-        count = PRINCIPALS - len(approved_by)
-        missing = f"You have approved; {count} more principal is missing, with the scope verify."
+        lacking = PRINCIPALS - len(approved_by)
+        begins = f"You have approved; {lacking} more principal is missing, with the scope verify."
     elif Scope.VERIFY in envelope.principal.scopes:
-        return f"Approved by {names} so far. {ask[0].upper()}{ask[1:]}: that is your approval. Then {again}."
+        return f"Approved by {names} so far. {call[0].upper()}{call[1:]}: that is your approval. Then {again}."
     else:
-        missing = f"Approved by {names} so far; to approve takes the scope verify, which you do not have."
+        begins = f"Approved by {names} so far; to approve takes the scope verify, which you do not have."
     return (
-        f"{missing} Have one who has it {ask}. Or have one call "
-        f'decide_proposal(proposal_id="{standing["id"]}", decision="approve"). Then {again}.'
+        f"{begins} Have one who has it {call}. Or have one call "
+        f'decide_proposal(proposal_id="{proposal["id"]}", decision="approve"). Then {again}.'
     )

@@ -1,10 +1,11 @@
-"""Knowledge edges: written, merged, deleted. Changing or deleting what is constitutive takes consent."""
+"""Knowledge edges: written, merged, reclassified, deleted. Changing or deleting what is constitutive takes consent."""
 
-from collections.abc import Sequence
+import logging
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import (
     AddEdge,
@@ -15,50 +16,61 @@ from engramq.schemas.commands import (
     EdgeAdded,
     GraphDeleted,
     NameAmbiguous,
+    Reclassified,
+    ReclassifySector,
+    Reply,
 )
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.faults import missing_id
-from engramq.schemas.fields import or_none
-from engramq.schemas.ids import parse_uuid, uuid7
-from engramq.schemas.vocabulary import DEFAULT_SECTOR, AuditAction, Sector, SectorSource, Thing
+from engramq.schemas.faults import FaultCode, missing, missing_id, refuse
+from engramq.schemas.fields import or_none, refuse_backwards
+from engramq.schemas.ids import format_time, parse_uuid, uuid7
+from engramq.schemas.records import EdgeCandidate
+from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Scope, Sector, SectorSource, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.graph.consent import Deletion, change_consent, deletion_consent
-from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered
-from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged
-from engramq.workers.graph.intervals import ENDS, interval, merged_interval, notice_of_end
-from engramq.workers.graph.nodes import changes, ends_of, find_or_make, refuse_oversize
+from engramq.workers.graph.consent import change_consent, deletion_consent, reclassification_consent
+from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
+from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged, sector_named, wrong_sector
+from engramq.workers.graph.nodes import changes, find_or_make, refuse_oversize, require_trusted_principal
+from engramq.workers.graph.reads import ENDS, interval, sector_of_row
+from engramq.workers.runner import Context, handles
+
+log = logging.getLogger(__name__)
 
 INSERT: Final = sql("insert_edge")
 LOCK_BETWEEN: Final = sql("lock_edge_between")
 LOCK: Final = sql("lock_edge")
+LOCK_BETWEEN_NAMES: Final = sql("lock_edges_between_names")
 MERGE: Final = sql("merge_edge")
+RECLASSIFY: Final = sql("reclassify_edge")
 LOCK_NODE: Final = sql("lock_node_for_deletion")
 COUNTED: Final = sql("edges_counted")
 DELETE_OF_NODE: Final = sql("delete_edges_of_node")
 
 DEFAULT_WEIGHT: Final = 1.0
+_OTHER_EDGE: Final = "Leave edge_id out: then these names say which edge is meant, or the reply says which can be."
 
 
+@handles(AddEdge)
 async def add_edge(
-    tx: Transaction, envelope: Envelope, command: AddEdge
+    tx: Transaction, command: AddEdge, context: Context
 ) -> EdgeAdded | ChangeNeedsConsent | NameAmbiguous:
     """Write an edge and give it its sector, or merge into what is there: what is constitutive, with consent."""
+    require_trusted_principal(context)
     command.check()
-    ends = await find_or_make(tx, ends_of(command))
+    ends = await find_or_make(tx, command)
     if isinstance(ends, NameAmbiguous):
         return ends
     given: dict[str, Any] = {} if command.properties is UNSET else command.properties
-    weight = DEFAULT_WEIGHT if command.weight is UNSET else command.weight
     new = {
         "id": UUID(uuid7()),
         "source_id": ends[0],
         "target_id": ends[1],
         "relation": command.relation,
-        "weight": weight,
+        "weight": DEFAULT_WEIGHT if command.weight is UNSET else command.weight,
         "memory_sector": edge_sector(command.relation, given),
         "properties": given,
         "valid_from": or_none(command.valid_from),
@@ -66,85 +78,18 @@ async def add_edge(
     }
     made = await tx.row(INSERT, **{**new, "properties": Jsonb(given)})
     if made is not None:
-        return _added({**new, **made}, command, created=True)
-    standing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
-    if standing is None:  # deleted in between
-        raise Again
-    now = await _merge(tx, envelope, standing, given)
-    return now if isinstance(now, ChangeNeedsConsent) else _added(now, command, created=False)
-
-
-async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) -> GraphDeleted | DeletionNeedsConsent:
-    """Remove an edge; of a constitutive one only with consent, which this asks for when there is none."""
-    edge_id = parse_uuid(command.edge_id)
-    row = None if edge_id is None else await tx.row(LOCK, id=edge_id)
-    if row is None:
-        return GraphDeleted(status="not_found", edge_id=command.edge_id, **missing_id(Thing.EDGE))
-    covers = (row["id"],) if is_constitutive(row["properties"]) else ()
-    deletion = Deletion(AuditAction.DELETE_EDGE, row["id"], covers, audit.reason_of(command))
-    consent = await deletion_consent(tx, envelope, deletion)
-    if isinstance(consent, DeletionNeedsConsent):
-        return consent
-    entry = await entered(tx, envelope, deletion, old=edge_as_it_was(row), new=_with_proposal(consent))
-    await delete_edges(tx, {row["id"]: entry})
-    return GraphDeleted(status="deleted", edge_id=str(row["id"]), **entry.told(envelope))
-
-
-async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) -> GraphDeleted | DeletionNeedsConsent:
-    """Remove a named node with its edges; with constitutive ones only with consent, as for an edge."""
-    node_id = parse_uuid(command.node_id)
-    row = None if node_id is None else await tx.row(LOCK_NODE, id=node_id)
-    if row is None or node_id is None:
-        return GraphDeleted(status="not_found", node_id=command.node_id, **missing_id(Thing.NODE))
-    counted = await tx.row(COUNTED, id=node_id, keys=list(MARKS))
-    assert counted is not None
-    covers = tuple(UUID(edge) for edge, properties in counted["marked"] if is_constitutive(properties))
-    deletion = Deletion(AuditAction.DELETE_NODE, node_id, covers, audit.reason_of(command))
-    consent = await deletion_consent(tx, envelope, deletion)
-    if isinstance(consent, DeletionNeedsConsent):
-        return consent
-    old = {"label": row["label"], "edges": counted["edges"]}
-    entry = await entered(tx, envelope, deletion, old=old, new=_with_proposal(consent))
-    gone = await tx.row(DELETE_OF_NODE, id=node_id, keys=list(MARKS), deletion=entry.id, deleted_at=entry.at)
-    assert gone is not None
-    became = any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in gone["marked"])
-    if became or gone["edges"] != counted["edges"]:
-        raise Again  # an edge has become constitutive, or was deleted, since they were looked at
-    await delete_nodes(tx, {node_id: entry})
-    return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=gone["edges"], **entry.told(envelope))
-
-
-async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict[str, Any]) -> Row | ChangeNeedsConsent:
-    """Put what a command gives over a locked edge. Consent is for what that changes of the row as it is now."""
-    command = envelope.command
-    assert isinstance(command, AddEdge)
-    asked: dict[str, Any] = {"properties": merged(standing["properties"], given), **merged_interval(standing, command)}
-    if command.weight is not UNSET:
-        asked["weight"] = command.weight
-    _, change = changes(standing, asked)
-    if "properties" in change:
-        refuse_oversize(asked["properties"])
-    protected = is_constitutive(standing["properties"])
-    consent = await change_consent(tx, envelope, standing["id"], change) if protected and change else None
-    if isinstance(consent, ChangeNeedsConsent):
-        return consent
-    now: Row = {**standing, **{name: asked[name] for name in change}}
-    # Properties decide an automatic sector; of a constitutive edge that would be a change that nobody consented to.
-    if not protected and standing["sector_source"] != SectorSource.MANUAL:
-        now["memory_sector"] = edge_sector(command.relation, now["properties"])
-    written = {name: now[name] for name in ("weight", "memory_sector", "properties", *ENDS)}
-    await tx.send(MERGE, **{**written, "properties": Jsonb(now["properties"])}, id=now["id"])
-    old, new = changes(standing, written)
-    if new:
-        new |= _with_proposal(consent)
-        await audit.record(tx, envelope, AuditAction.UPDATE_EDGE, standing["id"], old=old, new=new)
-    return now
-
-
-def _added(row: Row, command: AddEdge, *, created: bool) -> EdgeAdded:
+        row: Row = {**new, **made}
+    else:
+        existing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
+        if existing is None:  # deleted in between
+            raise Again
+        merged_row = await _merge(tx, context.envelope, existing, given)
+        if isinstance(merged_row, ChangeNeedsConsent):
+            return merged_row
+        row = merged_row
     return EdgeAdded(
         edge_id=str(row["id"]),
-        created=created,
+        created=made is not None,
         source_id=str(row["source_id"]),
         target_id=str(row["target_id"]),
         relation=row["relation"],
@@ -152,14 +97,186 @@ def _added(row: Row, command: AddEdge, *, created: bool) -> EdgeAdded:
         memory_sector=sector_of_row(row),
         properties=row["properties"],
         **interval(row),
-        notice=notice_of_end(row, command),
+        notice=_notice_of_end(row, command),
     )
 
 
-def sector_of_row(row: Row) -> Sector:
-    """Return the sector of an edge as it reads."""
-    return Sector(row["memory_sector"]) if row["memory_sector"] else DEFAULT_SECTOR
+async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict[str, Any]) -> Row | ChangeNeedsConsent:
+    """Put what a command gives over a locked edge. Consent is for what that changes of the row as it is now."""
+    command = envelope.command
+    assert isinstance(command, AddEdge)
+    wanted: dict[str, Any] = {"properties": merged(existing["properties"], given), **_merged_ends(existing, command)}
+    if command.weight is not UNSET:
+        wanted["weight"] = command.weight
+    _, change = changes(existing, wanted)
+    if "properties" in change:
+        refuse_oversize(wanted["properties"])
+    protected = is_constitutive(existing["properties"])
+    consent = await change_consent(tx, envelope, existing["id"], change) if protected and change else None
+    if isinstance(consent, ChangeNeedsConsent):
+        return consent
+    now: Row = {**existing, **{name: wanted[name] for name in change}}
+    # Properties decide an automatic sector; of a constitutive edge that would be a change that nobody consented to.
+    if not protected and existing["sector_source"] != SectorSource.MANUAL:
+        now["memory_sector"] = edge_sector(command.relation, now["properties"])
+    written = {name: now[name] for name in ("weight", "memory_sector", "properties", *ENDS)}
+    await tx.send(MERGE, **{**written, "properties": Jsonb(now["properties"])}, id=now["id"])
+    old, new = changes(existing, written)
+    if new:
+        new |= _with_proposal(consent)
+        await audit.record(tx, envelope, AuditAction.UPDATE_EDGE, existing["id"], old=old, new=new)
+    return now
 
 
-def _with_proposal(proposal_id: UUID | None) -> dict[str, Sequence[str] | str]:
+def _merged_ends(existing: Row, command: AddEdge) -> dict[str, datetime | None]:
+    """Return when an existing edge holds once it is written again: an end that is given replaces that end.
+
+    A beginning alone, at or after the existing end, opens the edge anew. Raises EngramqError naming valid_until when
+    the edge would end before it begins.
+    """
+    start = existing["valid_from"] if command.valid_from is UNSET else command.valid_from
+    end = existing["valid_until"] if command.valid_until is UNSET else command.valid_until
+    begun = or_none(command.valid_from)
+    if begun is not None and end is not None and command.valid_until is UNSET and begun >= end:
+        end = None
+    refuse_backwards(start, end)
+    return {"valid_from": start, "valid_until": end}
+
+
+def _notice_of_end(row: Row, command: AddEdge) -> str | UnsetType:
+    """Say that an edge which was written has ended, unless its end was given just now, and that as_of may miss it."""
+    begin, end = row["valid_from"], row["valid_until"]
+    if end is None or end > datetime.now(UTC):
+        return UNSET
+    hidden = f"This edge has ended at {format_time(end)}: lists, neighbours and paths leave it out"
+    if begin is None and end <= row["created_at"]:
+        return (
+            f"{hidden}. Without a valid_from it holds from when it was written, so no as_of finds it. "
+            "graph_add_edge again with valid_from mends that."
+        )
+    if command.valid_until is not UNSET:
+        return UNSET
+    return (
+        f"{hidden}, but for an as_of before that. "
+        "If it holds again, call graph_add_edge with the valid_from since when it does."
+    )
+
+
+async def log_reclassified(reply: Reply, command: ReclassifySector, context: Context) -> None:
+    """Say in the log that an edge has another sector, once that is committed."""
+    if not isinstance(reply, Reclassified) or reply.status is not ReclassifyStatus.SUCCESS or context.replayed:
+        return
+    fields = {"edge_id": reply.edge_id, "from_sector": reply.old_sector, "to_sector": reply.new_sector}
+    actor = _actor_of(context.envelope, command)
+    log.info("Edge reclassified", extra={**fields, "actor": actor, "command_id": context.envelope.id})
+
+
+@handles(ReclassifySector, after=log_reclassified)
+async def reclassify_sector(tx: Transaction, command: ReclassifySector, context: Context) -> Reclassified:
+    """Give an edge its sector by hand: under its row's lock, with consent where it is constitutive, and audited."""
+    principal, actor = context.envelope.principal, _actor_of(context.envelope, command)
+    if actor != principal.name and Scope.ADMIN not in principal.scopes:
+        raise refuse(FaultCode.FORBIDDEN, f"To act as {actor!r} needs the scope {Scope.ADMIN.value!r}.")
+    require_trusted_principal(context)
+    sector = sector_named(command.new_sector)
+    if sector is None:
+        return Reclassified(status=ReclassifyStatus.INVALID_SECTOR, error=wrong_sector(command.new_sector))
+    rows = await tx.rows(
+        LOCK_BETWEEN_NAMES,
+        source_name=command.source_name,
+        target_name=command.target_name,
+        relation=command.relation,
+        source_label=None,
+        target_label=None,
+    )
+    if command.edge_id is not UNSET:
+        rows = [row for row in rows if str(row["id"]) == command.edge_id.lower()]
+    if not rows:
+        triple = f"{command.source_name} --{command.relation}--> {command.target_name}"
+        absent = missing(Thing.EDGE, "" if command.edge_id is UNSET else _OTHER_EDGE)
+        return Reclassified(status=ReclassifyStatus.NOT_FOUND, error=f"Edge not found: {triple}", **absent)
+    if len(rows) > 1:
+        candidates = [
+            EdgeCandidate(
+                edge_id=str(row["id"]),
+                source_label=row["source_label"],
+                target_label=row["target_label"],
+                memory_sector=sector_of_row(row),
+            )
+            for row in rows
+        ]
+        return Reclassified(
+            status=ReclassifyStatus.AMBIGUOUS,
+            error="Multiple edges found",
+            edge_ids=[candidate.edge_id for candidate in candidates],
+            candidates=candidates,
+        )
+    return await _reclassify(tx, context.envelope, rows[0], sector, actor)
+
+
+async def _reclassify(tx: Transaction, envelope: Envelope, row: Row, sector: Sector, actor: str) -> Reclassified:
+    edge_id, old, new = row["id"], sector_of_row(row), {"memory_sector": str(sector)}
+    if is_constitutive(row["properties"]):
+        consent = await reclassification_consent(tx, envelope, edge_id, sector)
+        if isinstance(consent, Reclassified):
+            return consent
+        new["proposal_id"] = str(consent)
+    if actor != envelope.principal.name:
+        new["actor"] = actor
+    await tx.send(RECLASSIFY, id=edge_id, from_sector=old, to_sector=sector, actor=actor)
+    await audit.record(tx, envelope, AuditAction.RECLASSIFY, edge_id, old={"memory_sector": old}, new=new)
+    return Reclassified(status=ReclassifyStatus.SUCCESS, edge_id=str(edge_id), old_sector=old, new_sector=sector)
+
+
+def _actor_of(envelope: Envelope, command: ReclassifySector) -> str:
+    """Return in whose name an edge is reclassified; the audit holds the principal in any case."""
+    return envelope.principal.name if command.actor is UNSET else command.actor
+
+
+@handles(DeleteEdge)
+async def delete_edge(tx: Transaction, command: DeleteEdge, context: Context) -> GraphDeleted | DeletionNeedsConsent:
+    """Remove an edge; of a constitutive one only with consent, which this asks for when there is none."""
+    require_trusted_principal(context)
+    edge_id = parse_uuid(command.edge_id)
+    row = None if edge_id is None else await tx.row(LOCK, id=edge_id)
+    if row is None or edge_id is None:
+        return GraphDeleted(status="not_found", edge_id=command.edge_id, **missing_id(Thing.EDGE))
+    covers = (edge_id,) if is_constitutive(row["properties"]) else ()
+    consent = await deletion_consent(tx, context.envelope, edge_id, covers)
+    if isinstance(consent, DeletionNeedsConsent):
+        return consent
+    old, new = {edge_id: edge_as_it_was(row)}, _with_proposal(consent)
+    entries = await note_deletions(tx, context.envelope, AuditAction.DELETE_EDGE, old, new)
+    await delete_edges(tx, entries)
+    return GraphDeleted(status="deleted", edge_id=str(edge_id), **way_back(context.envelope, entries[edge_id]))
+
+
+@handles(DeleteNode)
+async def delete_node(tx: Transaction, command: DeleteNode, context: Context) -> GraphDeleted | DeletionNeedsConsent:
+    """Remove a named node with its edges; with constitutive ones only with consent, as for an edge."""
+    require_trusted_principal(context)
+    node_id = parse_uuid(command.node_id)
+    row = None if node_id is None else await tx.row(LOCK_NODE, id=node_id)
+    if row is None or node_id is None:
+        return GraphDeleted(status="not_found", node_id=command.node_id, **missing_id(Thing.NODE))
+    counted = await tx.row(COUNTED, id=node_id, keys=list(MARKS))
+    assert counted is not None
+    covers = tuple(UUID(edge) for edge, properties in counted["marked"] if is_constitutive(properties))
+    consent = await deletion_consent(tx, context.envelope, node_id, covers)
+    if isinstance(consent, DeletionNeedsConsent):
+        return consent
+    old, new = {node_id: {"label": row["label"], "edges": counted["edges"]}}, _with_proposal(consent)
+    entries = await note_deletions(tx, context.envelope, AuditAction.DELETE_NODE, old, new)
+    entry = entries[node_id]
+    deleted = await tx.row(DELETE_OF_NODE, id=node_id, keys=list(MARKS), deletion=entry.id, deleted_at=entry.at)
+    assert deleted is not None
+    became = any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in deleted["marked"])
+    if became or deleted["edges"] != counted["edges"]:
+        raise Again  # an edge has become constitutive, or was deleted, since they were looked at
+    await delete_nodes(tx, entries)
+    back = way_back(context.envelope, entry)
+    return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=deleted["edges"], **back)
+
+
+def _with_proposal(proposal_id: UUID | None) -> dict[str, str]:
     return {} if proposal_id is None else {"proposal_id": str(proposal_id)}

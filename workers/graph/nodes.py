@@ -1,7 +1,6 @@
 """Named nodes: found or made by (label, name), and what a name without a label means."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -11,8 +10,8 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import AddEdge, AddNode, NameAmbiguous, NodeAdded
-from engramq.schemas.envelope import Envelope
-from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.faults import FaultCode, invalid, refuse
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, uuid7
 from engramq.schemas.records import Candidate
 from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION, AuditAction
@@ -21,6 +20,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb, same
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.runner import Context, handles
 
 NAMED: Final = sql("nodes_named")
 INSERT: Final = sql("insert_node")
@@ -28,34 +28,16 @@ LOCK: Final = sql("lock_node")
 UPDATE: Final = sql("update_node")
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """One end of an edge as a caller names it; `field` is the parameter that has the name."""
-
-    field: str
-    name: str
-    label: str | None
-
-    def among(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the nodes that this can mean."""
-        return [row for row in rows if row["name"] == self.name and self.label in (None, row["label"])]
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """The node that is made when there is none: (label, name)."""
-        return self.label or ENTITY_LABEL, self.name
+def require_trusted_principal(context: Context) -> None:
+    """Raise EngramqError with `forbidden` for an untrusted principal: it may write nothing in the graph."""
+    if context.envelope.principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not write to the graph.")
 
 
-def ends_of(command: AddEdge) -> tuple[End, End]:
-    """Return the two ends that a command names."""
-    return (
-        End("source_name", command.source_name, None if command.source_label is UNSET else command.source_label),
-        End("target_name", command.target_name, None if command.target_label is UNSET else command.target_label),
-    )
-
-
-async def add_node(tx: Transaction, envelope: Envelope, command: AddNode) -> NodeAdded:
+@handles(AddNode)
+async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeAdded:
     """Make a node or merge properties into it; raises EngramqError naming properties when they would grow too large."""
+    require_trusted_principal(context)
     given: dict[str, Any] = {} if command.properties is UNSET else command.properties
     label, name = command.label, command.name
     row = await tx.row(LOCK, label=label, name=name)
@@ -67,25 +49,42 @@ async def add_node(tx: Transaction, envelope: Envelope, command: AddNode) -> Nod
     if new:
         refuse_oversize(properties)
         await tx.send(UPDATE, id=row["id"], properties=Jsonb(properties))
-        await audit.record(tx, envelope, AuditAction.UPDATE_NODE, row["id"], old=old, new=new)
+        await audit.record(tx, context.envelope, AuditAction.UPDATE_NODE, row["id"], old=old, new=new)
     return NodeAdded(node_id=str(row["id"]), created=False, label=label, name=name, properties=properties)
 
 
-async def find_or_make(tx: Transaction, ends: tuple[End, End]) -> tuple[UUID, UUID] | NameAmbiguous:
+async def find_or_make(tx: Transaction, command: AddEdge) -> tuple[UUID, UUID] | NameAmbiguous:
     """Return the ids of both ends, making those that are missing, unless a name without a label is ambiguous.
 
     The nodes cannot be deleted until the transaction ends.
     """
-    names = sorted({end.name for end in ends})
-    rows = await tx.rows(NAMED, names=names)
-    ambiguous = [end for end in ends if len(end.among(rows)) > 1]
+    ends = {
+        "source_name": (command.source_name, or_none(command.source_label)),
+        "target_name": (command.target_name, or_none(command.target_label)),
+    }
+    rows = await tx.rows(NAMED, names=sorted({name for name, _ in ends.values()}))
+    meant = {
+        field: [row for row in rows if row["name"] == name and label in (None, row["label"])]
+        for field, (name, label) in ends.items()
+    }
+    ambiguous = {field: nodes for field, nodes in meant.items() if len(nodes) > 1}
     if ambiguous:
-        return _ambiguous(ambiguous, rows)
-    found = {end: row["id"] for end in ends for row in end.among(rows)}
-    made = {end.identity: UUID(int=0) for end in ends if end not in found}
+        names = " and ".join(f"{ends[field][0]!r}" for field in ambiguous)
+        labels = " and ".join(field.replace("name", "label") for field in ambiguous)
+        candidates = [
+            Candidate(field=field, node_id=str(row["id"]), label=row["label"], name=row["name"])
+            for field, nodes in ambiguous.items()
+            for row in nodes[: limits.CANDIDATES_SHOWN]
+        ]
+        return NameAmbiguous(error=f"Several nodes are named {names}; give {labels}.", candidates=candidates)
+    # A node that is missing gets the label of its end; of two ends that name the same one it is made once.
+    made = {(label or ENTITY_LABEL, name): UUID(int=0) for field, (name, label) in ends.items() if not meant[field]}
     for label, name in sorted(made):
         made[label, name] = await _insert(tx, label, name, {})
-    source, target = (found[end] if end in found else made[end.identity] for end in ends)
+    source, target = (
+        meant[field][0]["id"] if meant[field] else made[label or ENTITY_LABEL, name]
+        for field, (name, label) in ends.items()
+    )
     return source, target
 
 
@@ -97,7 +96,7 @@ def changes(before: Row, after: Row) -> tuple[dict[str, Any], dict[str, Any]]:
         if isinstance(now, Mapping):
             keys = [key for key in now if key not in was or not same(was[key], now[key])]
             was, now = {key: was[key] for key in keys if key in was}, {key: now[key] for key in keys}
-        old[name], new[name] = (format_time(one) if isinstance(one, datetime) else one for one in (was, now))
+        old[name], new[name] = (format_time(value) if isinstance(value, datetime) else value for value in (was, now))
     return old, new
 
 
@@ -105,11 +104,9 @@ def refuse_oversize(properties: Mapping[str, Any]) -> None:
     """Raise EngramqError naming properties that have grown too large by merging; what engramq itself adds is free."""
     counted = {key: value for key, value in properties.items() if key != LAST_RECLASSIFICATION}
     if len(msgspec.json.encode(counted)) > limits.METADATA_BYTES:
-        raise _oversize()
-
-
-def _oversize() -> EngramqError:
-    return invalid("properties", f"properties: merged they would be more than {limits.METADATA_BYTES} bytes of JSON.")
+        raise invalid(
+            "properties", f"properties: merged they would be more than {limits.METADATA_BYTES} bytes of JSON."
+        )
 
 
 async def _insert(tx: Transaction, label: str, name: str, properties: Mapping[str, Any]) -> UUID:
@@ -118,14 +115,3 @@ async def _insert(tx: Transaction, label: str, name: str, properties: Mapping[st
     if made is None:  # somebody else has made it since it was looked for
         raise Again
     return node_id
-
-
-def _ambiguous(ends: Sequence[End], rows: Sequence[Row]) -> NameAmbiguous:
-    names = " and ".join(f"{end.name!r}" for end in ends)
-    labels = " and ".join(end.field.replace("name", "label") for end in ends)
-    candidates = [
-        Candidate(field=end.field, node_id=str(row["id"]), label=row["label"], name=row["name"])
-        for end in ends
-        for row in end.among(rows)[: limits.CANDIDATES_SHOWN]
-    ]
-    return NameAmbiguous(error=f"Several nodes are named {names}; give {labels}.", candidates=candidates)

@@ -1,7 +1,7 @@
-"""Proposals as those read them who are to decide: what each would do, in words, and to what."""
+"""List proposals for those who decide: what each would do, in words, and to what."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -10,8 +10,10 @@ import msgspec
 
 from engramq.schemas import limits
 from engramq.schemas.command_line import count_of
+from engramq.schemas.commands import ListProposals, ProposalList
 from engramq.schemas.contents import CUT
 from engramq.schemas.faults import invalid
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
 from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
@@ -20,6 +22,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import graph_edge
+from engramq.workers.runner import Context, handles
 
 LIST: Final = sql("list_proposals")
 EDGES: Final = sql("named_edges")
@@ -35,39 +38,40 @@ _PROPERTIES: Final = "properties"
 _END: Final = "valid_until"
 
 
-async def list_proposals(
-    tx: Transaction, state: ProposalState | None, cursor: str | None
-) -> tuple[list[Proposal], str | None]:
-    """Return the newest proposals of a state, or of all, from a position on, and the position of the next page."""
+@handles(ListProposals)
+async def list_proposals(tx: Transaction, command: ListProposals, _context: Context) -> ProposalList:
+    """List proposals, newest first; a cursor is the position that the last page's next_cursor was."""
+    cursor = or_none(command.cursor)
     after = None if cursor is None else parse_list_position(cursor)
     if cursor is not None and after is None:
         raise invalid("cursor", "cursor is none that this list gave out.")
     before, before_id = after or (None, None)
     rows = await tx.rows(
         LIST,
-        state=state,
+        state=or_none(command.state),
         principals=limits.CONSENT_PRINCIPALS,
         before=before,
         before_id=before_id,
         limit=limits.PROPOSALS_SHOWN + 1,
     )
-    shown = _within_bytes(await _records(tx, rows[: limits.PROPOSALS_SHOWN]))
-    more = len(rows) > len(shown)
-    return shown, list_position(shown[-1].created_at, shown[-1].proposal_id) if more else None
-
-
-def _within_bytes(records: Sequence[Proposal]) -> list[Proposal]:
-    """Return the first records that have no more than PAGE_BYTES together, as JSON; one in any case."""
-    taken = itertools.accumulate(len(msgspec.json.encode(one)) for one in records)
-    return [
-        one for number, (one, size) in enumerate(zip(records, taken, strict=True)) if not number or size <= PAGE_BYTES
+    records = await _records(tx, rows[: limits.PROPOSALS_SHOWN])
+    sizes = itertools.accumulate(len(msgspec.json.encode(record)) for record in records)
+    # The first record is shown however large it is.
+    shown = [
+        record
+        for index, (record, size) in enumerate(zip(records, sizes, strict=True))
+        if not index or size <= PAGE_BYTES
     ]
+    if len(rows) <= len(shown):
+        return ProposalList(proposals=shown, truncated=False, next_cursor=None)
+    position = list_position(shown[-1].created_at, shown[-1].proposal_id)
+    return ProposalList(proposals=shown, truncated=True, next_cursor=position)
 
 
 async def _records(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
     of_edges, of_nodes = [row for row in rows if _on_edge(row)], [row for row in rows if not _on_edge(row)]
     targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
-    covered = {one for row in of_nodes for one in row["covers"][:_EDGES_NAMED]}
+    covered = {edge_id for row in of_nodes for edge_id in row["covers"][:_EDGES_NAMED]}
     edges = {row["id"]: graph_edge(row) for row in await tx.rows(EDGES, ids=list(targets))} if targets else {}
     nodes = {row["id"]: _node(row) for row in await tx.rows(NODES, ids=list(whole))} if whole else {}
     names = {row["id"]: _named(row) for row in await tx.rows(NAMES, ids=list(covered))} if covered else {}
@@ -119,7 +123,7 @@ def _effect_on_edge(row: Row, edge: GraphEdge | None, change: EdgeChange | None)
 def _effect_on_node(row: Row, node: CountedNode | None, names: Mapping[UUID, str]) -> str:
     if node is None:
         return "Nothing: the node is gone."
-    named = [names[one] for one in row["covers"][:_EDGES_NAMED] if one in names]
+    named = [names[edge_id] for edge_id in row["covers"][:_EDGES_NAMED] if edge_id in names]
     others = len(row["covers"]) - _EDGES_NAMED
     listed = "; ".join(named) + (f"; and {others} more" if others > 0 else "")
     count = count_of(node.edge_count, "edge")
@@ -127,37 +131,31 @@ def _effect_on_node(row: Row, node: CountedNode | None, names: Mapping[UUID, str
 
 
 def _differences(change: EdgeChange) -> str:
-    said = list(_said(change))
-    others = len(said) - _VALUES_NAMED
-    return "; ".join(said[:_VALUES_NAMED]) + (f"; and {others} more" if others > 0 else "")
-
-
-def _said(change: EdgeChange) -> Iterator[str]:
-    """Give each value in words, as it is and as it would be; of one that is so already, only that."""
-    for name in (name for name in change.new if name != _PROPERTIES):
-        yield _from_to(name, change.old, name, change.new)
+    """Name each value as it is and as it would be; of one that is so already, only that."""
     old, new = change.old.get(_PROPERTIES, {}), change.new.get(_PROPERTIES, {})
-    for key in sorted(new):
-        yield _from_to(f"property {_json(key)}", old, key, new)
-
-
-def _from_to(name: str, old: Mapping[str, Any], key: str, new: Mapping[str, Any]) -> str:
-    if key not in old:
-        return f"{name} is added: {_json(new[key])}"
-    if same(old[key], new[key]):
-        return f"{name} is {_json(new[key])} already"
-    return f"{name} from {_json(old[key])} to {_json(new[key])}"
+    values = [(name, change.old, change.new, name) for name in change.new if name != _PROPERTIES]
+    values += [(f"property {_json(key)}", old, new, key) for key in sorted(new)]
+    words = []
+    for name, before, after, key in values[:_VALUES_NAMED]:
+        if key not in before:
+            words.append(f"{name} is added: {_json(after[key])}")
+        elif same(before[key], after[key]):
+            words.append(f"{name} is {_json(after[key])} already")
+        else:
+            words.append(f"{name} from {_json(before[key])} to {_json(after[key])}")
+    others = len(values) - _VALUES_NAMED
+    return "; ".join(words) + (f"; and {others} more" if others > 0 else "")
 
 
 def _ending(edge: GraphEdge, change: EdgeChange) -> str:
     """Say what else becomes of the edge: that it is protected no longer, or that reads leave it out."""
     now = is_constitutive(edge.properties)
     then = is_constitutive({**edge.properties, **change.new.get(_PROPERTIES, {})})
-    said = " After that it is no longer constitutive." if now and not then else ""
+    words = " After that it is no longer constitutive." if now and not then else ""
     end = change.new.get(_END)
     if end is not None and _has_passed(end) and not (edge.valid_until and _has_passed(edge.valid_until)):
-        said += " It has ended then: lists, neighbours and paths leave it out, but for an as_of before that."
-    return said
+        words += " It has ended then: lists, neighbours and paths leave it out, but for an as_of before that."
+    return words
 
 
 def _has_passed(moment: str) -> bool:

@@ -1,8 +1,8 @@
-"""Looking things up in the knowledge graph by name. Changes nothing."""
+"""Look things up in the knowledge graph by name, and show rows as replies have them. Changes nothing."""
 
 import difflib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from msgspec import UNSET, UnsetType
 
@@ -22,11 +22,12 @@ from engramq.schemas.faults import invalid, missing
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid, parse_weight_position, weight_position
 from engramq.schemas.records import Candidate, GraphEdge, NodeRef
-from engramq.schemas.vocabulary import Following, Thing
+from engramq.schemas.vocabulary import DEFAULT_SECTOR, Following, Sector, Thing
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.graph.edges import sector_of_row
-from engramq.workers.graph.intervals import interval
+from engramq.workers.runner import Context, handles
+
+ENDS: Final = ("valid_from", "valid_until")
 
 NODE_BY_NAME: Final = sql("node_by_name")
 NAMES_ALIKE: Final = sql("names_alike")
@@ -42,7 +43,8 @@ _UNLIKE_ANY: Final = "No name resembles it. graph_add_node makes a node."
 _LABEL_OF: Final = {"node_name": "label", "start_node": "start_label", "end_node": "end_label"}
 
 
-async def get_node(tx: Transaction, command: GetNodeByName) -> NodeFound | NodeMissing:
+@handles(GetNodeByName)
+async def get_node(tx: Transaction, command: GetNodeByName, _context: Context) -> NodeFound | NodeMissing:
     """Return the oldest node of a name, or names that resemble it."""
     row = await find_node(tx, command.name, command.label)
     if row is None:
@@ -66,7 +68,8 @@ async def find_node(tx: Transaction, name: str, label: Any) -> Row | None:
     return await tx.row(NODE_BY_NAME, name=name, label=or_none(label))
 
 
-async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing:
+@handles(GetEdge)
+async def get_edge(tx: Transaction, command: GetEdge, _context: Context) -> EdgeFound | EdgeMissing:
     """Return the oldest edge of a triple of names."""
     row = await tx.row(
         EDGE,
@@ -94,10 +97,16 @@ async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing
     )
 
 
-async def list_edges(tx: Transaction, command: ListEdges) -> EdgeList | EdgesMissing:
+@handles(ListEdges)
+async def list_edges(tx: Transaction, command: ListEdges, _context: Context) -> EdgeList | EdgesMissing:
     """Return the edges of a node, a page of them, or the one edge that was asked for."""
     if command.edge_id is not UNSET:
-        return await _one_edge(tx, command.edge_id)
+        edge_id = parse_uuid(command.edge_id)
+        row = None if edge_id is None else await tx.row(NAMED_EDGES, ids=[edge_id])
+        if row is None:
+            absent = missing(Thing.EDGE, "Give node_name to see a node's edges.")
+            return EdgesMissing(error=f"Edge not found: {command.edge_id}", **absent)
+        return EdgeList(node=None, edges=[graph_edge(row)], count=1, match_count=1, next_cursor=None)
     cursor = or_none(command.cursor)
     after = None if cursor is None else parse_weight_position(cursor)
     if cursor is not None and after is None:
@@ -119,26 +128,16 @@ async def list_edges(tx: Transaction, command: ListEdges) -> EdgeList | EdgesMis
         limit=command.limit + 1,
     )
     shown = [graph_edge(row) for row in rows[: command.limit]]
-    alike = await homonyms(tx, "node_name", node)
+    others = await homonyms(tx, "node_name", node)
     return EdgeList(
         node=node_ref(node),
         edges=shown,
         count=len(shown),
         match_count=node["match_count"],
-        candidates=alike,
-        hint=hint_on(alike),
+        candidates=others,
+        hint=hint_on(others),
         next_cursor=weight_position(shown[-1].weight, shown[-1].edge_id) if len(rows) > len(shown) else None,
     )
-
-
-async def _one_edge(tx: Transaction, text: str) -> EdgeList | EdgesMissing:
-    edge_id = parse_uuid(text)
-    row = None if edge_id is None else await tx.row(NAMED_EDGES, ids=[edge_id])
-    if row is None:
-        return EdgesMissing(
-            error=f"Edge not found: {text}", **missing(Thing.EDGE, "Give node_name to see a node's edges.")
-        )
-    return EdgeList(node=None, edges=[graph_edge(row)], count=1, match_count=1, next_cursor=None)
 
 
 async def homonyms(tx: Transaction, field: str, node: Row) -> list[Candidate]:
@@ -151,12 +150,30 @@ async def homonyms(tx: Transaction, field: str, node: Row) -> list[Candidate]:
 
 def hint_on(candidates: Sequence[Candidate]) -> str | UnsetType:
     """Say how another one of several homonyms is chosen, if there are any."""
-    chosen_by = {one.field: one.name for one in candidates}
+    chosen_by = {candidate.field: candidate.name for candidate in candidates}
     if not chosen_by:
         return UNSET
     names = " and ".join(repr(name) for name in dict.fromkeys(chosen_by.values()))
     labels = " and ".join(_LABEL_OF[field] for field in chosen_by)
     return f"Several nodes are named {names}; the oldest was taken. To take another one, give {labels}."
+
+
+class Interval(TypedDict):
+    """From when until when an edge holds, RFC 3339; the end is excluded, null is open."""
+
+    valid_from: str | None
+    valid_until: str | None
+
+
+def interval(row: Row) -> Interval:
+    """Return the interval of an edge's row; the fragment edge_holds reads it."""
+    start, end = (None if row[name] is None else format_time(row[name]) for name in ENDS)
+    return Interval(valid_from=start, valid_until=end)
+
+
+def sector_of_row(row: Row) -> Sector:
+    """Return the sector of an edge as it reads."""
+    return Sector(row["memory_sector"]) if row["memory_sector"] else DEFAULT_SECTOR
 
 
 def node_ref(row: Row) -> NodeRef:

@@ -19,7 +19,7 @@ from engramq.workers.db import audit, ledger
 from engramq.workers.db.json_values import Jsonb, same
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.graph.intervals import ENDS
+from engramq.workers.graph.reads import ENDS
 
 COUNT: Final = sql("changed_count")
 EDGES: Final = sql("changed_edges")
@@ -63,7 +63,7 @@ async def changed(tx: Transaction, by: ChangedBy, limit: int) -> Changed:
     row = await tx.row(COUNT, **asdict(by))
     assert row is not None
     edges, nodes, memories = [
-        [str(one["id"]) for one in await tx.rows(query, **asdict(by), limit=limit)] if row[kind] else []
+        [str(target["id"]) for target in await tx.rows(query, **asdict(by), limit=limit)] if row[kind] else []
         for query, kind in ((EDGES, "edges"), (NODES, "nodes"), (MEMORIES, "memories"))
     ]
     return Changed(**row, edge_ids=edges, node_ids=nodes, memory_ids=memories)
@@ -90,21 +90,21 @@ async def take_back(tx: Transaction, envelope: Envelope, by: ChangedBy, entries:
 
 async def _edge_back(tx: Transaction, envelope: Envelope, row: Row, changes: Sequence[Row]) -> None:
     now = {name: row[name] for name in _OF_EDGES}
-    told = _as_told(now)
-    undone = _undo(told, changes, fixed={_SECTOR} if row["sector_source"] == SectorSource.MANUAL else set())
+    noted = _as_noted(now)
+    undone = _undo(noted, changes, fixed={_SECTOR} if row["sector_source"] == SectorSource.MANUAL else set())
     if not undone:
         return
-    before = now | {name: told[name] for name in ("weight", _SECTOR, _PROPERTIES)} | _ends(now, told)
+    before = now | {name: noted[name] for name in ("weight", _SECTOR, _PROPERTIES)} | _ends(now, noted)
     await tx.send(WRITE_EDGE, **{**before, _PROPERTIES: Jsonb(before[_PROPERTIES])}, id=row["id"])
     await ledger.blank(tx, AddEdge, "edge_id", [row["id"]], {_PROPERTIES: {}})
     await _note(tx, envelope, row["id"], undone)
 
 
 async def _node_back(tx: Transaction, envelope: Envelope, row: Row, changes: Sequence[Row]) -> None:
-    told = {_PROPERTIES: dict(row[_PROPERTIES])}
-    undone = _undo(told, changes, fixed=set())
+    noted = {_PROPERTIES: dict(row[_PROPERTIES])}
+    undone = _undo(noted, changes, fixed=set())
     if undone:
-        await tx.send(WRITE_NODE, id=row["id"], properties=Jsonb(told[_PROPERTIES]))
+        await tx.send(WRITE_NODE, id=row["id"], properties=Jsonb(noted[_PROPERTIES]))
         await ledger.blank(tx, AddNode, "node_id", [row["id"]], {_PROPERTIES: {}})
         await _note(tx, envelope, row["id"], undone)
 
@@ -115,17 +115,17 @@ async def _note(tx: Transaction, envelope: Envelope, target: UUID, undone: Seque
     await audit.record(tx, envelope, AuditAction.TAKE_BACK, target, old={}, new={"entries": undone}, reason=reason)
 
 
-def _undo(told: dict[str, Any], changes: Sequence[Row], fixed: set[str]) -> list[int]:
+def _undo(noted: dict[str, Any], changes: Sequence[Row], fixed: set[str]) -> list[int]:
     """Set what is still as a change made it to what it was before, newest change first; return the changes' entries.
 
-    `told` is what is now, as the audit log tells it; nothing in `fixed` is set back.
+    `noted` is what is now, as the audit log has it; nothing in `fixed` is set back.
     """
     undone = []
     for change in changes:
         old, new = change["old"], change["new"]
-        back = {name for name in told.keys() & new.keys() - fixed - {_PROPERTIES} if same(told[name], new[name])}
-        told.update({name: old[name] for name in back})
-        if _undo_properties(told[_PROPERTIES], old.get(_PROPERTIES, {}), new.get(_PROPERTIES, {})) or back:
+        back = {name for name in noted.keys() & new.keys() - fixed - {_PROPERTIES} if same(noted[name], new[name])}
+        noted.update({name: old[name] for name in back})
+        if _undo_properties(noted[_PROPERTIES], old.get(_PROPERTIES, {}), new.get(_PROPERTIES, {})) or back:
             undone.append(change["id"])
     return undone
 
@@ -140,15 +140,15 @@ def _undo_properties(now: dict[str, Any], old: Mapping[str, Any], new: Mapping[s
     return bool(back)
 
 
-def _as_told(now: Mapping[str, Any]) -> dict[str, Any]:
+def _as_noted(now: Mapping[str, Any]) -> dict[str, Any]:
     """Return an edge's values as the audit log has them: times are texts there."""
     times = {name: None if now[name] is None else format_time(now[name]) for name in ENDS}
     return {**now, **times, _PROPERTIES: dict(now[_PROPERTIES])}
 
 
-def _ends(now: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, datetime | None]:
+def _ends(now: Mapping[str, Any], noted: Mapping[str, Any]) -> dict[str, datetime | None]:
     """Return the interval that was; the one that is when others have changed an end so that it would be backwards."""
-    start, end = (None if told[name] is None else parse_time(told[name]) for name in ENDS)
+    start, end = (None if noted[name] is None else parse_time(noted[name]) for name in ENDS)
     if start is not None and end is not None and start >= end:
         return {name: now[name] for name in ENDS}
     return dict(zip(ENDS, (start, end), strict=True))

@@ -1,67 +1,60 @@
-"""Walks over a graph that is asked for step by step: breadth first, bounded, and honest about what was cut."""
+"""Walk over a graph that is read level by level: breadth first, bounded, and honest about what was cut."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
-NEIGHBOR_EDGES: Final = 10_000  # edges looked at in one step
-PATH_EDGES: Final = (200, 2_000, 20_000)  # edges looked at in one step: tried on both sides before a larger one is
+NEIGHBOR_EDGES: Final = 10_000  # edges looked at in one read
+PATH_EDGES: Final = (200, 2_000, 20_000)  # edges looked at in one read: tried on both sides before a larger one is
 PATH_NODES: Final = 100_000  # nodes seen before a search is given up
 
 
 class OutOfTime(Exception):
-    """Raised by a step: the time for the walk is over."""
-
-
-class Hop(Protocol):
-    """An edge as a walk crosses it, from the end that is known to the other."""
-
-    @property
-    def near(self) -> UUID:
-        """The end that it was asked for."""
-
-    @property
-    def far(self) -> UUID:
-        """The other end."""
-
-    @property
-    def edge_id(self) -> UUID:
-        """The edge."""
-
-    @property
-    def weight(self) -> float:
-        """Its weight, decayed where relevance is asked for."""
-
-
-H = TypeVar("H", bound=Hop)
-# Of the edges of a frontier, heaviest first: at most so many of each node in each direction, at most so many in all.
-Step = Callable[[Sequence[UUID], int, int], Awaitable[Sequence[H]]]
+    """Raised by a read: the time for the walk is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reached(Generic[H]):
+class Hop:
+    """An edge as a walk crosses it, from the end that is known to the other. `row` has the edge as it is.
+
+    `weight` is decayed by sector and age where relevance is asked for.
+    """
+
+    near: UUID
+    far: UUID
+    edge_id: UUID
+    weight: float
+    row: Mapping[str, Any]
+
+
+# Of the edges of a frontier, heaviest first: at most so many of each node in each direction, at most so many in all.
+EdgesFrom = Callable[[Sequence[UUID], int, int], Awaitable[Sequence[Hop]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
     """A node that a walk came to, the edge it came by, and the product of the weights on the way."""
 
     node: UUID
-    hop: H
+    hop: Hop
     distance: int
     relevance: float
 
 
-async def walk(start: UUID, depth: int, limit: int, step: Step[H]) -> tuple[list[Reached[H]], bool]:
+async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tuple[list[Reached], bool]:
     """Return up to `limit` nodes within `depth` edges, by distance, then relevance, and whether there may be more."""
     relevance = {start: 1.0}
-    frontier, found, cut = [start], list[Reached[H]](), False
+    frontier, found, cut = [start], list[Reached](), False
     per_node = 4 * limit + 100  # more than the answer needs: some are parallel, some lead back
     for distance in range(1, depth + 1):
         try:
-            hops = await step(frontier, per_node, NEIGHBOR_EDGES)
+            hops = await edges_from(frontier, per_node, NEIGHBOR_EDGES)
         except OutOfTime:
             return found, True
         cut = cut or _was_cut(hops, per_node)
-        level: dict[UUID, Reached[H]] = {}
+        level: dict[UUID, Reached] = {}
         for hop in hops:
             reached = Reached(hop.far, hop, distance, relevance[hop.near] * hop.weight)
             if hop.far not in relevance and (hop.far not in level or _rank(reached) < _rank(level[hop.far])):
@@ -77,7 +70,7 @@ async def walk(start: UUID, depth: int, limit: int, step: Step[H]) -> tuple[list
     return found, cut
 
 
-def _rank(reached: Reached[H]) -> tuple[float, UUID]:
+def _rank(reached: Reached) -> tuple[float, UUID]:
     return -reached.relevance, reached.hop.edge_id
 
 
@@ -90,20 +83,20 @@ def _was_cut(hops: Sequence[Hop], per_node: int) -> bool:
 
 
 @dataclass(slots=True)
-class _Side(Generic[H]):
+class _Side:
     """What has been seen from one end: each node with its depth, the weight of the way, and the edge it came by."""
 
     root: UUID
     frontier: list[UUID] = field(default_factory=list)
     depth: dict[UUID, int] = field(default_factory=dict)
     weight: dict[UUID, float] = field(default_factory=dict)
-    came_by: dict[UUID, H] = field(default_factory=dict)
+    came_by: dict[UUID, Hop] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.frontier = [self.root]
         self.depth, self.weight = {self.root: 0}, {self.root: 0.0}
 
-    def advance(self, hops: Sequence[H]) -> None:
+    def advance(self, hops: Sequence[Hop]) -> None:
         """Go one level further; of several edges to a node the way of the greatest weight counts."""
         level = self.depth[self.frontier[0]] + 1
         for hop in hops:
@@ -113,7 +106,7 @@ class _Side(Generic[H]):
                 self.depth[hop.far], self.weight[hop.far], self.came_by[hop.far] = level, weight, hop
         self.frontier = list(dict.fromkeys(hop.far for hop in hops if self.depth[hop.far] == level))
 
-    def way_to(self, node: UUID) -> list[H]:
+    def way_to(self, node: UUID) -> list[Hop]:
         """Return the edges from the root to a node."""
         way = []
         while node != self.root:
@@ -123,7 +116,7 @@ class _Side(Generic[H]):
         return way[::-1]
 
 
-async def shortest_path(start: UUID, end: UUID, depth: int, step: Step[H]) -> tuple[list[H] | None, bool]:
+async def shortest_path(start: UUID, end: UUID, depth: int, edges_from: EdgesFrom) -> tuple[list[Hop] | None, bool]:
     """Return the edges of a shortest path in order, None when there is none within `depth`, and whether it was cut.
 
     Searches from both ends. Edges behind the middle are seen from the end: their `near` is the end's side. Among paths
@@ -131,13 +124,13 @@ async def shortest_path(start: UUID, end: UUID, depth: int, step: Step[H]) -> tu
     """
     if start == end:
         return [], False
-    sides: tuple[_Side[H], _Side[H]] = (_Side(start), _Side(end))
+    sides: tuple[_Side, _Side] = (_Side(start), _Side(end))
     cut = False
     for _ in range(depth):
         if not sides[0].frontier or not sides[1].frontier:
             break
         try:
-            side, hops, whole = await _cheaper_step(sides, step)
+            side, hops, whole = await _cheaper_level(sides, edges_from)
         except OutOfTime:
             return None, True
         cut = cut or not whole
@@ -152,20 +145,20 @@ async def shortest_path(start: UUID, end: UUID, depth: int, step: Step[H]) -> tu
     return None, cut
 
 
-async def _cheaper_step(sides: tuple[_Side[H], _Side[H]], step: Step[H]) -> tuple[_Side[H], Sequence[H], bool]:
-    """Take a step from the side where it costs less: away from a hub before out of it."""
+async def _cheaper_level(sides: tuple[_Side, _Side], edges_from: EdgesFrom) -> tuple[_Side, Sequence[Hop], bool]:
+    """Go one level from the side where it costs less: away from a hub before out of it."""
     smaller = sorted(sides, key=lambda side: len(side.frontier))
     for limit in PATH_EDGES:
         for side in smaller:
-            hops = await step(side.frontier, limit, limit)
+            hops = await edges_from(side.frontier, limit, limit)
             if len(hops) < limit:
                 return side, hops, True
     return side, hops, False
 
 
-def _length(sides: tuple[_Side[H], _Side[H]], node: UUID) -> int:
+def _length(sides: tuple[_Side, _Side], node: UUID) -> int:
     return sides[0].depth[node] + sides[1].depth[node]
 
 
-def _weight(sides: tuple[_Side[H], _Side[H]], node: UUID) -> float:
+def _weight(sides: tuple[_Side, _Side], node: UUID) -> float:
     return sides[0].weight[node] + sides[1].weight[node]

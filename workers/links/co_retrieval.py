@@ -1,7 +1,7 @@
-"""Notes which memories searches find together, without being in anybody's way: pairs that are often, are linked."""
+"""Note which memories searches find together, in nobody's way, and link pairs that are often."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
@@ -22,7 +22,6 @@ from engramq.workers.queue.contract import SessionUse
 DEBOUNCE_S: Final = 0.5  # searches of this long become one statement for each namespace
 PAIRS_MAX: Final = 20_000  # that wait; beyond, further ones are left out: it is best effort
 PAIRS_AT_ONCE: Final = 500  # of one transaction
-
 
 COUNT: Final = sql("count_co_retrieved")
 NOTE: Final = sql("note_co_retrieved")
@@ -77,7 +76,7 @@ class CoRetrievals:
     def __init__(self, store: Store, rules: LinkRules, *, stopping: asyncio.Event | None = None) -> None:
         self._store = store
         self._rules = rules
-        self._found: dict[str, dict[Pair, Together]] = {}
+        self._noted: dict[str, dict[Pair, Together]] = {}
         self._waiting = 0
         self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping)
 
@@ -86,10 +85,15 @@ class CoRetrievals:
 
         Outside of sessions nothing is noted.
         """
-        together = list(_pairs(memories))
+        active = [memory for memory in memories[: limits.CO_RETRIEVED] if memory.state is MemoryState.ACTIVE]
+        together = [
+            pair_of(UUID(first.id), UUID(second.id))
+            for first, second in combinations(active, 2)
+            if first.partition is second.partition
+        ]
         if use is None or not together:
             return
-        pairs = self._found.setdefault(use.namespace, {})
+        pairs = self._noted.setdefault(use.namespace, {})
         for pair in together:
             known = pairs.get(pair)
             if known is None:
@@ -103,20 +107,13 @@ class CoRetrievals:
         await self._debounce.soon()
 
     async def _write_all(self) -> None:
-        found, self._found, self._waiting = self._found, {}, 0
-        for namespace, pairs in found.items():
+        noted, self._noted, self._waiting = self._noted, {}, 0
+        for namespace, pairs in noted.items():
             ordered = sorted(pairs)
             for start in range(0, len(ordered), PAIRS_AT_ONCE):
-                await self._write(namespace, {one: pairs[one] for one in ordered[start : start + PAIRS_AT_ONCE]})
+                await self._write(namespace, {pair: pairs[pair] for pair in ordered[start : start + PAIRS_AT_ONCE]})
 
     async def _write(self, namespace: str, pairs: dict[Pair, Together]) -> None:
         ripe = await self._store.write(namespace, lambda tx: note_pairs(tx, pairs))
         if ripe:
             await self._store.write(namespace, lambda tx: link_pairs(tx, ripe, rules=self._rules))
-
-
-def _pairs(memories: Sequence[Memory]) -> Iterator[Pair]:
-    best = [one for one in memories[: limits.CO_RETRIEVED] if one.state is MemoryState.ACTIVE]
-    for one, other in combinations(best, 2):
-        if one.partition is other.partition:
-            yield pair_of(UUID(one.id), UUID(other.id))

@@ -1,7 +1,6 @@
-"""Links that wait for a pending end: made as a connect once both ends are active, dropped when one is gone."""
+"""Settle links that wait for a pending end: made as a connect once both are active, dropped when one is gone."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -17,14 +16,14 @@ from engramq.workers.db import audit
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.links.connect import Asserting, Ends, may_link
 from engramq.workers.links.rules import Link, LinkRules, Pair, asserted_link
-from engramq.workers.links.writer import Asserting, Ends, may_link
 
 AT: Final = sql("deferred_at")
 REQUESTS: Final = sql("deferred_requests")
 BETWEEN: Final = sql("deferred_between")
 DELETE: Final = sql("delete_deferred")
-TELL: Final = sql("tell_resolved")
+NOTE: Final = sql("note_resolved")
 DUE: Final = sql("deferred_due")
 FORGET_NOTES: Final = sql("forget_waiting_notes")
 
@@ -34,7 +33,7 @@ SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found b
 async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rules: LinkRules) -> int:
     """Make or drop the links that wait at these memories and for nothing else; return how many were settled.
 
-    Each is audited, and told in the answer of the command that asked for it. It locks the memories at both ends, so
+    Each is audited, and noted in the answer of the command that asked for it. It locks the memories at both ends, so
     call it where the transaction holds no lock of a memory yet.
     """
     waiting = await tx.rows(AT, ids=list(memory_ids), limit=SETTLED_MAX)
@@ -45,13 +44,20 @@ async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rule
     rows = await tx.rows(REQUESTS, ids=[row["id"] for row in waiting])
     settled: list[tuple[Row, Resolved]] = []
     for row in rows:
-        envelope = _envelope(tx.namespace, row)
+        principal = msgspec.convert(row["principal"], Principal)
+        # The command that asked for it, as if it asked for this one only.
+        envelope = Envelope(
+            id=str(row["command_id"]), namespace=tx.namespace, principal=principal, command=_request(row)
+        )
         resolved = _settle(writer, row, envelope)
         if resolved is None:
             continue
         settled.append((row, resolved))
         if resolved.state is Resolution.DROPPED:
-            await _audit_dropped(tx, envelope, row, resolved)
+            new = {"state": resolved.state, "code": resolved.code, "error": resolved.error}
+            request = {name: value for name, value in row["request"].items() if name != "note"}
+            old = {"source_id": str(row["source_id"]), "target_id": str(row["target_id"]), **request}
+            await audit.record(tx, envelope, AuditAction.RESOLVE_DEFERRED, row["source_id"], old=old, new=new)
     await writer.save()
     await _finish(tx, settled)
     return len(settled)
@@ -62,31 +68,26 @@ async def deferred_due(tx: Transaction, *, limit: int) -> list[UUID]:
     return list(dict.fromkeys(row["id"] for row in await tx.rows(DUE, limit=limit)))
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A request that waits, and the link that it would make if nothing else were there."""
-
-    row: Row
-    link: Link
-
-
-async def waiting_between(tx: Transaction, pair: Pair) -> list[Waiting]:
+async def waiting_between(tx: Transaction, pair: Pair) -> list[Row]:
     """Return the links that wait between two locked memories, in the order in which they were asked for."""
-    rows = await tx.rows(BETWEEN, ids=list(pair))
-    return [Waiting(row, asserted_link(row["id"], row["source_id"], row["target_id"], _request(row))) for row in rows]
+    return await tx.rows(BETWEEN, ids=list(pair))
 
 
-async def drop_deferred(tx: Transaction, waiting: Collection[Waiting], why: str) -> None:
+def link_of(row: Row) -> Link:
+    """Return the link that a waiting one would become if nothing else were there."""
+    return asserted_link(row["id"], row["source_id"], row["target_id"], _request(row))
+
+
+async def drop(tx: Transaction, rows: Sequence[Row], why: str) -> None:
     """Remove links that wait between locked memories, since somebody took them away."""
-    if waiting:
-        await _finish(tx, [(one.row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for one in waiting])
+    if rows:
+        await _finish(tx, [(row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for row in rows])
 
 
 async def drop_by_id(tx: Transaction, ids: Sequence[UUID], why: str) -> list[Row]:
     """Remove those of these links that still wait, between locked memories; return them."""
     rows = await tx.rows(REQUESTS, ids=list(ids))
-    if rows:
-        await _finish(tx, [(row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for row in rows])
+    await drop(tx, rows, why)
     return rows
 
 
@@ -116,25 +117,12 @@ def _request(row: Row) -> Connect:
     return Connect(**msgspec.structs.asdict(msgspec.convert({**row["request"], **ends}, LinkRequest)))
 
 
-def _envelope(namespace: str, row: Row) -> Envelope:
-    """Return the command that asked for a link, as if it asked for this one only."""
-    principal = msgspec.convert(row["principal"], Principal)
-    return Envelope(id=str(row["command_id"]), namespace=namespace, principal=principal, command=_request(row))
-
-
-async def _audit_dropped(tx: Transaction, envelope: Envelope, row: Row, resolved: Resolved) -> None:
-    new = {"state": resolved.state, "code": resolved.code, "error": resolved.error}
-    said = {name: value for name, value in row["request"].items() if name != "note"}
-    old = {"source_id": str(row["source_id"]), "target_id": str(row["target_id"]), **said}
-    await audit.record(tx, envelope, AuditAction.RESOLVE_DEFERRED, row["source_id"], old=old, new=new)
-
-
 async def _finish(tx: Transaction, settled: Sequence[tuple[Row, Resolved]]) -> None:
-    """Let links wait no more, and tell those who asked for them; ledger rows are written in the order of their ids."""
+    """Let links wait no more, and note that where they were asked for; ledger rows are written in order of ids."""
     await tx.send(DELETE, ids=[row["id"] for row, _ in settled])
-    for row, resolved in sorted(settled, key=lambda one: (one[0]["command_id"], one[0]["id"])):
-        told = Jsonb(msgspec.to_builtins(resolved))
-        await tx.send(TELL, command_id=row["command_id"], item=row["item"], resolved=told)
+    for row, resolved in sorted(settled, key=lambda pair: (pair[0]["command_id"], pair[0]["id"])):
+        note = Jsonb(msgspec.to_builtins(resolved))
+        await tx.send(NOTE, command_id=row["command_id"], item=row["item"], resolved=note)
 
 
 def _now() -> str:

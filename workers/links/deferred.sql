@@ -24,7 +24,7 @@ order by d.id
 -- Let links wait no more.
 delete from deferred_links where tenant = %(tenant)s and id = any(%(ids)s)
 
--- name: tell_resolved
+-- name: note_resolved
 -- Add to the answer of a command (to one item of it, when it was a batch) what became of a deferred link.
 update ledger l set answer = jsonb_set(
     l.answer,

@@ -1,11 +1,10 @@
-"""Taking links away: those that are there, and those that wait for an end."""
+"""Disconnect memories: take away the link that is there, and those that wait for an end."""
 
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from engramq.schemas.commands import Disconnect, Disconnected
-from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing, Thing
@@ -13,15 +12,17 @@ from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warned
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.deferred import Waiting, drop_deferred, waiting_between
-from engramq.workers.links.replies import told
-from engramq.workers.links.rules import Link, Pair, pair_of
+from engramq.workers.links.connect import link_for_audit
+from engramq.workers.links.deferred import drop, link_of, waiting_between
+from engramq.workers.links.rules import Link, pair_of
 from engramq.workers.links.snapshot import LinkTable
+from engramq.workers.runner import Context, handles
 
 BURY: Final = sql("insert_tombstone")
 
 
-async def disconnect(tx: Transaction, command: Disconnect, envelope: Envelope) -> Disconnected:
+@handles(Disconnect)
+async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> Disconnected:
     """Remove the link between two memories, whatever their standing, unless it is guarded.
 
     What no agent asserted will not be made again by automatic writers. Raises EngramqError with `forbidden`.
@@ -31,13 +32,14 @@ async def disconnect(tx: Transaction, command: Disconnect, envelope: Envelope) -
         return _nothing(command.source, command.target)
     pair = pair_of(source, target)
     table = await LinkTable.open(tx, pair, changing=[pair])
-    _require_may(table, pair, envelope.principal)
-    link, waiting = table.link(pair), await waiting_between(tx, pair)
-    found = link or (waiting[0].link if waiting else None)
-    if found is None:
+    known = [end for end in pair if table.standing(end) is not Standing.NOT_FOUND]
+    if context.envelope.principal.untrusted and any(table.partition(end) is Partition.TRUSTED for end in known):
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may disconnect untrusted memories only.")
+    stored, waiting = table.link(pair), await waiting_between(tx, pair)
+    link = stored or (link_of(waiting[0]) if waiting else None)
+    if link is None:
         return _nothing(str(source), str(target))
-    distrust = warned(table.is_untrusted(pair))
-    guarded = _guarded(found, command)
+    distrust, guarded = warned(table.is_untrusted(pair)), _guarded(link, command)
     if guarded is not None:
         return Disconnected(
             action="guarded",
@@ -46,30 +48,28 @@ async def disconnect(tx: Transaction, command: Disconnect, envelope: Envelope) -
             removed_relation=None,
             removed_weight=None,
             **distrust,
-            summary=f"The link {found.relation!r} between {source} and {target} stays: {guarded}.",
+            summary=f"The link {link.relation!r} between {source} and {target} stays: {guarded}.",
         )
-    if link is not None:
-        table.remove(link)
+    if stored is not None:
+        table.remove(stored)
         await table.save()
-        if not link.asserted:
+        if not stored.asserted:
             await tx.send(BURY, low=pair[0], high=pair[1])
-    await drop_deferred(tx, waiting, "It was disconnected while it waited.")
-    await _audit(tx, envelope, command, found, waiting)
+    await drop(tx, waiting, "It was disconnected while it waited.")
+    old: dict[str, Any] = {"source_id": str(pair[0]), "target_id": str(pair[1]), **link_for_audit(link)}
+    old |= {"declared_from": link.declared_from and str(link.declared_from)}
+    old |= {"deferred": len(waiting)} if waiting else {}
+    reason = audit.reason_of(command)
+    await audit.record(tx, context.envelope, AuditAction.DISCONNECT, link.id, old=old, new={}, reason=reason)
     return Disconnected(
         action="removed",
         source_id=str(source),
         target_id=str(target),
-        removed_relation=str(found.relation),
-        removed_weight=found.weight,
+        removed_relation=str(link.relation),
+        removed_weight=link.weight,
         **distrust,
-        summary=f"Removed the link {str(found.relation)!r} between {source} and {target} (weight {found.weight:.2f}).",
+        summary=f"Removed the link {str(link.relation)!r} between {source} and {target} (weight {link.weight:.2f}).",
     )
-
-
-def _require_may(table: LinkTable, pair: Pair, principal: Principal) -> None:
-    known = [end for end in pair if table.standing(end) is not Standing.NOT_FOUND]
-    if principal.untrusted and any(table.partition(end) is Partition.TRUSTED for end in known):
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may disconnect untrusted memories only.")
 
 
 def _guarded(link: Link, command: Disconnect) -> str | None:
@@ -79,15 +79,6 @@ def _guarded(link: Link, command: Disconnect) -> str | None:
     if command.guard_relation is not UNSET and command.guard_relation != link.relation:
         return f"guard_relation is {command.guard_relation!r}"
     return None
-
-
-async def _audit(tx: Transaction, envelope: Envelope, command: Disconnect, link: Link, waiting: list[Waiting]) -> None:
-    low, high = link.pair
-    old: dict[str, Any] = {"source_id": str(low), "target_id": str(high), **told(link)}
-    old |= {"declared_from": link.declared_from and str(link.declared_from)}
-    old |= {"deferred": len(waiting)} if waiting else {}
-    reason = audit.reason_of(command)
-    await audit.record(tx, envelope, AuditAction.DISCONNECT, link.id, old=old, new={}, reason=reason)
 
 
 def _nothing(source: str, target: str) -> Disconnected:

@@ -1,120 +1,122 @@
-"""Linking by query: the memory that best matches one query, linked to the one that best matches another.
+"""Connect by query: link the memory that best matches one query to the one that best matches another.
 
 Looked up by plain cosine of the content, under the visibility rule.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas.codec import fault_body, reply_body
-from engramq.schemas.commands import ConnectByQuery, LinkRequest, QueryConnected
+from engramq.schemas.commands import ConnectByQuery, LinkRequest, QueryConnected, Reply
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.vocabulary import Partition, QueryLinkAction
 from engramq.workers.db.memory_rows import similarity
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
+from engramq.workers.db.vectors import Sizes, send_nearest
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.embedders.other_models import Reading
+from engramq.workers.embedders.other_models import ForeignVectors, Reading
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.replies import connected
+from engramq.workers.links.connect import assert_one
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.links.writer import assert_one
+from engramq.workers.runner import Context, handles
 
 DIGITS: Final = 4  # of confidence
 NEAR: Final = 5  # looked at, since the order that the vector index gives is only nearly right
 
 
-class Found(NamedTuple):
-    """The memory that matches best, and its cosine."""
+class Match(NamedTuple):
+    """The memory that matches a query best."""
 
     memory_id: str
     content: str
-    cosine: float
 
 
 class Guess(NamedTuple):
     """What a query found, with the chance that it is what was meant; nothing at all is never that."""
 
-    found: Found | None
+    match: Match | None
     confidence: float | None
 
 
 Guesses = tuple[Guess, Guess]
 
 
-async def embed(command: ConnectByQuery, vectorizer: Vectorizer, confidence: Confidence) -> Reading:
-    """Return both queries embedded; raises EngramqError with `unavailable` when the model is away."""
+async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, str | UnsetType]:
+    """Find the memories that two queries mean in this project and in none, and what has to be said of the search.
+
+    How sure that is says the surest of all models. Raises EngramqError: `forbidden`, `unavailable` without a model.
+    """
+    if context.envelope.principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not look up trusted memories to link them.")
+    queries, namespace = [command.source_query, command.target_query], context.envelope.namespace
     try:
-        embeddings = await vectorizer.embed([command.source_query, command.target_query])
-        return Reading(embeddings, await confidence.calibration())
+        embeddings = await context.services[Vectorizer].embed(queries)
+        own = Reading(embeddings, await context.services[Confidence].calibration())
     except EmbedderUnavailable as problem:
-        raise _unavailable(problem) from problem
+        pause = problem.failure.retry_after_s
+        raise refuse(
+            FaultCode.UNAVAILABLE,
+            f"The model that looks queries up is away: {problem.failure.reason}.",
+            retry_after_s=UNSET if pause is None else pause,
+        ) from problem
+    foreign, sizes = context.services[ForeignVectors], context.services[Sizes]
+    project = context.envelope.project_named()
+    await foreign.refresh(namespace)
+    others = await foreign.read(namespace, (Partition.TRUSTED,), embeddings[0].model_id, queries)
+
+    async def guess(tx: Transaction) -> Guesses:
+        by_model = [await _guesses(tx, sizes, reading, project) for reading in (own, *others.readings)]
+        source, target = (max(guesses, key=_sureness) for guesses in zip(*by_model, strict=True))
+        return source, target
+
+    return await context.store.read(namespace, guess), others.notice
 
 
-async def guess(tx: Transaction, sizes: Sizes, readings: Sequence[Reading], project: str | None) -> Guesses:
-    """Return the best match of each query in this project and in none, and how sure it is: the surest of all models."""
-    of_models = [
-        [
-            Guess(one, None if one is None else round(reading.curve.confidence(one.cosine), DIGITS))
-            for one in await best_matches(tx, sizes, reading.embeddings, project)
-        ]
-        for reading in readings
+async def _guesses(tx: Transaction, sizes: Sizes, reading: Reading, project: str | None) -> list[Guess]:
+    """Return the nearest active trusted memory to each query as one model reads it; see `send_nearest`."""
+    sent = [
+        await send_nearest(tx, sizes, embedding, (Partition.TRUSTED,), k=NEAR, project=project)
+        for embedding in reading.embeddings
     ]
-    source, target = (max(guesses, key=_sureness) for guesses in zip(*of_models, strict=True))
-    return source, target
+    guesses = []
+    for rows in sent:
+        if (row := await rows.fetchone()) is None:
+            guesses.append(Guess(None, None))
+            continue
+        confidence = round(reading.curve.confidence(similarity(row["distance"])), DIGITS)
+        guesses.append(Guess(Match(str(row["id"]), row["content"]), confidence))
+    return guesses
 
 
 def _sureness(guess: Guess) -> float:
     return -1.0 if guess.confidence is None else guess.confidence
 
 
-async def best_matches(
-    tx: Transaction, sizes: Sizes, embeddings: Sequence[Embedding], project: str | None
-) -> list[Found | None]:
-    """Return the nearest active trusted memory to each embedding, None where there is none; see `send_nearest`."""
-    sent = [await send_nearest(tx, sizes, one, (Partition.TRUSTED,), k=NEAR, project=project) for one in embeddings]
-    rows = [await one.fetchone() for one in sent]
-    return [None if row is None else Found(str(row["id"]), row["content"], similarity(row["distance"])) for row in rows]
+def leaves_nothing(command: ConnectByQuery, envelope: Envelope) -> bool:
+    """Say whether this is a dry run that nobody can ask for again."""
+    return command.dry_run and envelope.idempotency_key is None
 
 
-async def connect(
-    tx: Transaction, command: ConnectByQuery, guesses: Guesses, *, envelope: Envelope, rules: LinkRules
+async def restore_queries(reply: Reply, command: ConnectByQuery, context: Context) -> None:
+    """Put the queries back into the reply: the ledger does not keep what was asked."""
+    if isinstance(reply, QueryConnected):
+        reply.source_query, reply.target_query = command.source_query, command.target_query
+        reply.command_id = reply.command_id or context.envelope.id
+
+
+@handles(ConnectByQuery, before=look_up, after=restore_queries, unrecorded=leaves_nothing)
+async def connect_by_query(
+    tx: Transaction, command: ConnectByQuery, context: Context, looked_up: tuple[Guesses, str | UnsetType]
 ) -> QueryConnected:
-    """Link what was found if it is sure enough, as `connect` does; say what came of it."""
-    reply = reply_before(command, guesses)
-    if reply.action is not QueryLinkAction.CONNECTED:
-        return reply
-    assert reply.source_id is not None
-    assert reply.target_id is not None
-    request = LinkRequest(
-        source=reply.source_id,
-        target=reply.target_id,
-        relation=command.relation,
-        note=command.note,
-        if_exists=command.if_exists,
-    )
-    try:
-        made = connected(await assert_one(tx, request, envelope=envelope, rules=rules))
-    except EngramqError as refusal:  # nothing has been written then
-        named = msgspec.structs.replace(refusal.fault, command_id=envelope.id)
-        reply.action, reply.connect_result = QueryLinkAction.REFUSED, fault_body(named)
-        reply.summary = f"Refused: {refusal.fault.error}"
-    else:
-        made.command_id = envelope.id
-        reply.connect_result, reply.summary = reply_body(made), made.summary
-    return reply
-
-
-def reply_before(command: ConnectByQuery, guesses: Guesses) -> QueryConnected:
-    """Return the answer as far as it is known before anything is written."""
-    action = _action(command, guesses)
+    """Link what two queries mean if it is sure enough, as `connect` does. Breadcrumbs and counters stay as they are."""
+    guesses, notice = looked_up
+    action, envelope = _action(command, guesses), context.envelope
     (source, source_confidence), (target, target_confidence) = guesses
-    return QueryConnected(
+    reply = QueryConnected(
         action=action,
         source_query=command.source_query,
         target_query=command.target_query,
@@ -126,28 +128,48 @@ def reply_before(command: ConnectByQuery, guesses: Guesses) -> QueryConnected:
         target_confidence=target_confidence,
         connect_result=None,
         summary=_summary(action, command, guesses),
+        notice=notice,
     )
+    if action is not QueryLinkAction.CONNECTED:
+        return reply
+    assert source is not None
+    assert target is not None
+    request = LinkRequest(
+        source=source.memory_id,
+        target=target.memory_id,
+        relation=command.relation,
+        note=command.note,
+        if_exists=command.if_exists,
+    )
+    try:
+        connected = await assert_one(tx, request, envelope=envelope, rules=context.services[LinkRules])
+    except EngramqError as refusal:  # nothing has been written then
+        named = msgspec.structs.replace(refusal.fault, command_id=envelope.id)
+        reply.action, reply.connect_result = QueryLinkAction.REFUSED, fault_body(named)
+        reply.summary = f"Refused: {refusal.fault.error}"
+    else:
+        connected.command_id = envelope.id
+        reply.connect_result, reply.summary = reply_body(connected), connected.summary
+    return reply
 
 
 def _action(command: ConnectByQuery, guesses: Guesses) -> QueryLinkAction:
     source, target = guesses
-    if any(one.confidence is None or one.confidence < command.min_confidence for one in guesses):
+    if any(_sureness(guess) < command.min_confidence for guess in guesses):
         return QueryLinkAction.INSUFFICIENT_CONFIDENCE
-    assert source.found is not None
-    assert target.found is not None
-    if source.found.memory_id == target.found.memory_id:
+    if source.match is not None and target.match is not None and source.match.memory_id == target.match.memory_id:
         return QueryLinkAction.SAME_MEMORY
     return QueryLinkAction.DRY_RUN_PREVIEW if command.dry_run else QueryLinkAction.CONNECTED
 
 
 def _summary(action: QueryLinkAction, command: ConnectByQuery, guesses: Guesses) -> str:
-    source, target = (one.found and one.found.memory_id for one in guesses)
+    source, target = (guess.match and guess.match.memory_id for guess in guesses)
     match action:
         case QueryLinkAction.INSUFFICIENT_CONFIDENCE:
             weak = [
-                f"{which} {'found nothing' if one.confidence is None else f'is sure by {one.confidence:.2f} only'}"
-                for which, one in zip(("source_query", "target_query"), guesses, strict=True)
-                if one.confidence is None or one.confidence < command.min_confidence
+                f"{which} {'found nothing' if guess.confidence is None else f'is sure by {guess.confidence:.2f} only'}"
+                for which, guess in zip(("source_query", "target_query"), guesses, strict=True)
+                if _sureness(guess) < command.min_confidence
             ]
             return f"Nothing was linked: {' and '.join(weak)}, and min_confidence is {command.min_confidence:.2f}."
         case QueryLinkAction.SAME_MEMORY:
@@ -156,12 +178,3 @@ def _summary(action: QueryLinkAction, command: ConnectByQuery, guesses: Guesses)
             return f"Nothing was written: {source} and {target} would be linked."
         case _:
             return ""  # what connect says
-
-
-def _unavailable(problem: EmbedderUnavailable) -> EngramqError:
-    pause = problem.failure.retry_after_s
-    return refuse(
-        FaultCode.UNAVAILABLE,
-        f"The model that looks queries up is away: {problem.failure.reason}.",
-        retry_after_s=UNSET if pause is None else pause,
-    )

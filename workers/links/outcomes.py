@@ -1,4 +1,4 @@
-"""What came of using memories: it moves their usefulness, and links those that helped together."""
+"""Record what came of using memories: it moves their usefulness, and links those that helped together."""
 
 import dataclasses
 from collections import Counter
@@ -8,10 +8,10 @@ from itertools import combinations
 from typing import Final
 from uuid import UUID
 
-from msgspec import UNSET
-
 from engramq.schemas.commands import OutcomeRecorded, RecordOutcome
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, PairSkipped, Relation, Standing
@@ -22,6 +22,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules, Pair, pair_of, raised, rounded
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.links.writer import AutomaticLink, add_automatic
+from engramq.workers.runner import Context, handles
 
 ADD: Final = sql("add_outcome")
 CONFIDENCES: Final = sql("confidences")
@@ -39,26 +40,33 @@ class Linked:
     skipped: Counter[str] = field(default_factory=Counter)  # by PairSkipped
 
 
-async def record_outcome(
-    tx: Transaction, command: RecordOutcome, *, envelope: Envelope, rules: LinkRules
-) -> OutcomeRecorded:
+@handles(RecordOutcome)
+async def record_outcome(tx: Transaction, command: RecordOutcome, context: Context) -> OutcomeRecorded:
     """Note how much memories helped. Pending ones are counted too, but not linked."""
+    if context.envelope.principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not record outcomes.")
     given = list(dict.fromkeys(parse_uuid(text) or text for text in command.memory_ids))
-    ids = [one for one in given if isinstance(one, UUID)]
+    ids = [given_id for given_id in given if isinstance(given_id, UUID)]
     linking = command.signal > HELPED
-    pairs = [pair_of(one, other) for one, other in combinations(ids, 2)] if linking else []
+    pairs = [pair_of(first, second) for first, second in combinations(ids, 2)] if linking else []
     table = await LinkTable.open(tx, ids, changing=pairs, making=pairs)
-    standing = {one: table.standing(one) if isinstance(one, UUID) else Standing.NOT_FOUND for one in given}
-    counted = [one for one in ids if standing[one] in {Standing.ACTIVE, Standing.PENDING}]
-    linked = _link(table, counted, command.signal, rules) if linking else Linked()
+    standing = {
+        given_id: table.standing(given_id) if isinstance(given_id, UUID) else Standing.NOT_FOUND for given_id in given
+    }
+    counted = [memory_id for memory_id in ids if standing[memory_id] in {Standing.ACTIVE, Standing.PENDING}]
+    linked = _link(table, counted, command.signal, context.services[LinkRules]) if linking else Linked()
     await table.save()
     return OutcomeRecorded(
-        updated=await _add(tx, command, envelope, counted),
+        updated=await _add(tx, command, context.envelope, counted),
         edges_created=len(linked.created),
         edges_reinforced=len(linked.reinforced),
         edges_skipped=linked.skipped.total(),
         edges_skipped_by=dict(linked.skipped),
-        skipped=[SkippedMemory(memory_id=str(one), reason=standing[one]) for one in given if one not in counted],
+        skipped=[
+            SkippedMemory(memory_id=str(given_id), reason=standing[given_id])
+            for given_id in given
+            if given_id not in counted
+        ],
     )
 
 
@@ -100,14 +108,8 @@ async def _add(tx: Transaction, command: RecordOutcome, envelope: Envelope, ids:
     now = {
         row["id"]: usefulness(confidences[row["id"]], row["helped"], row["hindered"]) for row in await added.fetchall()
     }
-    for one in ids:
-        await audit.record(
-            tx,
-            envelope,
-            AuditAction.OUTCOME,
-            one,
-            old={},
-            new={"signal": command.signal, "weight": command.weight, "usefulness": now[one]},
-            reason=None if command.note is UNSET else command.note,
-        )
-    return [UsefulMemory(memory_id=str(one), usefulness=now[one]) for one in ids]
+    for memory_id in ids:
+        new = {"signal": command.signal, "weight": command.weight, "usefulness": now[memory_id]}
+        note = or_none(command.note)
+        await audit.record(tx, envelope, AuditAction.OUTCOME, memory_id, old={}, new=new, reason=note)
+    return [UsefulMemory(memory_id=str(memory_id), usefulness=now[memory_id]) for memory_id in ids]

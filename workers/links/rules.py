@@ -62,9 +62,9 @@ class Link:
         return high if end == low else low
 
 
-def pair_of(one: UUID, other: UUID) -> Pair:
+def pair_of(first: UUID, second: UUID) -> Pair:
     """Return two ids as the pair that a link of theirs is stored under."""
-    return (one, other) if one < other else (other, one)
+    return (first, second) if first < second else (second, first)
 
 
 def default_weight(relation: str) -> float:

@@ -1,22 +1,24 @@
-"""Similarity links of memories that have become active, and links that waited for them.
+"""Link memories that have become active to similar ones, and settle links that waited for them.
 
-Being told of such a memory is a hint: the rows say what is still to be done, and the sweep finds what a crash, a stop
-or a flood of stores left over. So the command ends at once, and does not stand in the way of those that somebody waits
-for. Noting that links are made writes a column that no index holds, so it is done in turns like the writing of sectors.
+A command that names such a memory is a hint: the rows say what is still to be done, and the sweep finds what a crash, a
+stop or a flood of stores left over. So the command ends at once, and does not stand in the way of those that somebody
+waits for. Noting that links are made writes a column that no index holds, so it is done in turns, as sectors are.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET
 
 from engramq.schemas import limits
-from engramq.schemas.commands import Activated, LinkActivated, Near
+from engramq.schemas.commands import Activated, LinkActivated, LinksScheduled, Near
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import Origin, Partition, Relation
@@ -29,7 +31,8 @@ from engramq.workers.links.deferred import settle_deferred
 from engramq.workers.links.rules import LinkRules, clamped, rounded
 from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.background import Activity, Debounce
-from engramq.workers.queue.contract import FollowUp
+from engramq.workers.queue.contract import FollowUp, SessionUse
+from engramq.workers.runner import Context, handles_without_transaction
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +43,6 @@ LINKED_AT_ONCE: Final = 25  # memories whose neighbours are locked by one transa
 DEBOUNCE_S: Final = 0.5  # how long memories are gathered: each transaction costs as much as many links
 DEBOUNCE_MAX_S: Final = 2.0  # how long, while somebody waits for this process
 SCHEDULED_MAX: Final = 5_000  # memories that wait in a process; beyond, they are left to the sweep
-
 
 UNLINKED: Final = sql("unlinked_memories")
 WAIT_AT: Final = sql("links_wait_at")
@@ -71,21 +73,6 @@ class Nearby:
     similarity: float
 
 
-async def unlinked(tx: Transaction, ids: Sequence[UUID]) -> list[Unlinked]:
-    """Return those of these memories that lack their similarity links and are active, by id."""
-    rows = await tx.rows(UNLINKED, ids=list(ids))
-    return [
-        Unlinked(row["id"], Partition(row["partition"]), row["model_id"], row["dimensions"], row["turn"])
-        for row in rows
-    ]
-
-
-async def links_wait_at(tx: Transaction, ids: Sequence[UUID]) -> bool:
-    """Say whether links wait at any of these memories."""
-    row = await tx.row(WAIT_AT, ids=list(ids))
-    return row is not None and bool(row["waiting"])
-
-
 async def stored_together(tx: Transaction, memories: Sequence[Unlinked], *, least: float) -> list[Nearby]:
     """Compare memories with those that were stored in the same moment; return who is at least that similar.
 
@@ -94,10 +81,10 @@ async def stored_together(tx: Transaction, memories: Sequence[Unlinked], *, leas
     first = memories[0]
     rows = await tx.rows(
         sized_sql("stored_together", first.dimensions),
-        ids=[one.id for one in memories],
+        ids=[memory.id for memory in memories],
         within_s=TOGETHER_S,
         compared=COMPARED_MAX,
-        **_visible(first.model_id, tuple({one.partition for one in memories}), least),
+        **_visible(first.model_id, tuple({memory.partition for memory in memories}), least),
     )
     return [Nearby(row["id"], row["other_id"], similarity(row["distance"])) for row in rows]
 
@@ -164,10 +151,10 @@ class SimilarityLinker:
         waiting = sum(len(several) for several in self._scheduled.values())
         taken = memories[: max(0, SCHEDULED_MAX - waiting)]
         several = self._scheduled.setdefault(namespace, {})
-        for one in taken:
-            memory_id = parse_uuid(one.memory_id)
-            if memory_id is not None and one.near is not UNSET:
-                several[memory_id] = one.near
+        for memory in taken:
+            memory_id = parse_uuid(memory.memory_id)
+            if memory_id is not None and memory.near is not UNSET:
+                several[memory_id] = memory.near
             elif memory_id is not None:
                 several.setdefault(memory_id, None)
         return len(taken)
@@ -182,28 +169,31 @@ class SimilarityLinker:
             scheduled = self._scheduled.pop(namespace)
             ids = sorted(scheduled)
             for start in range(0, len(ids), BATCH):
-                await self._link(namespace, {one: scheduled[one] for one in ids[start : start + BATCH]})
+                some = {memory_id: scheduled[memory_id] for memory_id in ids[start : start + BATCH]}
+                await self._link(namespace, some)
 
     async def _link(self, namespace: str, scheduled: Mapping[UUID, tuple[Near, ...] | None]) -> None:
-        waiting, found, near = await self.store.read(namespace, lambda tx: self._look(tx, scheduled))
+        waiting, unlinked, near = await self.store.read(namespace, lambda tx: self._look(tx, scheduled))
         if waiting:
             # First, so that what an agent asked for gets its place.
             await self.store.write(namespace, lambda tx: settle_deferred(tx, list(scheduled), rules=self.rules))
-        near += await self._search(namespace, [one for one in found if scheduled[one.id] is None])
+        near += await self._search(namespace, [memory for memory in unlinked if scheduled[memory.id] is None])
         wanted: dict[UUID, dict[UUID, float]] = {
-            one.id: {UUID(known.memory_id): known.similarity for known in scheduled[one.id] or ()} for one in found
+            memory.id: {UUID(known.memory_id): known.similarity for known in scheduled[memory.id] or ()}
+            for memory in unlinked
         }
         for pair in near:
             wanted[pair.id][pair.other_id] = pair.similarity
-        links = [_links(one, others) for one, others in wanted.items()]
+        links = [_links(memory_id, others) for memory_id, others in wanted.items()]
         for start in range(0, len(links), LINKED_AT_ONCE):
-            await self._write(
-                namespace, [link for several in links[start : start + LINKED_AT_ONCE] for link in several]
-            )
-        for number, turn in groupby(sorted(found, key=_turn), key=_turn):
+            some = list(chain.from_iterable(links[start : start + LINKED_AT_ONCE]))
+            if some:
+                await self.store.write(namespace, partial(write_automatic, wanted=some, rules=self.rules))
+        turn_of = attrgetter("turn")
+        for number, turn in groupby(sorted(unlinked, key=turn_of), key=turn_of):
             if number > 1:
                 await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
-            await self._note_made(namespace, [one.id for one in turn])
+            await self.store.write(namespace, partial(note_made, ids=[memory.id for memory in turn]))
 
     async def _look(
         self, tx: Transaction, scheduled: Mapping[UUID, tuple[Near, ...] | None]
@@ -212,12 +202,17 @@ class SimilarityLinker:
 
         Those whose stores have not searched will see everybody in their search.
         """
-        waiting, found = await links_wait_at(tx, list(scheduled)), await unlinked(tx, list(scheduled))
-        seen = sorted((one for one in found if scheduled[one.id] is not None), key=_model)
+        row = await tx.row(WAIT_AT, ids=list(scheduled))
+        unlinked = [
+            Unlinked(row["id"], Partition(row["partition"]), row["model_id"], row["dimensions"], row["turn"])
+            for row in await tx.rows(UNLINKED, ids=list(scheduled))
+        ]
+        model_of = attrgetter("model_id")
+        searched = sorted((memory for memory in unlinked if scheduled[memory.id] is not None), key=model_of)
         near: list[Nearby] = []
-        for _, group in groupby(seen, key=_model):
+        for _, group in groupby(searched, key=model_of):
             near += await stored_together(tx, list(group), least=self.threshold)
-        return waiting, found, near
+        return row is not None and bool(row["waiting"]), unlinked, near
 
     async def _search(self, namespace: str, memories: Sequence[Unlinked]) -> list[Nearby]:
         near: list[Nearby] = []
@@ -226,21 +221,16 @@ class SimilarityLinker:
             part = memories[start : start + SEARCHES_AT_ONCE]
 
             async def search(tx: Transaction, part: Sequence[Unlinked] = part) -> list[Nearby]:
-                return [pair for one in part for pair in await neighbors(tx, self.sizes, one, least=self.threshold)]
+                return [
+                    pair for memory in part for pair in await neighbors(tx, self.sizes, memory, least=self.threshold)
+                ]
 
             near += await self.store.read(namespace, search)
         return near
 
-    async def _write(self, namespace: str, links: Sequence[AutomaticLink]) -> None:
-        if links:
-            await self.store.write(namespace, lambda tx: write_automatic(tx, links, rules=self.rules))
-
-    async def _note_made(self, namespace: str, ids: Sequence[UUID]) -> None:
-        await self.store.write(namespace, lambda tx: note_made(tx, ids))
-
 
 def _links(memory_id: UUID, others: Mapping[UUID, float]) -> list[AutomaticLink]:
-    nearest = sorted(others.items(), key=lambda one: (-one[1], one[0]))[: limits.SIMILARITY_LINKS]
+    nearest = sorted(others.items(), key=lambda other: (-other[1], other[0]))[: limits.SIMILARITY_LINKS]
     return [
         # The newer of the two declares it, whichever of them is looked at.
         AutomaticLink(
@@ -250,9 +240,13 @@ def _links(memory_id: UUID, others: Mapping[UUID, float]) -> list[AutomaticLink]
     ]
 
 
-def _turn(memory: Unlinked) -> int:
-    return memory.turn
+@handles_without_transaction(LinkActivated)
+async def link_activated(command: LinkActivated, context: Context) -> LinksScheduled:
+    """Take memories to be linked after the reply, with those that come meanwhile."""
+    linker = context.services[SimilarityLinker]
 
+    async def link(_use: SessionUse | None) -> None:
+        await linker.link_scheduled()
 
-def _model(memory: Unlinked) -> int:
-    return memory.model_id
+    context.after_reply = link
+    return LinksScheduled(scheduled=linker.schedule(context.envelope.namespace, command.memories))

@@ -1,4 +1,4 @@
-"""The links of some memories: read under the locks of those memories, changed here, written at once by `save`.
+"""Read the links of some memories under the locks of those memories, change them, and write them at once by `save`.
 
 Whoever counts links must hold the locks of both ends. They are taken in one statement, in the order of ids, that all
 writers keep; the links are read by the next statement, which sees what those who held the locks before have committed.
@@ -11,20 +11,23 @@ from uuid import UUID
 
 from engramq.schemas import limits, records
 from engramq.schemas.contents import preview_of
-from engramq.schemas.faults import EngramqError
-from engramq.schemas.vocabulary import Direction, Origin, Partition, Standing
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.vocabulary import Direction, MemoryState, Origin, Partition, Standing, Verification
 from engramq.workers.db.memory_rows import BEGINNING_CHARS, send_lock, visible_now, warned
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import Link, Pair
-from engramq.workers.links.standing import not_active, replacements, standing_of
 
+REPLACEMENTS: Final = sql("replacements")
 LOCK_LINKS: Final = sql("lock_links")
 LINKS_AT: Final = sql("links_at")
 TOMBSTONES: Final = sql("tombstones")
 INSERT: Final = sql("insert_links")
 UPDATE: Final = sql("update_links")
 DELETE: Final = sql("delete_links")
+LINKS_OF: Final = sql("links_of")
+
+LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
 
 
 class LinkTable:
@@ -73,11 +76,11 @@ class LinkTable:
 
     def is_untrusted(self, ends: Iterable[UUID]) -> bool:
         """Say whether any of these memories is untrusted; those that do not exist are not."""
-        return any(one in self._memories and self.partition(one) is Partition.UNTRUSTED for one in ends)
+        return any(end in self._memories and self.partition(end) is Partition.UNTRUSTED for end in ends)
 
     async def look_up_replacements(self) -> None:
         """Find out what replaced those that are superseded, so that a refusal can name it."""
-        superseded = [one for one in self._memories if self.standing(one) is Standing.SUPERSEDED]
+        superseded = [memory for memory in self._memories if self.standing(memory) is Standing.SUPERSEDED]
         self._replacements = await replacements(self.tx, superseded)
 
     def not_active(self, memory_id: UUID) -> EngramqError:
@@ -148,7 +151,15 @@ class LinkTable:
         self._used.clear()
 
     def _columns(self, links: list[Link]) -> dict[str, list[Any]]:
-        return {**_columns(links), "writers": [self._writers[link.pair] for link in links]}
+        return {
+            "ids": [link.id for link in links],
+            "relations": [str(link.relation) for link in links],
+            "weights": [link.weight for link in links],
+            "origins": [link.origin.value for link in links],
+            "notes": [link.note for link in links],
+            "counts": [link.reinforcement_count for link in links],
+            "writers": [self._writers[link.pair] for link in links],
+        }
 
     def _read(self, row: Row) -> None:
         pair = row["source_id"], row["target_id"]
@@ -171,22 +182,6 @@ class LinkTable:
 def columns_of(pairs: Collection[Pair]) -> dict[str, list[UUID]]:
     """Return pairs as the queries take them."""
     return {"lows": [low for low, _ in pairs], "highs": [high for _, high in pairs]}
-
-
-def _columns(links: list[Link]) -> dict[str, list[Any]]:
-    return {
-        "ids": [link.id for link in links],
-        "relations": [str(link.relation) for link in links],
-        "weights": [link.weight for link in links],
-        "origins": [link.origin.value for link in links],
-        "notes": [link.note for link in links],
-        "counts": [link.reinforcement_count for link in links],
-    }
-
-
-LINKS_OF: Final = sql("links_of")
-
-LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
 
 
 async def links_of(
@@ -217,3 +212,66 @@ async def links_of(
         )
         for row in rows
     ]
+
+
+_WHY: Final = {
+    Standing.NOT_FOUND: "is not known",
+    Standing.ARCHIVED: "is archived",
+    Standing.SUPERSEDED: "is superseded",
+    Standing.REJECTED: "is rejected",
+}
+# A sentence that names a tool stands alone: it is left out where the caller has no such tool.
+_RECOVERY: Final = {
+    Standing.NOT_FOUND: "There is no memory of this id: search again.",
+    Standing.ARCHIVED: "restore_memory brings it back. Or use another memory.",
+    Standing.SUPERSEDED: "Nothing active replaces it: use another memory. Or restore_memory brings it back.",
+    Standing.REJECTED: "Use another memory. Or verify_memory decides anew. restore_memory does not undo a rejection.",
+}
+
+
+def standing_of(row: Row | None) -> Standing:
+    """Return whether a memory with this row (as lock_memories returns it) can be linked."""
+    if row is None:
+        return Standing.NOT_FOUND
+    if row["state"] == MemoryState.ARCHIVED:
+        return Standing.ARCHIVED
+    if row["is_superseded"]:
+        return Standing.SUPERSEDED
+    if row["verification"] == Verification.REJECTED:
+        return Standing.REJECTED
+    return Standing.PENDING if row["state"] == MemoryState.PENDING else Standing.ACTIVE
+
+
+async def replacements(tx: Transaction, ids: Collection[UUID]) -> Mapping[UUID, UUID]:
+    """Return what took the place of superseded memories in the end, of those where that can be used."""
+    if not ids:
+        return {}
+    return {row["id"]: row["replacement"] for row in await tx.rows(REPLACEMENTS, ids=list(ids))}
+
+
+def use_instead(replacement: UUID | None) -> str:
+    """Return what to do where a memory is superseded, in the end by this one."""
+    if replacement is None:
+        return _RECOVERY[Standing.SUPERSEDED]
+    return f"Use {replacement} instead. Or restore_memory undoes the supersession."
+
+
+def not_active(
+    memory_id: str, standing: Standing, *, successor: UUID | None = None, replacement: UUID | None = None
+) -> EngramqError:
+    """Return the refusal of a memory of this standing.
+
+    Where it is superseded, `successor` replaced it and `replacement` is what took its place in the end.
+    """
+    superseded = standing is Standing.SUPERSEDED
+    by = f" by {successor}" if superseded and successor is not None else ""
+    recovery = use_instead(replacement) if superseded else _RECOVERY[standing]
+    error = f"Memory {memory_id} {_WHY[standing]}{by}."
+    return refuse(FaultCode.MEMORY_NOT_ACTIVE, error, recovery=recovery, memory_id=memory_id)
+
+
+async def refusal_of(tx: Transaction, row: Row) -> EngramqError:
+    """Return the refusal of a memory with this row (as lock_memories returns it) that is not active."""
+    successor: UUID | None = row["superseded_by"]
+    replacement = {} if successor is None else await replacements(tx, [row["id"]])
+    return not_active(str(row["id"]), standing_of(row), successor=successor, replacement=replacement.get(row["id"]))

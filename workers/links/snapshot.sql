@@ -66,3 +66,36 @@ select t.low_id, t.high_id
 from link_tombstones t
 join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high) on t.low_id = wanted.low and t.high_id = wanted.high
 where t.tenant = %(tenant)s
+
+-- name: replacements
+-- What took the place of memories in the end, one replacement after the other; no row where that cannot be used. Each
+-- step is taken once, so that a chain which somebody closed to a ring ends.
+with recursive chain as (
+    select m.node_id as id, m.superseded_by as next
+    from memories m
+    where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
+    union
+    select chain.id, m.superseded_by
+    from chain
+    join memories m on m.tenant = %(tenant)s and m.node_id = chain.next
+)
+select chain.id, m.node_id as replacement
+from chain
+join memories m on m.tenant = %(tenant)s and m.node_id = chain.next
+where {current}
+
+-- name: links_of
+-- The links of a memory whose other ends may be seen, heaviest first.
+select
+    m.node_id as memory_id, m.partition, left(m.content, %(beginning_chars)s) as beginning, e.relation, e.weight,
+    e.note, e.origin, e.reinforcement_count,
+    coalesce(e.declared_from = m.node_id, false) as incoming
+from (
+    select e.*, e.target_id as other from edges e where e.tenant = %(tenant)s and e.source_id = %(id)s
+    union all
+    select e.*, e.source_id as other from edges e where e.tenant = %(tenant)s and e.target_id = %(id)s
+) e
+join memories m on m.node_id = e.other
+where e.layer = 'association' and {visible} and m.state = 'active'
+order by e.weight desc, m.node_id
+limit %(limit)s

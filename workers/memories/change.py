@@ -28,10 +28,9 @@ from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.deferred import forget_notes
-from engramq.workers.links.replies import displaced_records
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.links.standing import replacements
-from engramq.workers.links.writer import lock_with_linked, make_room_again
+from engramq.workers.links.snapshot import replacements
+from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories import supersession
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.runner import Context, handles

@@ -26,7 +26,7 @@ from engramq.workers.db import audit, ledger
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered_many
+from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions
 from engramq.workers.graph.taking_back import ChangedBy, changed
 from engramq.workers.links.deferred import drop_by_id
 
@@ -190,14 +190,14 @@ async def _blank_nodes(tx: Transaction, gone: Sequence[Row]) -> None:
 async def _archive_edges(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     locked = await tx.rows(LOCK_EDGES, **asdict(filters), ids=ids_of(rows))
     olds = {row["id"]: edge_as_it_was(row) | ({"constitutive": True} if row["constitutive"] else {}) for row in locked}
-    await delete_edges(tx, await entered_many(tx, envelope, AuditAction.DELETE_EDGE, olds))
+    await delete_edges(tx, await note_deletions(tx, envelope, AuditAction.DELETE_EDGE, olds))
 
 
 async def _archive_nodes(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
     bare = await tx.rows(BARE_NODES, ids=ids_of(locked))
     olds = {row["id"]: {"label": row["label"], "edges": 0} for row in bare}
-    await delete_nodes(tx, await entered_many(tx, envelope, AuditAction.DELETE_NODE, olds))
+    await delete_nodes(tx, await note_deletions(tx, envelope, AuditAction.DELETE_NODE, olds))
 
 
 ARCHIVED: Final = (GraphKind(listed_by=EDGES, take=_archive_edges), GraphKind(listed_by=NODES, take=_archive_nodes))

@@ -12,10 +12,9 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.replies import displaced_records
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.links.standing import refusal_of
-from engramq.workers.links.writer import lock_with_linked, make_room_again
+from engramq.workers.links.snapshot import refusal_of
+from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories.change import StillHidden, behind, named_behind
 from engramq.workers.memories.store import VOUCHED_FOR
 from engramq.workers.runner import Context, handles

@@ -14,7 +14,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.links.standing import not_active, refusal_of, replacements, use_instead
+from engramq.workers.links.snapshot import not_active, refusal_of, replacements, use_instead
 from engramq.workers.runner import Context, handles
 
 SUPERSEDE: Final = sql("supersede")

@@ -22,8 +22,8 @@ from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph import deletions, proposal_rows
-from engramq.workers.links import co_retrieval, decay
+from engramq.workers.graph import deletions
+from engramq.workers.links import co_retrieval, writer
 from engramq.workers.memories import change
 from engramq.workers.memories.pending import embedding, pending_after, pending_contents
 from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
@@ -190,11 +190,11 @@ class Upkeep:
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
         for namespace in await self._named(DECAYING, hours=DECAYED_ANEW_HOURS):
-            hours = await self.store.read(namespace, decay.clock)
-            decayed = await self.store.write(namespace, lambda tx: decay.decay(tx, None))
+            hours = await self.store.read(namespace, writer.clock)
+            decayed = await self.store.write(namespace, lambda tx: writer.decay(tx, None))
             while decayed.after is not None:
-                decayed = await self.store.write(namespace, partial(decay.decay, after=decayed.after))
-            await self.store.write(namespace, partial(decay.note_decayed, hours=hours))
+                decayed = await self.store.write(namespace, partial(writer.decay, after=decayed.after))
+            await self.store.write(namespace, partial(writer.note_decayed, hours=hours))
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""

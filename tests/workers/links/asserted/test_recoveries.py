@@ -11,7 +11,7 @@ from engramq.schemas.commands import TOOLS
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.workers.db.database import Store
-from engramq.workers.links import standing, writer
+from engramq.workers.links import connect, snapshot
 from engramq.workers.links.deferred import settle_deferred
 from tests.workers.links.asserted.conftest import RULES
 from tests.workers.links.asserted.harness import Harness
@@ -114,9 +114,9 @@ def test_each_sentence_of_a_recovery_names_tools_exactly_and_stands_alone() -> N
     """Those that name a tool which the caller lacks are left out, so that what is left has to make sense."""
     texts = [
         *(code.recovery for code in FaultCode),
-        *standing._RECOVERY.values(),
-        standing.use_instead(None),
-        writer.WAITING,
+        *snapshot._RECOVERY.values(),
+        snapshot.use_instead(None),
+        connect.WAITING,
     ]
     for text in texts:
         assert text.endswith("."), text

@@ -7,7 +7,7 @@ import pytest
 
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
-from engramq.workers.links import decay as decay
+from engramq.workers.links import writer
 from engramq.workers.links.rules import pair_of
 from tests.running import opened
 from tests.workers.conftest import World, world
@@ -58,7 +58,7 @@ async def test_half_of_an_unused_automatic_link_is_left_after_its_half_life(worl
 
 async def test_a_few_hours_are_not_worth_a_write(world: World) -> None:
     await link(world)
-    found = await worn_at(world, decay.STEP_HOURS - 1)
+    found = await worn_at(world, writer.DECAYED_AT_ONCE_HOURS - 1)
     assert set(found.values()) == {0.8}
 
 
@@ -87,7 +87,7 @@ async def test_what_agents_outcomes_and_imports_made_and_protected_relations_do_
 async def test_every_link_is_looked_at_in_steps_of_a_bounded_size(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decay, "LOOKED_AT", 2)
+    monkeypatch.setattr(writer, "LOOKED_AT", 2)
     for number in range(5):
         await link(world, weight=0.8 if number % 2 else 0.12)
     found = await worn_at(world, 1000.0)
