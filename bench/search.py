@@ -30,10 +30,10 @@ from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.search.candidates import Filters, QuestionVectors, find_candidates
+from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Measure, by_relevance
-from engramq.workers.search.search import find_memories
+from engramq.workers.search.search import find
 
 BENCH = "search"
 NAMESPACE = "bench"
@@ -76,7 +76,9 @@ async def boosts(database_url: str, model_id: int, questions: list[str]) -> dict
             await read_memories(tx, [UUID(found.ids[row]) for row in order[:SHOWN]])
 
         async def both(number: int) -> None:
-            boosted = partial(find_memories, sizes=sizes, command=commands[number], vectors=vectors[number])
+            async def boosted(tx: Transaction) -> object:
+                return await find(Tables(tx, sizes), commands[number], vectors[number])
+
             works: dict[str, Callable[[Transaction], Awaitable[object]]]
             works = {"with": boosted, "without": partial(ranked, number=number)}
             for name, work in works.items():

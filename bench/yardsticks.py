@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,9 +27,9 @@ from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import onnx_runtime
 from engramq.workers.memories.change import erase
 from engramq.workers.memories.store import INSERT, INSERT_NODE, Draft, columns_of
-from engramq.workers.search.candidates import QuestionVectors
+from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import SEARCHES_FIRST, Copies, Proven
-from engramq.workers.search.search import find_in_copy, find_memories
+from engramq.workers.search.search import find
 
 
 @dataclass(slots=True)
@@ -88,9 +88,9 @@ async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> li
         recording = Recording(tx.connection, tx.namespace, tx.tenant)
         vectors = QuestionVectors(asked.embedding)
         if asked.proven is None:
-            await find_memories(recording, sizes, asked.command, vectors)
+            await find(Tables(recording, sizes), asked.command, vectors)
         else:
-            await find_in_copy(recording.look_up, asked.command, vectors, asked.proven)
+            await find(replace(asked.proven, ask=recording.look_up), asked.command, vectors)
         statements[:] = recording.statements
 
     await store.read(namespace, search)

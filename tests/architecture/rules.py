@@ -18,17 +18,13 @@ PURE: Final = (
     "engramq.gateway.budget",
     "engramq.workers.embedders.calibration",
     "engramq.workers.graph.edge_rules",
-    "engramq.workers.graph.edge_rules",
     "engramq.workers.graph.traversal",
     "engramq.workers.links.rules",
     "engramq.workers.search.boosts",
-    "engramq.workers.search.selection",
     "engramq.workers.search.neighbours",
     "engramq.workers.search.question",
     "engramq.workers.search.ranking",
-    "engramq.workers.search.selection",
     "engramq.workers.search.times",
-    "engramq.workers.search.question",
     "engramq.workers.sectors.decay",
 )
 # All that these may import, besides each other.

@@ -9,7 +9,7 @@ from engramq.schemas.commands import SearchMemories
 from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.search.surroundings import VISIBLE_BY_ID
+from engramq.workers.search.search import VISIBLE_BY_ID
 from tests.conftest import Database
 from tools.loading import load
 

@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
+from engramq.workers.db.lookups import array
 from engramq.workers.db.queries import sized_sql, sql
-from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import EXACT_ROWS, SET_EF_SEARCH, Embedding, Sizes
+from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
+from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.other_models import Reading
 from engramq.workers.search.question import HALF_LENGTH, TIME_WORDS, Question
@@ -36,17 +37,17 @@ class QuestionVectors:
 
     async def by_all(self, measured: Measured) -> Candidates:
         """Return what is measured by each embedding as one; those of former models come later."""
-        found = await measured(self.embedding)
-        for one in self.former:
-            found = found.completed(self._converted(await measured(one.embeddings[0]), one.curve))
-        return found
+        candidates = await measured(self.embedding)
+        for former in self.former:
+            candidates = candidates.completed(self._converted(await measured(former.embeddings[0]), former.curve))
+        return candidates
 
     def _converted(self, candidates: Candidates, curve: Calibration) -> Candidates:
         own = self.curve
         if own is None:
             return candidates
         similarity, meaning = (
-            [None if one is None else own.cosine_of(one, curve) for one in cosines]
+            [None if cosine is None else own.cosine_of(cosine, curve) for cosine in cosines]
             for cosines in (candidates.similarity, candidates.meaning)
         )
         return msgspec.structs.replace(candidates, similarity=similarity, meaning=meaning)
@@ -62,10 +63,13 @@ EF_SEARCH: Final = 200  # hnsw.ef_search: as many as are wanted
 POSTINGS: Final = 1_000
 WORDS: Final = 64  # of the question, the rarest
 
+LINKED: Final = "search_linked"
+NO_VECTOR: Final = 1  # dimensions that the query is made for when there is no vector to compare
+
 _candidates: Final = msgspec.json.Decoder(Candidates)
 
 
-def one_by_one(partitions: Sequence[Partition]) -> dict[str, Partition]:
+def single_partitions(partitions: Sequence[Partition]) -> dict[str, Partition]:
     """Return at most two partitions as single values: by these a plan that is kept leaves the other one out."""
     return {"first": partitions[0], "last": partitions[-1]}
 
@@ -90,8 +94,8 @@ class Filters:
     @property
     def are_selective(self) -> bool:
         """Whether an index other than that of the vectors may find what they leave."""
-        given = any(one is not None for one in (self.thread, self.since, self.until, self.tags, self.as_of))
-        return given or self.project not in {None, EVERY_PROJECT}
+        several = (self.thread, self.since, self.until, self.tags, self.as_of)
+        return any(value is not None for value in several) or self.project not in {None, EVERY_PROJECT}
 
     @property
     def values(self) -> dict[str, Any]:
@@ -162,3 +166,36 @@ async def choose_query(
 async def _are_few(tx: Transaction, filters: Filters) -> bool:
     row = await tx.row(CHOSEN_SIZE, **filters.values, limit=EXACT_ROWS + 1)
     return row is not None and row["memories"] <= EXACT_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Where a search finds memories that no copy has: the tables, in a transaction that is open."""
+
+    tx: Transaction
+    sizes: Sizes
+
+    async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
+        """Return the candidates of a search; see `find_candidates`."""
+        return await find_candidates(self.tx, self.sizes, question, embedding, filters)
+
+    async def ask(self, lookups: Sequence[Lookup]) -> list[Answer]:
+        """Answer lookups, which come after the candidates."""
+        await self.tx.send(LOOK_UP)
+        return await self.tx.look_up(lookups)
+
+    async def measured(
+        self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
+    ) -> Candidates:
+        """Measure memories that were no candidates: those of these ids that the search may find."""
+        row = await self.tx.row(
+            sized_sql(LINKED, NO_VECTOR if embedding is None else embedding.dimensions),
+            **filters.values,
+            **single_partitions(filters.partitions),
+            dates=question.names_a_date,
+            time_words=TIME_WORDS if question.asks_when else None,
+            **(NOTHING_COMPARED if embedding is None else embedding.compared),
+            ids=array(ids),
+        )
+        assert row is not None
+        return _candidates.decode(row["candidates"])

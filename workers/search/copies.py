@@ -18,17 +18,18 @@ import msgspec
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
+from engramq.workers.db.lookups import Ask
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
-from engramq.workers.search.candidates import Filters, one_by_one
+from engramq.workers.search.candidates import Filters, single_partitions
 from engramq.workers.search.namespace_copy import NamespaceCopy
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
 
 log = logging.getLogger(__name__)
 
-Place = tuple[str, tuple[Partition, ...]]  # a namespace, and the partitions of it that a search asks for
+CopyKey = tuple[str, tuple[Partition, ...]]  # a namespace, and the partitions of it that a search asks for
 
 QUESTION_LEXEMES: Final = sql("question_lexemes")
 COPY_STATE: Final = sql("copy_state")
@@ -47,10 +48,14 @@ LOADED_AT_A_TIME: Final = 250  # rows; they keep the event loop for some millise
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """A copy that lacked nothing when it was asked for, and the words of the question as the copy has them."""
+    """A copy that lacked nothing when it was asked for, and the words of the question as the copy has them.
+
+    `ask`: answers from the tables what the copy does not hold, in a transaction of its own.
+    """
 
     copy: NamespaceCopy
     lexemes: Sequence[str]
+    ask: Ask
 
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return the candidates of a search, by words alone when there is no embedding. Waits for nothing."""
@@ -59,7 +64,7 @@ class Proven:
     async def measured(
         self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
     ) -> Candidates:
-        """Measure memories by the copy; see Measuring. Waits for nothing."""
+        """Measure memories that were no candidates, those that the search may find. Waits for nothing."""
         return self.copy.measured(ids, question, embedding, filters)
 
 
@@ -77,7 +82,7 @@ class _Kept:
     """A copy, and who asks whether it is current: one round at a time, while the next one gathers."""
 
     copy: NamespaceCopy
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    proving: asyncio.Lock = field(default_factory=asyncio.Lock)
     gathering: _Round | None = None
 
 
@@ -100,8 +105,8 @@ class Copies:
 
     def __init__(self, store: Store, sizes: Sizes) -> None:
         self._store, self._sizes = store, sizes
-        self._copies: OrderedDict[Place, _Kept] = OrderedDict()  # the least recently used first
-        self._searches: dict[Place, int] = {}
+        self._copies: OrderedDict[CopyKey, _Kept] = OrderedDict()  # the least recently used first
+        self._searches: dict[CopyKey, int] = {}
         self._loading = asyncio.Lock()
 
     async def current(self, namespace: str, partitions: Sequence[Partition], question: str) -> Proven | None:
@@ -109,8 +114,8 @@ class Copies:
 
         Raises EngramqError (`unavailable`).
         """
-        place = _place(namespace, partitions)
-        kept = self._copies.get(place)
+        key = _key(namespace, partitions)
+        kept = self._copies.get(key)
         if kept is None:
             return None
         if (joined := kept.gathering) is not None:
@@ -120,9 +125,9 @@ class Copies:
             return None if joined.answers is None else joined.answers[number]
         own = kept.gathering = _Round([question])
         try:
-            async with kept.asking:
+            async with kept.proving:
                 kept.gathering = None
-                own.answers = await self._ask(place, kept, own.questions)
+                own.answers = await self._ask(key, kept, own.questions)
         finally:
             if kept.gathering is own:
                 kept.gathering = None
@@ -131,58 +136,58 @@ class Copies:
 
     async def prepare(self, namespace: str, partitions: Sequence[Partition]) -> None:
         """Note that partitions were searched in the tables; copy them from the second time on, if they are small."""
-        place = _place(namespace, partitions)
+        key = _key(namespace, partitions)
         if len(self._searches) >= COUNTED_MAX:
             self._searches.clear()
-        self._searches[place] = times = self._searches.get(place, 0) + 1
+        self._searches[key] = times = self._searches.get(key, 0) + 1
         if times < SEARCHES_FIRST or self._loading.locked():
             return
         async with self._loading:
-            if place not in self._copies:
-                await self._load(place)
+            if key not in self._copies:
+                await self._load(key)
 
-    async def _ask(self, place: Place, kept: _Kept, questions: list[str]) -> list[Proven] | None:
+    async def _ask(self, key: CopyKey, kept: _Kept, questions: list[str]) -> list[Proven] | None:
         answers = None
         try:
-            answers = await self._proven(place, kept.copy, questions)
+            answers = await self._proven(key, kept.copy, questions)
         finally:
             # Whatever went wrong, the next search goes to the tables, and after it the namespace is copied again.
-            if self._copies.get(place) is kept:
+            if self._copies.get(key) is kept:
                 if answers is None or kept.copy.is_worn:
-                    self._forget(place, SEARCHES_FIRST)
+                    self._forget(key, SEARCHES_FIRST)
                 else:
-                    self._copies.move_to_end(place)
-                    self._make_room(place, kept.copy)
+                    self._copies.move_to_end(key)
+                    self._hold_bounds(key, kept.copy)
         return answers
 
-    def _forget(self, place: Place, searches: int) -> None:
-        del self._copies[place]
-        self._searches[place] = searches
+    def _forget(self, key: CopyKey, searches: int) -> None:
+        del self._copies[key]
+        self._searches[key] = searches
 
-    def _make_room(self, place: Place, copy: NamespaceCopy) -> None:
+    def _hold_bounds(self, key: CopyKey, copy: NamespaceCopy) -> None:
         """Hold the bounds after a copy has grown: one that is too large goes, then those unused for longest."""
         if copy.size_bytes > COPY_BYTES_MAX:
-            self._forget(place, -SEARCHES_LATER)
-        total = sum(one.copy.size_bytes for one in self._copies.values())
+            self._forget(key, -SEARCHES_LATER)
+        total = sum(kept.copy.size_bytes for kept in self._copies.values())
         while total > BYTES_MAX:
             _, oldest = self._copies.popitem(last=False)
             total -= oldest.copy.size_bytes
 
-    async def _proven(self, place: Place, copy: NamespaceCopy, questions: list[str]) -> list[Proven] | None:
+    async def _proven(self, key: CopyKey, copy: NamespaceCopy, questions: list[str]) -> list[Proven] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
-        namespace, partitions = place
-        chosen = one_by_one(partitions)
-        asked, answer = await self._store.look_up(
+        namespace, partitions = key
+        chosen = single_partitions(partitions)
+        lexemes, answer = await self._store.look_up(
             namespace,
             [
                 Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(questions).decode()}),
                 Lookup(COPY_STATE, {**chosen, "since": copy.since}),
             ],
         )
-        assert asked is not None
+        assert lexemes is not None
         assert answer is not None
         state = _state.decode(answer)
-        whole = len(copy) + sum(one not in copy.row_of for one in state.changed) == state.memories
+        whole = len(copy) + sum(memory not in copy.row_of for memory in state.changed) == state.memories
         too_much = state.memories > ROWS_MAX or len(state.changed) > CHANGED_MAX
         if not whole or too_much or state.server != copy.server:
             return None
@@ -193,25 +198,26 @@ class Copies:
                 return None
             copy.put(rows)
         copy.since, copy.now = state.since, state.now
-        return [Proven(copy, lexemes) for lexemes in _lexemes.decode(asked)]
+        ask = partial(self._store.look_up, namespace)
+        return [Proven(copy, words, ask) for words in _lexemes.decode(lexemes)]
 
-    async def _load(self, place: Place) -> None:
+    async def _load(self, key: CopyKey) -> None:
         """Copy what is small. Nobody waits for it, so what fails is tried after the next search."""
         try:
-            copy = await self._store.read(place[0], partial(self._read, place[1]))
+            copy = await self._store.read(key[0], partial(self._read, key[1]))
         except EngramqError as problem:
             log.info("A namespace was not copied", extra={"code": problem.fault.code})
             return
         if copy is None:
-            self._searches[place] = -SEARCHES_LATER
+            self._searches[key] = -SEARCHES_LATER
             return
-        self._copies[place] = _Kept(copy)
-        self._make_room(place, copy)
+        self._copies[key] = _Kept(copy)
+        self._hold_bounds(key, copy)
 
     async def _read(self, partitions: Sequence[Partition], tx: Transaction) -> NamespaceCopy | None:
         if (await self._sizes.of(tx, partitions)).own > ROWS_MAX:
             return None
-        chosen = one_by_one(partitions)
+        chosen = single_partitions(partitions)
         state = await tx.row(COPY_IDS, **chosen)
         assert state is not None
         copy, ids = NamespaceCopy(state["since"], state["server"], state["now"]), state["ids"]
@@ -226,5 +232,5 @@ class Copies:
         return copy
 
 
-def _place(namespace: str, partitions: Sequence[Partition]) -> Place:
+def _key(namespace: str, partitions: Sequence[Partition]) -> CopyKey:
     return namespace, tuple(sorted(set(partitions)))

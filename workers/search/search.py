@@ -1,174 +1,248 @@
-"""What a search finds: candidates, their order with all that boosts them, and the memories that are shown of them."""
+"""Search: find candidates, rank them, boost them by what lies around the best, and show the best memories.
+
+`find` does so from the tables or from a proven copy of them; which of the two makes no difference to what it finds.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
-from msgspec import UNSET, UnsetType
+import msgspec
+from msgspec import UNSET
 
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory, Via
-from engramq.schemas.vocabulary import Partition, Ranking
-from engramq.workers.db.lookups import Ask
-from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json
-from engramq.workers.db.transaction import LOOK_UP, Transaction
-from engramq.workers.db.vectors import Sizes
+from engramq.schemas.vocabulary import Origin, Partition, Ranking
+from engramq.workers.db.lookups import array
+from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json, usefulness
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Lookup
 from engramq.workers.embedders.calibration import Calibration
-from engramq.workers.search.boosts import Boosted, Reached, boosted
-from engramq.workers.search.candidates import Filters, QuestionVectors, find_candidates
+from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boosted
+from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, single_partitions
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
-from engramq.workers.search.selection import Twins, is_weak
-from engramq.workers.search.surroundings import (
-    Measuring,
-    around_lookup,
-    measured_by_key,
-    surroundings,
-    visible_lookup,
-)
 
 DIGITS: Final = 6  # of scores in replies
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
 SEEDS: Final = 10  # the first of BEST of each partition: their links are followed
 SPARE: Final = 4  # memories that are read beyond those to be shown, since boosts change the order a little
 
+# A hit is as strong as the cosine of its content and the share of what the question's words weigh that it has: nearly
+# all of them say much, some of them little. The curve of the model turns that into a chance, so that one bound holds
+# for all models. A weak hit says that what was asked is probably not known at all.
+WORDS: Final = 0.35  # of a cosine, that all words of the question are worth
+# Between both mistakes: see `bench.weak`. Of paraphrases none is lost; terse hints in quite other words are often weak.
+WEAK_BELOW: Final = 0.3
+WORDS_ALONE: Final = 0.5  # of the weight of the question's words, where no vector can be compared
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """A search that has its candidates, and the ways to what it still needs to know."""
-
-    command: SearchMemories
-    filters: Filters
-    question: Question
-    candidates: Candidates
-    measuring: Measuring
-    ask: Ask
-    vectors: QuestionVectors
+AROUND: Final = sql("search_around")
+VISIBLE_BY_ID: Final = sql("visible_by_id")
 
 
-async def find_memories(
-    tx: Transaction,
-    sizes: Sizes,
-    command: SearchMemories,
-    vectors: QuestionVectors,
-    project: str | None = None,
+class _Link(NamedTuple):
+    seed: str
+    other: str
+    relation: str
+    weight: float
+    origin: Origin
+    used: float  # the active hour of its last use
+
+
+class _Usage(NamedTuple):
+    id: str
+    helped: float
+    hindered: float
+    last_active_hours: float
+
+
+class _Around(msgspec.Struct):
+    hours: float
+    links: list[_Link] | None
+    usage: list[_Usage] | None
+
+
+_NEVER_USED: Final = _Usage("", 0.0, 0.0, 0.0)
+_around: Final = msgspec.json.Decoder(_Around)
+
+
+async def find(
+    source: Tables | Proven, command: SearchMemories, vectors: QuestionVectors, project: str | None = None
 ) -> list[Memory]:
-    """Return what a search in a project finds in the tables, best first.
+    """Return what a search in a project finds, best first.
 
     Without an embedding words alone decide, whatever ranking is wanted.
     """
-    question, filters = Question(command.query, datetime.now(UTC)), _filters(command, project)
-    candidates = await vectors.by_all(lambda one: find_candidates(tx, sizes, question, one, filters))
-    await tx.send(LOOK_UP)
-
-    async def measuring(ids: Sequence[str]) -> Candidates:
-        return await vectors.by_all(lambda one: measured_by_key(tx, question, one, filters, ids))
-
-    return await _found(_Search(command, filters, question, candidates, measuring, tx.look_up, vectors))
-
-
-async def find_in_copy(
-    ask: Ask, command: SearchMemories, vectors: QuestionVectors, proven: Proven, project: str | None = None
-) -> list[Memory]:
-    """Return the same from a proven copy; what is shown of it, and what lies around it, is asked for."""
-    question, filters = Question(command.query, datetime.now(UTC)), _filters(command, project)
-    candidates = await vectors.by_all(lambda one: proven.candidates(question, one, filters))
-
-    async def measuring(ids: Sequence[str]) -> Candidates:
-        return await vectors.by_all(lambda one: proven.measured(ids, question, one, filters))
-
-    return await _found(_Search(command, filters, question, candidates, measuring, ask, vectors))
-
-
-async def _found(search: _Search) -> list[Memory]:
-    command = search.command
-    if not len(search.candidates):
+    question, filters = Question(command.query, datetime.now(UTC)), filters_of(command, project)
+    candidates = await vectors.by_all(lambda embedding: source.candidates(question, embedding, filters))
+    if not len(candidates):
         return []
-    read: dict[str, JsonRow] = {}
-    if command.ranking is Ranking.SIMILARITY and search.vectors.embedding is not None:
-        found = Boosted(ranked=by_similarity(search.candidates), via={})
-    else:
-        found, read = await _by_relevance(search)
-    return await _shown(search, found, read)
+    if command.ranking is Ranking.SIMILARITY and vectors.embedding is not None:
+        ranking = Boosted(ranked=by_similarity(candidates), via={})
+        return await _shown(source, command, filters, ranking, {}, vectors.curve)
+    measure = Measure.of(question, candidates)
+    unboosted = by_relevance(measure, candidates)
+    best, seeds = unboosted.foremost(max(BEST, 2 * command.limit)), unboosted.foremost(SEEDS)
+    # What lies around the best, and in the same exchange those memories that will probably be shown.
+    around, rows = await source.ask(
+        [
+            Lookup(AROUND, {"best": array(best), "seeds": array(seeds)}),
+            _visible(best[: command.limit + SPARE], filters),
+        ]
+    )
+    assert around is not None
+    nearby = _around.decode(around)
+    linked = await _linked(source, nearby, candidates, vectors, question, filters)
+    ranking = boosted(measure, unboosted, _surroundings(nearby, candidates, best, linked))
+    return await _shown(source, command, filters, ranking, rows_from_json(rows), vectors.curve)
 
 
-async def _by_relevance(search: _Search) -> tuple[Boosted, dict[str, JsonRow]]:
-    """Return the order with all its boosts, and the rows of those memories that will probably be shown."""
-    limit = search.command.limit
-    measure = Measure.of(search.question, search.candidates)
-    first = by_relevance(measure, search.candidates)
-    best, seeds = first.foremost(max(BEST, 2 * limit)), first.foremost(SEEDS)
-    shown = visible_lookup(best[: limit + SPARE], search.filters)
-    around, read = await search.ask([around_lookup(best, seeds), shown])
-    found = boosted(measure, first, await surroundings(around, search.candidates, best, search.measuring))
-    return found, rows_from_json(read)
+async def _linked(
+    source: Tables | Proven,
+    nearby: _Around,
+    candidates: Candidates,
+    vectors: QuestionVectors,
+    question: Question,
+    filters: Filters,
+) -> Candidates:
+    """Return the memories at the other ends of links, measured as candidates are; those that are none are measured."""
+    rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
+    others = list(dict.fromkeys(link.other for link in nearby.links or ()))
+    linked = candidates.chosen([rows[other] for other in others if other in rows])
+    if missing := [other for other in others if other not in rows]:
+        measured = await vectors.by_all(lambda embedding: source.measured(missing, question, embedding, filters))
+        linked = linked.joined(measured)
+    return linked
 
 
-async def _shown(search: _Search, found: Boosted, read: dict[str, JsonRow]) -> list[Memory]:
+def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], linked: Candidates) -> Surroundings:
+    """Return what counts for the best candidates and those linked to them besides their match."""
+    rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
+    reachable = set(linked.ids)
+    besides = reachable.difference(best)
+    known = candidates.chosen([rows[memory_id] for memory_id in best])
+    known = known.joined(linked.chosen([row for row, memory_id in enumerate(linked.ids) if memory_id in besides]))
+    by_id = {usage.id: usage for usage in nearby.usage or ()}
+    used = [by_id.get(memory_id, _NEVER_USED) for memory_id in known.ids]
+    facts = Facts(
+        ids=known.ids,
+        usefulness=[
+            usefulness(confidence, usage.helped, usage.hindered)
+            for confidence, usage in zip(known.confidence, used, strict=True)
+        ],
+        sector=known.sector,
+        idle_hours=[
+            nearby.hours - max(stored, usage.last_active_hours)
+            for stored, usage in zip(known.active_hours, used, strict=True)
+        ],
+    )
+    links = [
+        Reached(link.seed, link.other, link.relation, link.weight, link.origin, nearby.hours - link.used)
+        for link in nearby.links or ()
+        if link.other in reachable
+    ]
+    return Surroundings(facts=facts, links=links, linked=linked)
+
+
+async def _shown(
+    source: Tables | Proven,
+    command: SearchMemories,
+    filters: Filters,
+    ranking: Boosted,
+    read: dict[str, JsonRow],
+    curve: Calibration | None,
+) -> list[Memory]:
     """Take as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
-    command = search.command
+    candidates, order = ranking.ranked.candidates, ranking.ranked.order
+    if (least := command.min_similarity) is not UNSET:
+        cosines = candidates.similarity
+        order = [row for row in order if (cosine := cosines[row]) is not None and cosine >= least]
     memories: list[Memory] = []
     twins = Twins()
-    order = _near_enough(found, command.min_similarity)
-    ids = found.ranked.candidates.ids
     for start in range(0, len(order), command.limit):
         chunk = order[start : start + command.limit]
-        if missing := [ids[row] for row in chunk if ids[row] not in read]:
-            (more,) = await search.ask([visible_lookup(missing, search.filters)])
-            read = {**read, **rows_from_json(more)}
+        if missing := [candidates.ids[row] for row in chunk if candidates.ids[row] not in read]:
+            (answer,) = await source.ask([_visible(missing, filters)])
+            read = {**read, **rows_from_json(answer)}
         for row in chunk:
-            if (known := read.get(ids[row])) is None:
+            if (json_row := read.get(candidates.ids[row])) is None:
                 continue
-            memory = memory_from_json(known)
+            memory = memory_from_json(json_row)
             if not (command.collapse_duplicates and twins.is_repeated(memory)):
-                memories.append(_scored(memory, found, row, search))
+                memories.append(_scored(memory, ranking, row, curve, explain=command.explain))
         if len(memories) >= command.limit:
             break
     return memories[: command.limit]
 
 
-def _near_enough(found: Boosted, least: float | UnsetType) -> Sequence[int]:
-    ranked = found.ranked
-    if least is UNSET:
-        return ranked.order
-    similarity = ranked.candidates.similarity
-    return [row for row in ranked.order if (known := similarity[row]) is not None and known >= least]
+def _visible(ids: Sequence[str], filters: Filters) -> Lookup:
+    """Ask for those memories that are still to be shown; see `rows_from_json`."""
+    return Lookup(
+        VISIBLE_BY_ID,
+        {
+            "ids": array(ids),
+            "partitions": array(filters.partitions),
+            **single_partitions(filters.partitions),
+            "include_superseded": filters.include_superseded,
+            "as_of": filters.as_of,
+        },
+    )
 
 
-def _scored(memory: Memory, found: Boosted, row: int, search: _Search) -> Memory:
-    ranked = found.ranked
+def _scored(memory: Memory, ranking: Boosted, row: int, curve: Calibration | None, *, explain: bool) -> Memory:
+    ranked = ranking.ranked
     similarity = ranked.candidates.similarity[row]
     memory.score = round(float(ranked.scores[row]), DIGITS)
     memory.similarity = None if similarity is None else round(similarity, DIGITS)
-    if (link := found.via.get(row)) is not None:
-        memory.via = _via(link)
-    curve = search.vectors.curve
-    if curve is not None and is_weak_hit(found, row, curve):  # without a curve nobody knows what a cosine means
+    if (link := ranking.via.get(row)) is not None:
+        memory.via = Via(memory_id=link.seed, relation=link.relation, weight=link.weight)
+    if curve is not None and is_weak_hit(ranking, row, curve):  # without a curve nobody knows what a cosine means
         memory.weak = True
-    if search.command.explain:
+    if explain:
         parts = ranked.explained(row)
         memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in parts.items()}
     return memory
 
 
-def is_weak_hit(found: Boosted, row: int, curve: Calibration) -> bool:
+def is_weak_hit(ranking: Boosted, row: int, curve: Calibration) -> bool:
     """Say whether a hit is weak; one that came over a link is as weak as the hit that it is linked to."""
-    candidates = found.ranked.candidates
-    link = found.via.get(row)
+    candidates = ranking.ranked.candidates
+    link = ranking.via.get(row)
     judged = row if link is None else candidates.ids.index(link.seed)
     return is_weak(candidates.similarity[judged], candidates.covered[judged], curve)
 
 
-def _via(link: Reached) -> Via:
-    return Via(memory_id=link.seed, relation=link.relation, weight=link.weight)
+def is_weak(similarity: float | None, covered: float | None, curve: Calibration) -> bool:
+    """Say whether a hit with this cosine, and this share of the question's words (0 to 1), is too weak."""
+    words = covered or 0.0
+    if similarity is None:
+        return words < WORDS_ALONE
+    return curve.confidence(similarity + WORDS * words * words) < WEAK_BELOW
 
 
-def _filters(command: SearchMemories, project: str | None) -> Filters:
+class Twins:
+    """Remembers contents, to leave out those that say the same but for white space and case.
+
+    The first of twins stays. An untrusted memory never hides a trusted one, whichever comes first.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[Partition]] = {}
+
+    def is_repeated(self, memory: Memory) -> bool:
+        """Say whether a twin that may stand for it was seen before, and remember it."""
+        seen = self._seen.setdefault(" ".join(memory.content.casefold().split()), set())
+        repeated = Partition.TRUSTED in seen or memory.partition in seen
+        seen.add(memory.partition)
+        return repeated
+
+
+def filters_of(command: SearchMemories, project: str | None) -> Filters:
+    """Return what a search in a project may find."""
     return Filters(
-        partitions=_each_once(command.partitions),
+        partitions=tuple(dict.fromkeys(command.partitions)),
         sectors=or_none(command.sectors),
         min_sector_confidence=or_none(command.min_sector_confidence),
         tags=command.tags or None,
@@ -179,8 +253,3 @@ def _filters(command: SearchMemories, project: str | None) -> Filters:
         include_superseded=command.include_superseded,
         as_of=or_none(command.as_of),
     )
-
-
-def _each_once(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
-    """Return the partitions without repetitions."""
-    return tuple(dict.fromkeys(partitions))

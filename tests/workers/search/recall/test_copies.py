@@ -5,7 +5,6 @@ import random
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -29,10 +28,10 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Se
 from engramq.workers.db.vectors import Sizes, unpacked
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
-from engramq.workers.search.candidates import QuestionVectors
+from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies, Proven
 from engramq.workers.search.ranking import DEFAULT_WEIGHTS
-from engramq.workers.search.search import find_in_copy, find_memories
+from engramq.workers.search.search import find
 from tests.jobs import job
 from tests.workers.search.recall.conftest import Scene, ids
 
@@ -114,8 +113,8 @@ async def found(scene: Scene, command: SearchMemories, proven: Proven | None) ->
     vectors = QuestionVectors(embedding)
     store, project = scene.world.store, or_none(command.project)
     if proven is not None:
-        return await find_in_copy(partial(store.look_up, DEFAULT_NAMESPACE), command, vectors, proven, project)
-    return await store.read(DEFAULT_NAMESPACE, lambda tx: find_memories(tx, Sizes(), command, vectors, project))
+        return await find(proven, command, vectors, project)
+    return await store.read(DEFAULT_NAMESPACE, lambda tx: find(Tables(tx, Sizes()), command, vectors, project))
 
 
 async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:

@@ -17,9 +17,16 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
 from engramq.workers.memories.reading import RECENT, Listed
-from engramq.workers.search.candidates import CANDIDATES, Filters, QuestionVectors, choose_query, find_candidates
+from engramq.workers.search.candidates import (
+    CANDIDATES,
+    Filters,
+    QuestionVectors,
+    Tables,
+    choose_query,
+    find_candidates,
+)
 from engramq.workers.search.question import Question
-from engramq.workers.search.search import find_memories
+from engramq.workers.search.search import find
 from engramq.workers.upkeep.schedule import count_lexemes
 from tests.conftest import Database, TestServers, new_database
 from tools.loading import Loaded, load
@@ -130,7 +137,7 @@ async def test_all_that_a_search_reads_is_in_the_partition_that_was_asked_for(
     command = SearchMemories(query="fact 7 about pumps", partitions=(partition,), ranking=ranking)
 
     async def scans(tx: Transaction) -> int:
-        assert await find_memories(tx, Sizes(), command, QuestionVectors(vector()), EVERY_PROJECT)
+        assert await find(Tables(tx, Sizes()), command, QuestionVectors(vector()), EVERY_PROJECT)
         (row,) = await tx.rows(SCANS_OF_UNTRUSTED)
         return int(row["scans"])
 

@@ -13,7 +13,7 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import ALIKE_SCORES, Candidates, Measure, Ranked, by_relevance, by_similarity
-from engramq.workers.search.selection import Twins
+from engramq.workers.search.search import Twins
 
 QUESTIONS = [
     "", "?", "When did Ada move to Graz in May 2023?", "What did bob say?", "How long ago was that",

@@ -9,7 +9,6 @@ from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search import search
 from engramq.workers.search.boosts import Boosted, Reached
 from engramq.workers.search.ranking import Candidates, Ranked
-from engramq.workers.search.selection import is_weak
 
 CURVE = Calibration(15.0, -7.7)
 cosines = st.none() | st.floats(-1, 1)
@@ -18,31 +17,34 @@ shares = st.none() | st.floats(0, 1)
 
 @given(cosines, shares, st.floats(0, 1))
 def test_more_of_the_words_never_makes_a_hit_weak(cosine: float | None, share: float | None, more: float) -> None:
-    if not is_weak(cosine, share, CURVE):
-        assert not is_weak(cosine, min(1.0, (share or 0.0) + more), CURVE)
+    if not search.is_weak(cosine, share, CURVE):
+        assert not search.is_weak(cosine, min(1.0, (share or 0.0) + more), CURVE)
 
 
 @given(st.floats(-1, 1), shares, st.floats(0, 1))
 def test_a_nearer_one_is_never_weak_where_a_farther_one_is_not(cosine: float, share: float | None, by: float) -> None:
-    if not is_weak(cosine, share, CURVE):
-        assert not is_weak(min(1.0, cosine + by), share, CURVE)
+    if not search.is_weak(cosine, share, CURVE):
+        assert not search.is_weak(min(1.0, cosine + by), share, CURVE)
 
 
 def test_the_same_chance_is_the_same_floor_whatever_the_model() -> None:
     other = Calibration(30.0, -7.7)
     for cosine in np.linspace(-1, 1, 41):
-        assert is_weak(cosine, None, CURVE) == is_weak(other.cosine_of(cosine, CURVE), None, other) or abs(cosine) == 1
+        assert (
+            search.is_weak(cosine, None, CURVE) == search.is_weak(other.cosine_of(cosine, CURVE), None, other)
+            or abs(cosine) == 1
+        )
 
 
 def test_without_a_vector_words_alone_decide() -> None:
-    assert is_weak(None, None, CURVE)
-    assert is_weak(None, 0.2, CURVE)
-    assert not is_weak(None, 0.8, CURVE)
+    assert search.is_weak(None, None, CURVE)
+    assert search.is_weak(None, 0.2, CURVE)
+    assert not search.is_weak(None, 0.8, CURVE)
 
 
 def test_few_of_the_words_say_little_and_all_of_them_much() -> None:
-    assert is_weak(0.32, 0.5, CURVE)  # half of the words are worth a quarter of what all of them are
-    assert not is_weak(0.32, 1.0, CURVE)
+    assert search.is_weak(0.32, 0.5, CURVE)  # half of the words are worth a quarter of what all of them are
+    assert not search.is_weak(0.32, 1.0, CURVE)
 
 
 def test_a_hit_over_a_link_is_as_weak_as_the_hit_that_it_is_linked_to() -> None:
