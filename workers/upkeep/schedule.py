@@ -22,7 +22,7 @@ from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph import deletions
+from engramq.workers.graph import consent, deletions
 from engramq.workers.links import co_retrieval, writer
 from engramq.workers.memories import change
 from engramq.workers.memories.pending import embedding, pending_after, pending_contents
@@ -147,7 +147,7 @@ class Upkeep:
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
         for namespace in await self._named(OUTDATED, **kept):
-            for kind in (ledger, co_retrieval, deletions, proposal_rows):
+            for kind in (ledger, co_retrieval, deletions, consent):
                 while await self.store.write(namespace, kind.trim) == kind.TRIMMED_AT_ONCE:
                     pass
 
