@@ -5,15 +5,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.workers.sectors import regression
-from engramq.workers.sectors.heads import Shares, Told
-from engramq.workers.sectors.regression import Matrix
+from engramq.workers.sectors.model import HeadOutput, Matrix, Shares
+from tools.sectors import regression
 
 _BINS: Final = 10
 _PENALTY: Final = 1e-4
 
 
-def curve(told: Told, right: NDArray[np.bool_], counts: Shares) -> Shares:
+def curve(told: HeadOutput, right: NDArray[np.bool_], counts: Shares) -> Shares:
     """Return the `curve` of Heads under which it is likeliest that held-out texts were told right or wrong, [4].
 
     `right` [n]; `counts` [n]: how much a text counts.

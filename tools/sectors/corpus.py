@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.embedders.confidence import bystanders
 from engramq.workers.embedders.interface import Vectors
-from engramq.workers.sectors.heads import OUTCOMES
+from engramq.workers.sectors.model import OUTCOMES
 
 FOLDER: Final = Path(__file__).parent
 SECTORS: Final = tuple(Sector)

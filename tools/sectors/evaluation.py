@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.workers.embedders.interface import Vectors
-from engramq.workers.sectors import regression
 from engramq.workers.sectors.cues import NAMES, OF_TALK, Cues, cue_rows
-from engramq.workers.sectors.heads import NOTHING, SECTORS, Heads, Shares, Standard, Told, assemble
-from engramq.workers.sectors.regression import Matrix
-from tools.sectors import calibration, corpus
+from engramq.workers.sectors.model import NOTHING, SECTORS, HeadOutput, Heads, Matrix, Shares, Standard, assemble
+from tools.sectors import calibration, corpus, regression
 from tools.sectors.corpus import Labelled, Rows, Text, Turn
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -71,7 +69,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     def counts(self, rows: Rows, recipe: Recipe) -> Shares:
         return np.where(self.talk[rows], recipe.turn, 1.0)
 
-    def right(self, rows: Rows, told: Told) -> Mask:
+    def right(self, rows: Rows, told: HeadOutput) -> Mask:
         """Return whether each likeliest outcome is right, [len(rows)]."""
         return np.asarray(self.fits[rows, told.best])
 
@@ -100,7 +98,7 @@ def fitted(data: Data, rows: Rows, standard: Standard, recipe: Recipe) -> Matrix
     return np.concatenate([written, talked, register], axis=1)
 
 
-def held_out(data: Data, train: Rows, test: Rows, recipe: Recipe) -> Told:
+def held_out(data: Data, train: Rows, test: Rows, recipe: Recipe) -> HeadOutput:
     """Return what heads fitted on `train` say of `test`."""
     standard = standard_of(data, train)
     heads = Heads(fitted(data, train, standard, recipe), _NO_CURVE)
@@ -115,14 +113,14 @@ def folds(groups: Rows, count: int, seed: int) -> Iterator[tuple[Rows, Rows]]:
         yield np.flatnonzero(fold != one), np.flatnonzero(fold == one)
 
 
-def cross_validated(data: Data, recipe: Recipe, *, count: int, seed: int) -> Told:
+def cross_validated(data: Data, recipe: Recipe, *, count: int, seed: int) -> HeadOutput:
     """Return what is said of every text by heads that saw neither it nor one like it, nor its topic."""
     return _assembled(
         data, ((test, held_out(data, train, test, recipe)) for train, test in folds(data.groups, count, seed))
     )
 
 
-def nested(data: Data, recipes: Sequence[Recipe], *, count: int, seed: int) -> tuple[Told, list[Recipe]]:
+def nested(data: Data, recipes: Sequence[Recipe], *, count: int, seed: int) -> tuple[HeadOutput, list[Recipe]]:
     """Return the same where even the recipe was chosen without the text, and the recipe of each fold."""
     parts, chosen = [], []
     for train, test in folds(data.groups, count, seed):
@@ -132,11 +130,11 @@ def nested(data: Data, recipes: Sequence[Recipe], *, count: int, seed: int) -> t
     return _assembled(data, parts), chosen
 
 
-def _assembled(data: Data, parts: Iterator[tuple[Rows, Told]] | Sequence[tuple[Rows, Told]]) -> Told:
+def _assembled(data: Data, parts: Iterator[tuple[Rows, HeadOutput]] | Sequence[tuple[Rows, HeadOutput]]) -> HeadOutput:
     chances, talk = np.zeros(data.fits.shape), np.zeros(len(data.texts))
     for rows, told in parts:
         chances[rows], talk[rows] = told.chances, told.talk
-    return Told(chances, talk)
+    return HeadOutput(chances, talk)
 
 
 def _inner_accuracy(data: Data, rows: Rows, recipe: Recipe, seed: int) -> float:
@@ -147,12 +145,12 @@ def _inner_accuracy(data: Data, rows: Rows, recipe: Recipe, seed: int) -> float:
     return right / len(rows)
 
 
-def part(told: Told, rows: Rows | Mask) -> Told:
+def part(told: HeadOutput, rows: Rows | Mask) -> HeadOutput:
     """Return what is said of some of the texts."""
-    return Told(told.chances[rows], told.talk[rows])
+    return HeadOutput(told.chances[rows], told.talk[rows])
 
 
-def scores(texts: Sequence[Labelled], told: Told) -> dict[str, float]:
+def scores(texts: Sequence[Labelled], told: HeadOutput) -> dict[str, float]:
     """Return accuracies of written texts: all, by language and hardness, and by sector (English)."""
     labels = corpus.labels(texts)
     right = told.best == labels
@@ -170,7 +168,7 @@ def scores(texts: Sequence[Labelled], told: Told) -> dict[str, float]:
     return {name: round(float(right[rows].mean()), 3) for name, rows in parts.items() if rows.any()}
 
 
-def talk_scores(turns: Sequence[Turn], told: Told) -> dict[str, float]:
+def talk_scores(turns: Sequence[Turn], told: HeadOutput) -> dict[str, float]:
     """Return accuracies of turns: all, those that fit a sector, and how often no sector is told and rightly so."""
     fits = corpus.fits(turns)
     right, nothing = fits[np.arange(len(turns)), told.best], told.best == NOTHING
@@ -183,7 +181,7 @@ def talk_scores(turns: Sequence[Turn], told: Told) -> dict[str, float]:
     }
 
 
-def confusion(texts: Sequence[Labelled], told: Told) -> dict[str, dict[str, int]]:
+def confusion(texts: Sequence[Labelled], told: HeadOutput) -> dict[str, dict[str, int]]:
     """Return how many English texts of each true sector went to each."""
     labels, guesses = corpus.labels(texts), told.best
     english = np.array([one.lang == "en" for one in texts])
@@ -196,7 +194,7 @@ def confusion(texts: Sequence[Labelled], told: Told) -> dict[str, dict[str, int]
     }
 
 
-def calibration_errors(data: Data, told: Told, recipe: Recipe, seed: int) -> dict[str, float]:
+def calibration_errors(data: Data, told: HeadOutput, recipe: Recipe, seed: int) -> dict[str, float]:
     """Return the expected calibration errors of written texts and of turns, each half of the groups by the curve of the
     other."""
     confidence = np.zeros(len(data.texts))

@@ -16,8 +16,7 @@ import numpy as np
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
-from engramq.workers.sectors.heads import Heads, Standard, Told
-from engramq.workers.sectors.model import WEIGHTS, SectorModel
+from engramq.workers.sectors.model import WEIGHTS, HeadOutput, Heads, SectorModel, Standard
 from tools.sectors import calibration, corpus, evaluation
 from tools.sectors.corpus import SECTORS, Labelled, Rows, Text, Turn
 from tools.sectors.evaluation import Data, Recipe
@@ -106,7 +105,7 @@ def _cross_validated(data: Data, texts: Sequence[Labelled], turns: Rows, recipe:
         yield {"confusion": evaluation.confusion(texts, evaluation.part(runs[0], ~data.talk))}
 
 
-def _talk_scores(data: Data, rows: Rows, told: Told) -> dict[str, float]:
+def _talk_scores(data: Data, rows: Rows, told: HeadOutput) -> dict[str, float]:
     return evaluation.talk_scores([one for row in rows if isinstance(one := data.texts[row], Turn)], told)
 
 

@@ -11,8 +11,7 @@ from engramq.workers.embedders import minilm
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
-from engramq.workers.sectors.heads import Heads
-from engramq.workers.sectors.model import WEIGHTS, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
+from engramq.workers.sectors.model import WEIGHTS, Heads, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
 from tools.sectors import calibration, corpus, evaluation, train
 from tools.sectors.evaluation import Data
 

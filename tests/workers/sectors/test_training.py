@@ -8,10 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.sectors import regression
 from engramq.workers.sectors.cues import NAMES, OF_TALK, cue_rows, cues
-from engramq.workers.sectors.heads import NOTHING, OUTCOMES, Heads, Standard, Told, assemble
-from tools.sectors import calibration, corpus, evaluation
+from engramq.workers.sectors.model import (
+    NOTHING,
+    OUTCOMES,
+    HeadOutput,
+    Heads,
+    Matrix,
+    Standard,
+    assemble,
+    softmax,
+    with_intercept,
+)
+from tools.sectors import calibration, corpus, evaluation, regression
 from tools.sectors.corpus import Labelled, Text, Turn
 from tools.sectors.evaluation import Data, Recipe
 
@@ -112,8 +121,8 @@ def test_regression_finds_the_minimum_of_its_penalised_loss() -> None:
     labels = np.arange(60) % 3
     found = regression.fit(features, np.eye(3, dtype=bool)[labels], penalty=0.01)
 
-    def loss(weights: regression.Matrix) -> float:
-        chances = regression.softmax(regression.with_intercept(features) @ weights)
+    def loss(weights: Matrix) -> float:
+        chances = softmax(with_intercept(features) @ weights)
         return -float(np.log(chances[np.arange(60), labels]).mean()) + 0.005 * float(np.sum(weights[:-1] ** 2))
 
     nearby = [loss(found + random.normal(size=found.shape) * size) for size in (1e-3, 1e-2, 1e-1) for _ in range(20)]
@@ -124,11 +133,11 @@ def test_a_rare_class_weighs_as_much_as_a_common_one() -> None:
     features = np.zeros((100, 1))
     labels = np.array([0] * 95 + [1] * 5)
     allowed = np.eye(2, dtype=bool)[labels]
-    one = regression.with_intercept(features[:1])
+    one = with_intercept(features[:1])
     weights = regression.fit(features, allowed, penalty=0.01)
-    assert regression.softmax(one @ weights)[0] == pytest.approx([0.5, 0.5], abs=1e-4)
+    assert softmax(one @ weights)[0] == pytest.approx([0.5, 0.5], abs=1e-4)
     weights = regression.fit(features, allowed, penalty=0.01, balanced=False)
-    assert regression.softmax(one @ weights)[0] == pytest.approx([0.95, 0.05], abs=1e-4)
+    assert softmax(one @ weights)[0] == pytest.approx([0.95, 0.05], abs=1e-4)
 
 
 def test_where_two_classes_are_allowed_either_is_right() -> None:
@@ -136,7 +145,7 @@ def test_where_two_classes_are_allowed_either_is_right() -> None:
     features = np.array([[1.0], [1.0], [1.0], [-1.0]])
     allowed = np.array([[True, False, False], [True, True, False], [True, True, False], [False, True, True]])
     weights = regression.fit(features, allowed, penalty=1e-4)
-    chances = regression.softmax(regression.with_intercept(features) @ weights)
+    chances = softmax(with_intercept(features) @ weights)
     assert chances[0, 0] > 0.9
     assert chances[3, 1:].sum() > 0.95
 
@@ -149,7 +158,7 @@ def test_what_a_row_counts_is_how_often_it_would_stand_there() -> None:
 
 
 def test_softmax_of_huge_logits_stays_a_distribution() -> None:
-    assert regression.softmax(np.array([[1e5, 0.0], [-1e5, -1e5]])).tolist() == [[1.0, 0.0], [0.5, 0.5]]
+    assert softmax(np.array([[1e5, 0.0], [-1e5, -1e5]])).tolist() == [[1.0, 0.0], [0.5, 0.5]]
 
 
 def test_texts_linked_by_a_chain_of_likeness_are_one_group() -> None:
@@ -195,11 +204,11 @@ def test_a_group_is_never_on_both_sides_and_every_text_is_tested_once(numbers: l
     assert sorted(tested) == list(range(len(numbers)))
 
 
-def told(*likeliest: float, talk: float = 0.0) -> Told:
+def told(*likeliest: float, talk: float = 0.0) -> HeadOutput:
     """Return what is said of texts whose first outcome has these chances."""
     chances = np.zeros((len(likeliest), len(OUTCOMES)))
     chances[:, 0] = likeliest
-    return Told(chances, np.full(len(likeliest), talk))
+    return HeadOutput(chances, np.full(len(likeliest), talk))
 
 
 def test_the_curve_lowers_what_is_too_sure_and_raises_what_is_timid() -> None:
@@ -213,7 +222,7 @@ def test_the_curve_lowers_what_is_too_sure_and_raises_what_is_timid() -> None:
 def test_the_curve_of_talk_is_not_that_of_written_texts() -> None:
     right = np.array([True] * 9 + [False] + [True] * 5 + [False] * 5)
     written, talk = told(*[0.7] * 10), told(*[0.7] * 10, talk=1.0)
-    both = Told(np.concatenate([written.chances, talk.chances]), np.concatenate([written.talk, talk.talk]))
+    both = HeadOutput(np.concatenate([written.chances, talk.chances]), np.concatenate([written.talk, talk.talk]))
     heads = Heads(np.zeros((1, 13)), calibration.curve(both, right, np.ones(20)))
     assert heads.confidence(both) == pytest.approx([0.9] * 10 + [0.5] * 10, abs=0.02)
 
@@ -247,7 +256,7 @@ def test_scores_keep_languages_and_hardness_apart() -> None:
     chances = np.zeros((3, len(OUTCOMES)))
     chances[[0, 2], place] = 1.0
     chances[1, 0] = 1.0
-    told = Told(chances, np.zeros(3))
+    told = HeadOutput(chances, np.zeros(3))
     scores = evaluation.scores(texts, told)
     assert (scores["all"], scores["en"], scores["en_easy"], scores["en_hard"], scores["de"]) == (
         0.667,

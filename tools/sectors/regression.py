@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix: TypeAlias = NDArray[np.float64]
+from engramq.workers.sectors.model import Matrix, softmax, with_intercept
 
 # Where the gradient is this small the loss no longer changes in the sixth digit.
 _GRADIENT: Final = 1e-6
@@ -50,16 +50,6 @@ def fit(
         return loss + 0.5 * float(np.sum(decay * weights**2)), gradient.ravel()
 
     return _minimise(objective, np.zeros(shape[0] * shape[1])).reshape(shape)
-
-
-def with_intercept(features: Matrix) -> Matrix:
-    return np.concatenate([features, np.ones((len(features), 1))], axis=1)
-
-
-def softmax(logits: Matrix) -> Matrix:
-    """Return rows that sum to 1, [n, classes]."""
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
 def _minimise(objective: Objective, start: Matrix) -> Matrix:
