@@ -11,13 +11,16 @@ from typing import Any, Final
 
 import click
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from engramq.schemas.settings import read_settings
-from engramq.workers.embedders.calibration import Samples, cross_validated, expected_error, fitted, reliability
+from engramq.workers.embedders.calibration import Mask, Samples, fitted
 from engramq.workers.embedders.confidence import sampled
 from engramq.workers.embedders.factory import create_embedder
 
 FOLDS: Final = 5
+BINS: Final = 10
 ACCEPTED: Final = 0.70  # the default of connect_by_query
 
 
@@ -27,6 +30,31 @@ def main(*, embedder: str) -> None:
     """Print the curve of an embedder, and how far it can be trusted."""
     for line in report(asyncio.run(_sampled_by(embedder))):
         click.echo(msgspec.json.encode(line).decode())
+
+
+def cross_validated(samples: Samples, folds: int) -> NDArray[np.float64]:
+    """Return a confidence for each sample from a curve that has not seen the memory which was meant."""
+    confidence = np.zeros(len(samples.right))
+    for fold in range(folds):
+        held = samples.meant % folds == fold
+        curve = fitted(samples.of(~held))
+        confidence[held] = [curve.confidence(cosine) for cosine in samples.cosines[held].tolist()]
+    return confidence
+
+
+def reliability(confidence: NDArray[np.float64], right: Mask) -> list[tuple[float, float, int]]:
+    """Return (mean confidence, share that is right, count) by tenths of confidence; empty tenths are left out."""
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return [
+        (float(confidence[bins == tenth].mean()), float(right[bins == tenth].mean()), int((bins == tenth).sum()))
+        for tenth in np.unique(bins)
+    ]
+
+
+def expected_error(confidence: NDArray[np.float64], right: Mask) -> float:
+    """Return the mean gap between confidence and share that is right."""
+    gaps = [count * abs(mean - share) for mean, share, count in reliability(confidence, right)]
+    return sum(gaps) / len(confidence)
 
 
 def report(samples: Samples) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ offers the same contract plus `bulk`. While one batch runs, what arrives is coll
 An endpoint that is away takes long to fail: after one such failure nobody who waits is made to wait for the next.
 """
 
+import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,6 @@ import msgspec
 import numpy as np
 from anyio.abc import TaskGroup
 
-from engramq.workers.embedders.cache import VectorCache, content_key
 from engramq.workers.embedders.interface import (
     BatchLimits,
     Embedder,
@@ -29,12 +29,68 @@ from engramq.workers.embedders.interface import (
     Vectors,
 )
 
+# What Python keeps beside the numbers of one entry: array object, key, node of the ordering. Measured on CPython 3.11.
+ENTRY_OVERHEAD_BYTES = 300
+
+
+def content_key(text: str, *, question: bool = False) -> bytes:
+    """Return what a text's vector is kept under; that of a question may be another one."""
+    person = b"question" if question else b""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, person=person).digest()
+
+
+class VectorCache:
+    """Keep float32 rows [dimensions] by content key. Not thread-safe: it belongs to the event loop."""
+
+    def __init__(self, *, entries: int, size_bytes: int) -> None:
+        self._entries = entries
+        self._size_bytes = size_bytes
+        self._rows: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._used_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._rows
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes
+
+    def get(self, key: bytes) -> Vectors | None:
+        row = self._rows.get(key)
+        if row is not None:
+            self._rows.move_to_end(key)
+        return row
+
+    def put(self, key: bytes, row: Vectors, *, displace: bool = True) -> None:
+        """Keep a copy of `row`; with `displace=False` only where there is room without dropping another."""
+        cost = row.nbytes + ENTRY_OVERHEAD_BYTES
+        if key in self._rows or cost > self._size_bytes:
+            return
+        if not displace and (len(self._rows) >= self._entries or self._used_bytes + cost > self._size_bytes):
+            return
+        kept = row.copy()  # a view would keep its whole batch alive
+        kept.flags.writeable = False
+        self._rows[key] = kept
+        self._used_bytes += cost
+        while len(self._rows) > self._entries or self._used_bytes > self._size_bytes:
+            _, dropped = self._rows.popitem(last=False)
+            self._used_bytes -= dropped.nbytes + ENTRY_OVERHEAD_BYTES
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._rows.clear()
+        self._used_bytes = 0
+
+
 # Interactive batches in a row before one bulk slice gets its turn: a stream of queries slows an import, never stops it.
 INTERACTIVE_BATCHES_IN_A_ROW = 8
 
 
 @dataclass(slots=True, eq=False)
-class Item:
+class WaitingText:
     """One distinct text on its way: how many callers want it, and, once `settled`, its row or its error."""
 
     key: bytes
@@ -47,24 +103,24 @@ class Item:
     error: EmbedderUnavailable | None = None
 
 
-class Waiting:
+class WaitingTexts:
     """Two first-in-first-out lines. An interactive text waits for at most one bulk slice, whatever bulk has queued."""
 
     def __init__(self) -> None:
-        self.interactive: OrderedDict[bytes, Item] = OrderedDict()
-        self.bulk: OrderedDict[bytes, Item] = OrderedDict()
+        self.interactive: OrderedDict[bytes, WaitingText] = OrderedDict()
+        self.bulk: OrderedDict[bytes, WaitingText] = OrderedDict()
         self._interactive_in_a_row = 0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: WaitingText) -> None:
         (self.interactive if item.interactive else self.bulk)[item.key] = item
 
-    def hasten(self, item: Item) -> None:
+    def hasten(self, item: WaitingText) -> None:
         """Move a waiting bulk text into the interactive line, because a second caller is in a hurry."""
         if self.bulk.pop(item.key, None) is not None:
             item.interactive = True
             self.interactive[item.key] = item
 
-    def drop(self, item: Item) -> bool:
+    def drop(self, item: WaitingText) -> bool:
         """Forget a text that nobody wants any more; False where it is not waiting (under way, or settled).
 
         A settled text may have a successor with the same key in line, wanted by others: that one stays.
@@ -75,7 +131,7 @@ class Waiting:
                 return True
         return False
 
-    def take(self, limits: BatchLimits, *, bulk_allowed: bool = True) -> list[Item]:
+    def take(self, limits: BatchLimits, *, bulk_allowed: bool = True) -> list[WaitingText]:
         """Remove and return the next batch, [] where there is none. Bulk and interactive never share one."""
         bulk_turn = not self.interactive or self._interactive_in_a_row >= INTERACTIVE_BATCHES_IN_A_ROW
         if self.bulk and bulk_allowed and bulk_turn:
@@ -85,19 +141,17 @@ class Waiting:
             self._interactive_in_a_row = self._interactive_in_a_row + 1 if self.bulk else 0
         return _take(self.interactive, limits, 1 if limits.alone else limits.texts)
 
-    def take_interactive(self) -> list[Item]:
-        items = [*self.interactive.values()]
-        self.interactive.clear()
+    def take_all(self, *, bulk: bool = True) -> list[WaitingText]:
+        """Remove and return whatever waits, of the interactive line alone without `bulk`."""
+        lines = (self.interactive, self.bulk) if bulk else (self.interactive,)
+        items = [item for line in lines for item in line.values()]
+        for line in lines:
+            line.clear()
         return items
 
-    def take_all(self) -> list[Item]:
-        items = [*self.take_interactive(), *self.bulk.values()]
-        self.bulk.clear()
-        return items
 
-
-def _take(line: OrderedDict[bytes, Item], limits: BatchLimits, texts: int) -> list[Item]:
-    batch: list[Item] = []
+def _take(line: OrderedDict[bytes, WaitingText], limits: BatchLimits, texts: int) -> list[WaitingText]:
+    batch: list[WaitingText] = []
     characters = 0
     while line and len(batch) < texts:
         item = next(iter(line.values()))
@@ -147,8 +201,8 @@ class BatchingEmbedder:
         self._observers = observers
         self._bounds = bounds or Bounds()
         self._cache = VectorCache(entries=self._bounds.cache_entries, size_bytes=self._bounds.cache_bytes)
-        self._waiting = Waiting()
-        self._under_way: dict[bytes, Item] = {}
+        self._waiting = WaitingTexts()
+        self._under_way: dict[bytes, WaitingText] = {}
         self._rest_until = self._last_success = _NEVER
         self._last_failure = _CLOSED
         self._arrived = anyio.Event()
@@ -218,7 +272,7 @@ class BatchingEmbedder:
         if not bulk and (new := sum(key not in self._under_way and key not in self._cache for key in distinct)):
             self._require_service(new)
         rows: dict[bytes, Vectors] = {}
-        items: list[Item] = []
+        items: list[WaitingText] = []
         try:
             # Neighbours in a slice are padded to the longest: shortest first saves half of the work on mixed lengths.
             for key, text in sorted(distinct.items(), key=lambda pair: len(pair[1])) if bulk else distinct.items():
@@ -228,7 +282,7 @@ class BatchingEmbedder:
                 if cached is not None:
                     rows[key] = cached
                 else:
-                    items.append(self._want(Item(key, text, interactive=not bulk, question=questions)))
+                    items.append(self._want(WaitingText(key, text, interactive=not bulk, question=questions)))
             with anyio.move_on_after(math.inf if bulk else self._bounds.patience_s) as waited:
                 for item in items:
                     rows[item.key] = await _result(item)
@@ -263,7 +317,7 @@ class BatchingEmbedder:
         """Let interactive calls rest after a failure that took long, unless something succeeded since its beginning."""
         if self._last_success <= since:
             self._last_failure, self._rest_until = failure, anyio.current_time() + REST_S
-            self._settle_failed(self._waiting.take_interactive(), EmbedderUnavailable(failure))
+            self._settle_failed(self._waiting.take_all(bulk=False), EmbedderUnavailable(failure))
 
     async def _wait_for_room(self) -> None:
         while len(self._waiting.bulk) >= self._bounds.bulk:
@@ -271,7 +325,7 @@ class BatchingEmbedder:
             if self._tasks is None:
                 raise EmbedderUnavailable(_CLOSED)
 
-    def _want(self, wanted: Item) -> Item:
+    def _want(self, wanted: WaitingText) -> WaitingText:
         item = self._under_way.get(wanted.key)
         if item is None:
             item = self._under_way[wanted.key] = wanted
@@ -283,7 +337,7 @@ class BatchingEmbedder:
         item.wanted_by += 1
         return item
 
-    def _release(self, items: Iterable[Item]) -> None:
+    def _release(self, items: Iterable[WaitingText]) -> None:
         for item in items:
             item.wanted_by -= 1
             if item.wanted_by == 0 and not item.settled.is_set() and self._waiting.drop(item):
@@ -304,7 +358,7 @@ class BatchingEmbedder:
                     # Only when this task ends: nobody may be left waiting.
                     self._settle_failed(unsettled, EmbedderUnavailable(_CLOSED))
 
-    async def _compute(self, batch: list[Item]) -> None:
+    async def _compute(self, batch: list[WaitingText]) -> None:
         started = anyio.current_time()
         try:
             vectors = await self._inner.embed([item.text for item in batch], questions=batch[0].question)
@@ -326,11 +380,11 @@ class BatchingEmbedder:
             self._rest_until, self._last_success = _NEVER, anyio.current_time()
             self._settle(batch, vectors)
 
-    def _tell(self, batch: list[Item], started: float, *, made: bool) -> None:
+    def _tell(self, batch: list[WaitingText], started: float, *, made: bool) -> None:
         for observe in self._observers:
             observe(len(batch), anyio.current_time() - started, made)
 
-    def _settle(self, batch: list[Item], vectors: Vectors) -> None:
+    def _settle(self, batch: list[WaitingText], vectors: Vectors) -> None:
         for item, row in zip(batch, vectors, strict=True):
             # Bulk fills a cache but never empties it: an import's texts seldom come again, a conversation's do.
             self._cache.put(item.key, row, displace=item.interactive)
@@ -338,7 +392,7 @@ class BatchingEmbedder:
             del self._under_way[item.key]
             item.settled.set()
 
-    def _settle_failed(self, batch: Iterable[Item], error: EmbedderUnavailable) -> None:
+    def _settle_failed(self, batch: Iterable[WaitingText], error: EmbedderUnavailable) -> None:
         for item in batch:
             item.error = error
             del self._under_way[item.key]
@@ -353,7 +407,7 @@ class BatchingEmbedder:
         self._room = anyio.Event()
 
 
-async def _result(item: Item) -> Vectors:
+async def _result(item: WaitingText) -> Vectors:
     await item.settled.wait()
     if item.error is not None:
         # A new exception for each caller: one raised in many tasks would collect all their tracebacks.

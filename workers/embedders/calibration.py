@@ -17,7 +17,6 @@ Mask: TypeAlias = NDArray[np.bool_]
 ROUNDS: Final = 100
 CLOSE: Final = 1e-9
 LARGEST_EXPONENT: Final = 700.0  # beyond it there is no float; a model of few samples may have a very steep curve
-BINS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +85,3 @@ def fitted(samples: Samples) -> Calibration:
         mean = float(targets.mean())
         return Calibration(0.0, math.log(mean / (1 - mean)))
     return Calibration(float(weights[0]), float(weights[1]))
-
-
-def cross_validated(samples: Samples, folds: int) -> NDArray[np.float64]:
-    """Return a confidence for each sample from a curve that has not seen the memory which was meant."""
-    confidence = np.zeros(len(samples.right))
-    for fold in range(folds):
-        held = samples.meant % folds == fold
-        curve = fitted(samples.of(~held))
-        confidence[held] = [curve.confidence(one) for one in samples.cosines[held].tolist()]
-    return confidence
-
-
-def reliability(confidence: NDArray[np.float64], right: Mask) -> list[tuple[float, float, int]]:
-    """Return (mean confidence, share that is right, count) by tenths of confidence; empty tenths are left out."""
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    return [
-        (float(confidence[bins == one].mean()), float(right[bins == one].mean()), int((bins == one).sum()))
-        for one in np.unique(bins)
-    ]
-
-
-def expected_error(confidence: NDArray[np.float64], right: Mask) -> float:
-    """Return the mean gap between confidence and share that is right."""
-    gaps = [count * abs(mean - share) for mean, share, count in reliability(confidence, right)]
-    return sum(gaps) / len(confidence)

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Embedding, HalfBytes, packed, unpacked
+from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
 
 PROBE: Final = "Which model makes the vectors?"  # embedded before it is registered, so that it is loaded or reached
@@ -20,24 +21,10 @@ LEAST_REST: Final = 0.1  # of a question's vector beside the names in it; else i
 USED_EVERY_S: Final = 60.0  # how often the store is told that the model's vectors are written
 
 
-class SharedEmbedder(Protocol):
-    """What engramq.workers.embedders.batching.BatchingEmbedder offers."""
-
-    @property
-    def spec(self) -> EmbedderSpec:
-        """The identity of the model."""
-
-    def adopt(self, sha256: str) -> bool:
-        """Make the vectors of the model with this digest from now on; False if it cannot."""
-
-    async def embed(self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False) -> Vectors:
-        """Return a vector for each text; raises EmbedderUnavailable."""
-
-
 class Vectorizer:
     """One per process. The model is registered with its first vector, when its length is sure."""
 
-    def __init__(self, embedder: SharedEmbedder, store: Store) -> None:
+    def __init__(self, embedder: BatchingEmbedder, store: Store) -> None:
         self._embedder = embedder
         self._store = store
         self._model_ids: dict[int, int] = {}  # by the number of dimensions
@@ -87,7 +74,8 @@ class Vectorizer:
 
         Raises EmbedderUnavailable, or EngramqError (`unavailable`) when the model cannot be registered.
         """
-        await self.agree()
+        if not self._agreed:
+            await self.agree()
         vectors = await self._embedder.embed(texts, bulk=bulk, questions=questions)
         if not len(vectors):
             return []
@@ -122,7 +110,7 @@ class Vectorizer:
             asked, *named = await self.embed([question, *names], questions=True)
         except EmbedderUnavailable:
             return None
-        return replace(asked, apart=without(unpacked(asked.half), [unpacked(one.half) for one in named]))
+        return replace(asked, apart=without(unpacked(asked.half), [unpacked(name.half) for name in named]))
 
     async def running_model_id(self) -> int:
         """Return the store's id of this model, for who is about to write its vectors.
@@ -155,7 +143,7 @@ class Vectorizer:
 def without(vector: NDArray[np.float32], directions: Sequence[NDArray[np.float32]]) -> HalfBytes | None:
     """Return a vector of length 1 without what it has of these directions, each of length 1; None if little is left."""
     rest = vector.copy()
-    for one in directions:
-        rest -= (rest @ one) * one
+    for direction in directions:
+        rest -= (rest @ direction) * direction
     length = float(np.linalg.norm(rest))
     return packed(rest / length) if length > LEAST_REST else None

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from engramq.workers.embedders.cache import ENTRY_OVERHEAD_BYTES, VectorCache, content_key
+from engramq.workers.embedders.batching import ENTRY_OVERHEAD_BYTES, VectorCache, content_key
 from engramq.workers.embedders.interface import Vectors
 
 ROW_BYTES = 4 * 4 + ENTRY_OVERHEAD_BYTES

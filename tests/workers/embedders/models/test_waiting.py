@@ -1,16 +1,15 @@
-from engramq.workers.embedders.batching import INTERACTIVE_BATCHES_IN_A_ROW, Item, Waiting
-from engramq.workers.embedders.cache import content_key
+from engramq.workers.embedders.batching import INTERACTIVE_BATCHES_IN_A_ROW, WaitingText, WaitingTexts, content_key
 from engramq.workers.embedders.interface import BatchLimits
 
 LIMITS = BatchLimits(texts=4, characters=100)
 
 
-def item(text: str, *, interactive: bool) -> Item:
-    return Item(content_key(text), text, interactive=interactive)
+def item(text: str, *, interactive: bool) -> WaitingText:
+    return WaitingText(content_key(text), text, interactive=interactive)
 
 
-def filled(*, interactive: int = 0, bulk: int = 0) -> Waiting:
-    waiting = Waiting()
+def filled(*, interactive: int = 0, bulk: int = 0) -> WaitingTexts:
+    waiting = WaitingTexts()
     for number in range(bulk):
         waiting.add(item(f"bulk {number}", interactive=False))
     for number in range(interactive):
@@ -18,7 +17,7 @@ def filled(*, interactive: int = 0, bulk: int = 0) -> Waiting:
     return waiting
 
 
-def texts(batch: list[Item]) -> list[str]:
+def texts(batch: list[WaitingText]) -> list[str]:
     return [one.text for one in batch]
 
 
@@ -31,7 +30,7 @@ def test_interactive_texts_go_first_and_never_share_a_batch_with_bulk() -> None:
 
 
 def test_a_batch_is_bounded_by_characters_and_a_long_text_travels_alone() -> None:
-    waiting = Waiting()
+    waiting = WaitingTexts()
     for text in ("a" * 60, "b" * 41, "c" * 500, "d"):
         waiting.add(item(text, interactive=True))
     assert [len(waiting.take(LIMITS)) for _ in range(4)] == [1, 1, 1, 1]
@@ -60,7 +59,7 @@ def test_a_hastened_text_leaves_the_bulk_line() -> None:
 
 
 def test_dropping_a_settled_text_leaves_its_successor_in_line() -> None:
-    waiting = Waiting()
+    waiting = WaitingTexts()
     settled, successor = item("same", interactive=True), item("same", interactive=True)
     waiting.add(settled)
     waiting.take(LIMITS)
@@ -70,7 +69,7 @@ def test_dropping_a_settled_text_leaves_its_successor_in_line() -> None:
 
 
 def test_dropping_says_whether_the_text_was_still_waiting() -> None:
-    waiting = Waiting()
+    waiting = WaitingTexts()
     one = item("one", interactive=True)
     waiting.add(one)
     assert waiting.drop(one)

@@ -9,8 +9,6 @@ from engramq.workers.embedders.calibration import (
     Calibration,
     Samples,
     best_matches,
-    cross_validated,
-    expected_error,
     fitted,
 )
 from engramq.workers.embedders.confidence import (
@@ -25,6 +23,7 @@ from engramq.workers.embedders.confidence import (
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
+from tools.measure_confidence import cross_validated, expected_error
 from tools.sectors.corpus import english_texts
 
 FEW = 32
