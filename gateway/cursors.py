@@ -17,10 +17,10 @@ from msgspec import UNSET
 from redis.asyncio import Redis
 
 from engramq.schemas.commands import Command
-from engramq.schemas.connection import refusal_of
+from engramq.schemas.connection import CLIENT_ERRORS
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.keys import Keys
-from engramq.schemas.servers import CLIENT_ERRORS
+from engramq.schemas.redis_problems import refusal_of
 
 CURSOR: Final = "cursor"
 NEXT_CURSOR: Final = "next_cursor"

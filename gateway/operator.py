@@ -22,10 +22,9 @@ from engramq.gateway.queue.look import NoLook, look_at, missing_rights
 from engramq.schemas.checks import Check, CheckName, InstallationState, merged, status_of
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Command, CommandReport, GetCommand, Reply
+from engramq.schemas.connection import UnsupportedServer, lanes_of, let_tls_end
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.lanes import lanes_of
-from engramq.schemas.servers import UnsupportedServer, let_tls_end
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
 

@@ -47,8 +47,8 @@ from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
 from engramq.schemas.checks import InstallationState
+from engramq.schemas.connection import lanes_of
 from engramq.schemas.keys import Keys
-from engramq.schemas.lanes import lanes_of
 from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
 from engramq.schemas.vocabulary import Detail

@@ -18,14 +18,13 @@ from redis.asyncio import Redis
 from engramq.gateway.identity.authorization import Caller
 from engramq.schemas import limits
 from engramq.schemas.commands import Command, Items, Tool
-from engramq.schemas.connection import refusal_of
+from engramq.schemas.connection import CLIENT_ERRORS, Lanes, run
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
-from engramq.schemas.lanes import Lanes
 from engramq.schemas.records import MemoryPreview
+from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
-from engramq.schemas.servers import CLIENT_ERRORS, run
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
 _RECALLED: Final = re.compile(re.escape(RECALLED_REFERENCE) + r"\[(0|[1-9][0-9]{0,5})\]")

@@ -1,130 +1,280 @@
-"""One connection to Redis, used bare: packed commands out, that many replies back.
+"""The connection to Redis that both halves of the queue use; all of the contract that does I/O.
 
-redis-py's client costs more than the round trip itself; its Connection (handshake, TLS, authentication, parser)
-does not. Both halves of the queue use this one; with schemas/servers.py it is all of the contract that does I/O.
+A RedisConnection is used bare: packed commands out, that many replies back. redis-py's client costs more than the round
+trip itself; its Connection (handshake, TLS, authentication, parser) does not. redis-py finds the server too: its
+Sentinel names the master of a service, its cluster client knows which master has which keys; redis_urls.py has the
+forms of the address. Its clients are for what is no command of the queue (breadcrumbs, dead letters, looks). They send
+what met a lost connection again for a while, so send nothing by them that does harm when it is carried out twice.
 """
 
 import asyncio
-import logging
 import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import hiredis
-from redis.asyncio import ConnectionPool, SSLConnection
-from redis.asyncio.sentinel import MasterNotFoundError
+from redis.asyncio import BlockingConnectionPool, Connection, ConnectionPool, Redis, RedisCluster, SSLConnection
+from redis.asyncio.cluster import ClusterNode, ClusterParser
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
     AskError,
-    AuthenticationError,
-    BusyLoadingError,
     ClusterDownError,
-    MasterDownError,
-    MaxConnectionsError,
     NoPermissionError,
-    OutOfMemoryError,
     ReadOnlyError,
+    RedisClusterException,
     RedisError,
     ResponseError,
     TryAgainError,
 )
-from redis.exceptions import (
-    ConnectionError as ConnectionBroken,
-)
+from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import TimeoutError as RedisTimeout
 
-from engramq.schemas.keys import Keys
-from engramq.schemas.redis_problems import (
-    ACL_IN_SCRIPT,
-    CLOSES,
-    handshake_problem,
-    looked_at,
-    missing_right,
-    together,
-    transaction,
-)
-from engramq.schemas.redis_urls import Place
+from engramq.schemas.jobs import ALIVE_S, REGISTER_S
+from engramq.schemas.keys import Keys, keys_of_lanes, lane_of
+from engramq.schemas.redis_problems import looked_at, refusal_of, together, transaction
+from engramq.schemas.redis_urls import Place, is_cluster, is_sentinel, sentinels_of, several
 from engramq.schemas.scripts import Script
-from engramq.schemas.servers import CONNECT_S, ClusterServer, NoMaster, Server, UnsupportedServer, server_of
+from engramq.schemas.settings import Settings
 
 EXCHANGE_S: Final = 5.0  # for the replies to commands that do not block
 
 OLDEST_SERVER: Final = (7, 0)  # BLMPOP came with Redis 7.0
+FAREWELL_S: Final = 0.1
+CONNECT_S: Final = 1.0  # to find the server and to connect, and once more for the handshake
+SENTINEL_S: Final = 0.4  # for one Sentinel: another one is asked then
+MAP_S: Final = 0.1  # a map that is younger is not read anew: many connections find at once that it is wrong
+
+CONNECTIONS: Final = 16  # of one client; more callers wait for one
+AGAIN_S: Final = 0.05  # before a client, or what belongs elsewhere, is sent again; then twice as long each time,
+AGAIN_AT_MOST_S: Final = 0.5  # but no longer
+AGAIN: Final = 4  # times
+
+# redis-py's clients name the library to the server otherwise, which a user of the least rights may not.
+UNNAMED: Final[dict[str, Any]] = {"lib_name": None, "lib_version": None}
+_CLOSED: Final = "Connection closed by server."  # redis-py's words for the end of a stream
+_NUMBER_S: Final = 5.0  # for each answer about the number of lanes
 
 # What an exchange raises when the connection is gone. Whether the server carried the commands out is then unknown.
-CONNECTION_ERRORS: Final = (RedisError, OSError, TimeoutError)
-
-
-_NOT_LET_IN: Final = "Redis wants a password, or another one."
-# What a server that is there refuses with: by the driver's class where it has one, else by the answer's first word.
-_REFUSALS: Final[dict[type[RedisError], str]] = {
-    OutOfMemoryError: "Redis is out of memory.",
-    ReadOnlyError: "Redis is a read-only replica.",
-    MasterDownError: "Redis is a replica that has lost its master.",
-    AuthenticationError: _NOT_LET_IN,
-    BusyLoadingError: "Redis is still loading its data.",
-    MaxConnectionsError: "Redis has no connection left.",
-    ClusterDownError: "The Redis Cluster is down: some of its slots have no master.",
-    TryAgainError: "The Redis Cluster is moving the keys to another master.",
-    AskError: "The Redis Cluster is moving the keys to another master.",
-    NoMaster: "The Redis Cluster is down: some of its slots have no master.",
-    MasterNotFoundError: "The Sentinels cannot be reached, or know no master of that name now.",
-}
-_REFUSAL_WORDS: Final = {
-    "MISCONF": "Redis cannot write to its disk.",
-    "NOREPLICAS": "Redis has too few replicas to take writes.",
-    "NOAUTH": _NOT_LET_IN,
-    "Authentication": _NOT_LET_IN,  # required: as the driver's faster parser has it
-    "DENIED": "Redis does not take connections from here.",
-}
-_CLOSED: Final = "Connection closed by server."  # redis-py's words for the end of a stream
-SAY_AGAIN_S: Final = 60.0
-
-
-def refusal_of(problem: object) -> str:
-    """Return what a server refuses, as a sentence; nothing where it cannot be reached or made another error."""
-    for kind, name in _REFUSALS.items():
-        if isinstance(problem, kind):
-            return name
-    if not isinstance(problem, RedisError):
-        return handshake_problem(problem) if isinstance(problem, OSError) else ""
-    told = str(problem)
-    if isinstance(problem, NoPermissionError) or ACL_IN_SCRIPT in told:
-        return missing_right(told)
-    return _REFUSAL_WORDS.get(told.partition(" ")[0], "") or handshake_problem(problem)
-
-
-def doubt_of(problem: object) -> str:
-    """Return what a server refuses, or may refuse without saying so: for who looks, not for who decides by it."""
-    return refusal_of(problem) or (CLOSES if isinstance(problem, ClosedAfterHandshake) else "")
-
-
-class RefusalLog:
-    """Logs what a server refuses: when that begins, and then once a minute."""
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
-        self._said = ""
-        self._said_at = 0.0
-
-    def note(self, problem: object) -> str:
-        """Return what is refused, if anything is; see `refusal_of`."""
-        name = refusal_of(problem)
-        now = time.monotonic()
-        if name and (name != self._said or now >= self._said_at + SAY_AGAIN_S):
-            self._log.error("Redis refuses", extra={"error": name})
-            self._said, self._said_at = name, now
-        return name
-
-
+CONNECTION_ERRORS: Final = (RedisError, RedisClusterException, OSError, TimeoutError)
 # What a server answers that has surely not carried a command out, since its keys are, or will soon be, elsewhere. MOVED
 # is an AskError; one that became a replica takes no writes.
 ELSEWHERE: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError)
-AGAIN_S: Final = 0.05  # before what belongs elsewhere is sent again; each time twice as long,
-AGAIN_AT_MOST_S: Final = 0.5  # but no longer
 REFUSED_AFTER_S: Final = 0.3  # of an exchange's time that is left when it is given up, so that the refusal is told
 
 
-class ClosedAfterHandshake(ConnectionBroken):
+class UnsupportedServer(RuntimeError):
+    """The Redis server cannot be used as it is; the message says why and what mends it."""
+
+
+class NoMaster(RedisError):
+    """The servers answer, but none of them is the master of the keys; the message is a sentence."""
+
+
+# What a client raises whose server is away, or cannot be used or found as the settings say.
+CLIENT_ERRORS: Final = (RedisError, RedisClusterException, OSError, UnsupportedServer)
+
+
+class Server:
+    """A server that stays where its URL says."""
+
+    moves = False  # whether another server may come to hold the keys
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of a connection to a server that `locate` returns."""
+        options: dict[str, Any] = UNNAMED | parse_url(self.url)
+        if options.get("connection_class") is SSLConnection:
+            _TLS.add(True)
+        # The usual parser does not tell MOVED and its like from other errors.
+        return options | {"parser_class": ClusterParser} if self.moves else options
+
+    async def locate(self, key: str) -> Place | None:  # noqa: ARG002 - a server of its own holds all keys
+        """Return where the server is that holds a key, None for where the URL says.
+
+        Raises RedisError, OSError, TimeoutError, UnsupportedServer.
+        """
+        return None
+
+    def forget(self, place: Place | None) -> None:
+        """Note that the server there is gone, or does not hold the keys any more: `locate` has to ask."""
+
+    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
+        """Return a client; it connects when it is used, and belongs to the caller."""
+        times = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        pool: Any = BlockingConnectionPool
+        return Redis.from_pool(pool(**self.options, **times, timeout=timeout_s, max_connections=connections))
+
+
+class _Sentinels(Sentinel):
+    """redis-py's Sentinel, but it leaves no connection open."""
+
+    def __init__(self, places: Sequence[Place], options: dict[str, Any]) -> None:
+        super().__init__(places, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+        self._turn = asyncio.Lock()
+
+    async def discover_master(self, service_name: str) -> Any:
+        async with self._turn:
+            try:
+                return await super().discover_master(service_name)
+            except ResponseError as refusal:
+                if "unknown command" not in str(refusal).lower():
+                    raise
+                raise UnsupportedServer(
+                    "ENGRAMQ_REDIS_URL names a Redis that is no Sentinel: begin it with redis:// to use it itself."
+                ) from None
+            finally:
+                for sentinel in self.sentinels:
+                    await sentinel.aclose()
+
+
+class SentinelServer(Server):
+    """The master of a service. The Sentinels are asked with each new connection: only they know of a failover."""
+
+    moves = True
+
+    def __init__(self, url: str) -> None:
+        self._watched = sentinels_of(url)
+        super().__init__(self._watched.master_url)
+        self._sentinels = self._connected()
+
+    async def locate(self, key: str) -> Place | None:  # noqa: ARG002 - the master holds all keys
+        """Return the master that the Sentinels name; see Server.locate."""
+        return Place(*await self._sentinels.discover_master(self._watched.service))
+
+    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
+        """Return a client of whatever server is the master; see Server.client."""
+        client: Redis = self._connected().master_for(
+            self._watched.service,
+            **_keywords(self.url),
+            max_connections=connections,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(ExponentialBackoff(AGAIN_AT_MOST_S, AGAIN_S / 2), AGAIN),
+            retry_on_error=[NotConnected, RedisTimeout],
+        )
+        return client
+
+    def _connected(self) -> _Sentinels:
+        times = {"socket_timeout": SENTINEL_S, "socket_connect_timeout": SENTINEL_S}
+        return _Sentinels(self._watched.sentinels, _keywords(self._watched.sentinel_url) | times)
+
+
+class ClusterServer(Server):
+    """The masters of a Redis Cluster, each of some keys. All connections of a process share the map of them."""
+
+    moves = True
+
+    def __init__(self, url: str) -> None:
+        first, self._seeds = several(url)
+        super().__init__(first)
+        self._cluster = self._of_redis_py(CONNECT_S / 2)  # for its map alone: it keeps no connection
+        self._fresh = False
+        self._read_at = -MAP_S  # monotonic, in seconds
+        self._turn = asyncio.Lock()
+
+    async def locate(self, key: str) -> Place | None:
+        """Return the master of a key; see Server.locate."""
+        async with self._turn:
+            if not self._fresh and time.monotonic() >= self._read_at + MAP_S:
+                await self._read_map()
+        try:
+            node = self._cluster.get_node_from_key(key)
+        except RedisClusterException:
+            node = None
+        if node is None:
+            self.forget(None)
+            raise NoMaster(f"No master of the Redis Cluster holds the slot of {key} now.")
+        return Place(node.host, int(node.port))
+
+    def forget(self, place: Place | None) -> None:
+        """Read the map before it is used again, from another node than the one that is gone."""
+        self._fresh = False
+        seeds = self._cluster.nodes_manager.startup_nodes
+        if place is not None and len(seeds) > 1:
+            seeds.pop(f"{place.host}:{place.port}", None)
+
+    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:  # noqa: ARG002 - it has no bound
+        """Return a client of all masters, which has the commands of a single one; see Server.client."""
+        client: Any = self._of_redis_py(timeout_s, retry=Retry(ExponentialBackoff(AGAIN_AT_MOST_S, AGAIN_S / 2), AGAIN))
+        return client  # type: ignore[no-any-return]
+
+    def _of_redis_py(self, timeout_s: float, *, retry: Retry | None = None) -> RedisCluster:
+        cluster: RedisCluster = RedisCluster(
+            startup_nodes=[ClusterNode(*seed) for seed in self._seeds],
+            **_keywords(self.url),
+            require_full_coverage=False,
+            connection_error_retry_attempts=0,
+            retry=retry,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+        )
+        return cluster
+
+    async def _read_map(self) -> None:
+        nodes = self._cluster.nodes_manager
+        try:
+            await nodes.initialize()
+        except IndexError:
+            raise NoMaster("No slot of the Redis Cluster has a master.") from None
+        except RedisClusterException as problem:
+            if "Cluster mode is not enabled" in str(problem):
+                raise UnsupportedServer(
+                    f"The Redis at {self._seeds[0].host}:{self._seeds[0].port} is no cluster: begin ENGRAMQ_REDIS_URL "
+                    "with redis:// instead."
+                ) from None
+            cause = problem.__cause__
+            raise cause if isinstance(cause, RedisError | OSError) else NotConnected(str(problem)) from None
+        finally:
+            await nodes.aclose()
+            await nodes.aclose("startup_nodes")
+        self._fresh, self._read_at = True, time.monotonic()
+
+
+def server_of(redis: str | Server) -> Server:
+    """Return where Redis is, by its URL."""
+    if not isinstance(redis, str):
+        return redis
+    return SentinelServer(redis) if is_sentinel(redis) else ClusterServer(redis) if is_cluster(redis) else Server(redis)
+
+
+async def run(redis: Any, script: Script, keys: Keys, where: Sequence[str], *arguments: str | bytes | int) -> Any:
+    """Run a script over keys of a lane; raises one of CLIENT_ERRORS.
+
+    The text goes along each time: it is a few KB, and no NOSCRIPT has to be handled.
+    """
+    return await redis.eval(script.text, len(where) + len(keys.guard), *where, *keys.guard, *arguments)
+
+
+_TLS: Final[set[bool]] = set()  # not empty once this process has had to do with TLS
+
+
+async def let_tls_end() -> None:
+    """Give TLS connections that were closed the time to end, before their loop is closed; without any return at once.
+
+    They wait for the server's farewell, and uvloop cannot be closed over one that does.
+    """
+    if _TLS:
+        await asyncio.sleep(FAREWELL_S)
+
+
+def _keywords(url: str) -> dict[str, Any]:
+    """Return what a URL says but for the address, as keywords of redis-py's clients."""
+    options: dict[str, Any] = UNNAMED | parse_url(url)
+    options.pop("host", None), options.pop("port", None)
+    if options.pop("connection_class", Connection) is SSLConnection:
+        options["ssl"] = True
+        _TLS.add(True)
+    return options
+
+
+class ClosedAfterHandshake(NotConnected):
     """A server closed a connection by TLS before it answered anything: with TLS 1.3 it says no more to a client whose
     certificate it does not take, and a proxy says no more whose server is away.
     """
@@ -281,3 +431,68 @@ def check_server(info: str, *, in_cluster: bool = False) -> None:
             "This Redis is a node of a Redis Cluster: begin ENGRAMQ_REDIS_URL with redis+cluster:// (TLS: "
             "rediss+cluster://), then host:port of some of its nodes, with commas."
         )
+
+
+class Lanes:
+    """Where Redis is, and the keys of every lane there; shared by all parts of a process.
+
+    The number of lanes changes only while nothing waits in any and nobody uses one: see `require_number`.
+    """
+
+    def __init__(self, redis: str | Server, key_prefix: str, count: int = 1) -> None:
+        self.server = server_of(redis)
+        tagged = count > 1 or isinstance(self.server, ClusterServer)
+        self.all = keys_of_lanes(key_prefix, count, tagged=tagged)
+        self._prefix = key_prefix
+        self._number_key = f"{key_prefix}:lanes"  # string: how many lanes there are; without it one
+        self.number_is_right = False  # it is known to be the installation's
+
+    @property
+    def first(self) -> Keys:
+        """The lane that has what belongs to no namespace."""
+        return self.all[0]
+
+    def of(self, namespace: str) -> Keys:
+        """Return the lane of a namespace."""
+        return self.all[lane_of(namespace, len(self.all))]
+
+    async def require_number(self) -> None:
+        """Take the number of lanes for the installation's.
+
+        Raises UnsupportedServer when another number is in use: processes of that number live, or something waits in
+        their lanes. Raises one of CONNECTION_ERRORS.
+        """
+        if self.number_is_right:
+            return
+        client: Any = self.server.client(timeout_s=_NUMBER_S)
+        try:
+            known = int(await client.get(self._number_key) or 1)
+            if known != len(self.all):
+                await self._change_number(client, known)
+        finally:
+            await client.aclose()
+        self.number_is_right = True
+
+    async def _change_number(self, client: Any, known: int) -> None:
+        """Write another number than the `known` one, unless something is in those lanes or somebody uses them."""
+        jobs = dead = workers = gateways = 0
+        now, tagged = time.time(), known > 1 or isinstance(self.server, ClusterServer)
+        for keys in keys_of_lanes(self._prefix, known, tagged=tagged):
+            gateways += await client.zcount(keys.reply_lists, now - 2 * REGISTER_S, "+inf")
+            for kind in keys.of.values():
+                jobs += await client.zcard(kind.mailbox)
+                dead += await client.zcard(kind.dead_index)
+                workers += await client.zcount(kind.alive, now - 3 * ALIVE_S, "+inf")
+        counts = {"waiting jobs": jobs, "dead letters": dead, "mailboxes with workers": workers, "gateways": gateways}
+        if used := ", ".join(f"{count} {what}" for what, count in counts.items() if count):
+            raise UnsupportedServer(
+                f"ENGRAMQ_LANES is {len(self.all)}, but this Redis is used with {known}: {used}. Set it to "
+                f"{known} until `engramq status` shows nothing that waits and no dead letter, stop all workers and "
+                f"gateways, wait {REGISTER_S * 2:.0f} s, then start them with the new number."
+            )
+        await client.set(self._number_key, len(self.all))
+
+
+def lanes_of(settings: Settings) -> Lanes:
+    """Return the lanes that settings ask for."""
+    return Lanes(settings.redis_url, settings.key_prefix, settings.lanes)

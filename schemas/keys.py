@@ -1,13 +1,20 @@
 """Every Redis key, written once.
 
-A lane is a whole queue under a prefix of its own: mailboxes, sessions, replies. `{prefix:n.m}` is the prefix of lane n
-and the beginning of its jobs' ids, so that all its keys, arq's own too, are in one slot of a Redis Cluster.
+The lanes of an installation are queues beside each other, whose number is chosen once. A lane is a whole queue under a
+prefix of its own: mailboxes, sessions, replies, dead letters, leases. `{prefix:n.m}` is the prefix of lane n and the
+beginning of its jobs' ids, so that all its keys, arq's own too, are in one slot of a Redis Cluster. A namespace is on
+one lane, by a hash of its name. With one lane, and no cluster, no key has a tag.
 
 The queue is arq's: a mailbox is an arq queue (a zset of job ids by due time in milliseconds), a job's payload, lease
 and try counter stand under arq's own keys.
 """
 
+import binascii
+import hashlib
+import itertools
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -18,6 +25,11 @@ from engramq.schemas.vocabulary import WorkerKind
 JOB_KEY: Final = "arq:job:"
 LEASE_KEY: Final = "arq:in-progress:"
 TRIES_KEY: Final = "arq:retry:"
+
+SLOTS: Final = 16_384
+_GOLDEN: Final = (5**0.5 - 1) / 2
+_FIRST: Final = 0.11  # so that two lanes are on two of two masters, three on three of three
+_NEAR: Final = 128  # slots
 
 UNTRUSTED_MARK: Final = "!"  # before the name of an untrusted principal; a name has it as %21
 
@@ -133,3 +145,35 @@ class Keys:
     def session_keys_of(self, name: str) -> tuple[str, str]:
         """Return the keys (state, touched) of a session as `sessions` lists it."""
         return f"{self.prefix}:session_state:{name}", f"{self.prefix}:touched:{name}"
+
+
+def keys_of_lanes(prefix: str, count: int, *, tagged: bool) -> tuple[Keys, ...]:
+    """Return the keys of so many lanes; `tagged`: each has a hash tag of its own."""
+    if not tagged:
+        return (Keys(prefix),)
+    return tuple(Keys(tag_of(prefix, number), lanes=count) for number in range(count))
+
+
+def slot_of(key: str) -> int:
+    """Return the slot of a key, as a Redis Cluster counts it: CRC16 of its hash tag, or of all of it."""
+    tag = re.search(r"\{([^}]+)\}", key)
+    return binascii.crc_hqx((tag[1] if tag else key).encode(), 0) % SLOTS
+
+
+@cache
+def tag_of(prefix: str, number: int) -> str:
+    """Return the hash tag of a lane: the first whose slot is near its own point of all slots.
+
+    Points that lie a golden section apart are spread evenly, however many there are: so every master of equal ranges
+    has its share of any number of lanes.
+    """
+    wanted = (_FIRST + number * _GOLDEN) % 1 * SLOTS
+    tags = (f"{{{prefix}:{number}.{trial}}}" for trial in itertools.count())
+    return next(tag for tag in tags if abs(slot_of(tag) - wanted) <= _NEAR)
+
+
+def lane_of(namespace: str, count: int) -> int:
+    """Return the number of the lane of a namespace."""
+    if count == 1:
+        return 0
+    return int.from_bytes(hashlib.blake2b(namespace.encode(), digest_size=8).digest()) % count

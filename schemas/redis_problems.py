@@ -1,11 +1,13 @@
-"""What Redis refuses, in words, and how to mend it: rights of the user that engramq has there, and TLS handshakes.
+"""What Redis refuses, in words, and how to mend it: whatever it answers, missing rights, and TLS handshakes.
 
 deploy/redis.acl gives exactly the rights in COMMANDS; a test compares both with the scripts and runs the product as
 such a user.
 """
 
+import logging
 import re
 import ssl
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -153,9 +155,9 @@ _BY_REASON: Final = {
 }
 
 
-def handshake_problem(problem: BaseException | None) -> str:
+def handshake_problem(problem: object) -> str:
     """Return what was wrong with a TLS handshake, as a sentence; nothing where that was not the matter."""
-    seen = problem
+    seen = problem if isinstance(problem, BaseException) else None
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):
             code = seen.verify_code
@@ -169,3 +171,65 @@ def handshake_problem(problem: BaseException | None) -> str:
         return BAD_FILES
     # A server that takes TLS alone answers plain bytes by an alert: content type 21, version 3.
     return ONLY_TLS if "\x15" in told or "\\x15" in told else ""
+
+
+_NOT_LET_IN: Final = "Redis wants a password, or another one."
+# What a server that is there refuses with: by the name of the driver's class where it has one (this module imports no
+# driver), else by the answer's first word.
+_REFUSALS: Final = {
+    "OutOfMemoryError": "Redis is out of memory.",
+    "ReadOnlyError": "Redis is a read-only replica.",
+    "MasterDownError": "Redis is a replica that has lost its master.",
+    "AuthenticationError": _NOT_LET_IN,
+    "BusyLoadingError": "Redis is still loading its data.",
+    "MaxConnectionsError": "Redis has no connection left.",
+    "ClusterDownError": "The Redis Cluster is down: some of its slots have no master.",
+    "TryAgainError": "The Redis Cluster is moving the keys to another master.",
+    "AskError": "The Redis Cluster is moving the keys to another master.",
+    "NoMaster": "The Redis Cluster is down: some of its slots have no master.",
+    "MasterNotFoundError": "The Sentinels cannot be reached, or know no master of that name now.",
+}
+_REFUSAL_WORDS: Final = {
+    "MISCONF": "Redis cannot write to its disk.",
+    "NOREPLICAS": "Redis has too few replicas to take writes.",
+    "NOAUTH": _NOT_LET_IN,
+    "Authentication": _NOT_LET_IN,  # required: as the driver's faster parser has it
+    "DENIED": "Redis does not take connections from here.",
+}
+LOG_AGAIN_S: Final = 60.0
+
+
+def refusal_of(problem: object) -> str:
+    """Return what a server refuses, as a sentence; nothing where it cannot be reached or made another error."""
+    classes = [kind.__name__ for kind in type(problem).__mro__]
+    if sentence := next((_REFUSALS[name] for name in classes if name in _REFUSALS), ""):
+        return sentence
+    if "RedisError" not in classes:
+        return handshake_problem(problem) if isinstance(problem, OSError) else ""
+    text = str(problem)
+    if "NoPermissionError" in classes or ACL_IN_SCRIPT in text:
+        return missing_right(text)
+    return _REFUSAL_WORDS.get(text.partition(" ")[0], "") or handshake_problem(problem)
+
+
+def doubt_of(problem: object) -> str:
+    """Return what a server refuses, or may refuse without saying so: for who looks, not for who decides by it."""
+    return refusal_of(problem) or (CLOSES if type(problem).__name__ == "ClosedAfterHandshake" else "")
+
+
+class RefusalLog:
+    """Logs what a server refuses: when that begins, and then once a minute."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._logged = ""
+        self._logged_at = 0.0
+
+    def note(self, problem: object) -> str:
+        """Return what is refused, if anything is; see `refusal_of`."""
+        name = refusal_of(problem)
+        now = time.monotonic()
+        if name and (name != self._logged or now >= self._logged_at + LOG_AGAIN_S):
+            self._log.error("Redis refuses", extra={"error": name})
+            self._logged, self._logged_at = name, now
+        return name

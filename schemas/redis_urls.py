@@ -37,7 +37,7 @@ def is_cluster(url: str) -> bool:
     return url.startswith(CLUSTER)
 
 
-class Watched(NamedTuple):
+class SentinelService(NamedTuple):
     """A service, the Sentinels that know its master, and how to get in: the URLs' hosts are not the ones to go to."""
 
     service: str
@@ -51,7 +51,7 @@ def is_sentinel(url: str) -> bool:
     return url.startswith(SENTINEL)
 
 
-def sentinels_of(url: str) -> Watched:
+def sentinels_of(url: str) -> SentinelService:
     """Return what a URL says of Sentinels; raises ValueError that says what is taken."""
     parts = urlsplit(url)
     service, _, database = parts.path.strip("/").partition("/")
@@ -63,7 +63,7 @@ def sentinels_of(url: str) -> Watched:
     shared = urlencode([(name, value) for name, value in given if name not in _OF_SENTINELS], safe="/")
     sentinel_user = ":".join(quote(own.get(name, ""), safe="") for name in _OF_SENTINELS) + "@" if own else ""
     scheme, sentinels = parts.scheme.partition("+")[0], [_place(host, SENTINEL_PORT) for host in hosts.split(",")]
-    return Watched(
+    return SentinelService(
         unquote(service),
         sentinels,
         urlunsplit((scheme, f"{user}{at}sentinel", f"/{database}" if database else "", shared, "")),

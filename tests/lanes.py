@@ -1,8 +1,7 @@
 """The lanes of a test that has one, by its keys."""
 
+from engramq.schemas.connection import Lanes, Server
 from engramq.schemas.keys import Keys
-from engramq.schemas.lanes import Lanes
-from engramq.schemas.servers import Server
 
 
 def lanes_at(redis: str | Server, keys: Keys) -> Lanes:

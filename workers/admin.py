@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeVar
 
 from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.connection import CLIENT_ERRORS, UnsupportedServer, lanes_of, let_tls_end
 from engramq.schemas.exports import LINE_BYTES
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.lanes import lanes_of
 from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.records import AuditEntry
-from engramq.schemas.servers import CLIENT_ERRORS, UnsupportedServer, let_tls_end
 from engramq.schemas.setting_values import namespace as valid_namespace
 from engramq.schemas.settings import Pooler, Settings, SettingsError
 from engramq.schemas.vocabulary import AuditAction, WorkerKind

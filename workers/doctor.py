@@ -5,7 +5,7 @@ import logging
 from typing import Final
 
 from engramq.schemas.checks import Check, CheckName, degraded, failed, passed
-from engramq.schemas.servers import let_tls_end
+from engramq.schemas.connection import let_tls_end
 from engramq.schemas.settings import Settings
 from engramq.workers.db.diagnosis import diagnose
 from engramq.workers.db.migrate import migrate

@@ -19,12 +19,10 @@ from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, make_batches
 from engramq.gateway.operator import Asker, asking
 from engramq.schemas.commands import BatchImported, ImportBatch
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
+from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, UnsupportedServer, lanes_of, pack
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import ALIVE_S
-from engramq.schemas.lanes import Lanes, lanes_of
 from engramq.schemas.packed_lines import Source
-from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Redact, Settings
 from engramq.schemas.vocabulary import (
     Absence,

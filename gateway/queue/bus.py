@@ -18,10 +18,11 @@ from engramq.gateway.queue.lane import BusLane, Callers
 from engramq.gateway.queue.look import Look, look_at
 from engramq.schemas.codec import fingerprint
 from engramq.schemas.commands import Command
+from engramq.schemas.connection import Lanes, lanes_of
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.lanes import Lanes, lane_of, lanes_of
+from engramq.schemas.keys import lane_of
 from engramq.schemas.settings import Settings
 from engramq.telemetry.spans import name_command
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError
 
 from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_job, encode_note
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack, pack_script
+from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, UnsupportedServer, pack, pack_script
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import uuid7
@@ -32,9 +32,8 @@ from engramq.schemas.jobs import (
     RETRY_AFTER_S,
 )
 from engramq.schemas.keys import JOB_KEY, Keys
-from engramq.schemas.lanes import Lanes
+from engramq.schemas.redis_problems import RefusalLog, doubt_of
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
-from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.vocabulary import WorkerKind
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 from redis.exceptions import RedisError
 
 from engramq.schemas.checks import MailboxState
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, doubt_of, pack, refusal_of
+from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, Server, UnsupportedServer, pack
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys
-from engramq.schemas.lanes import Lanes
+from engramq.schemas.redis_problems import doubt_of, refusal_of
 from engramq.schemas.scripts import LOOK
-from engramq.schemas.servers import Server, UnsupportedServer
 from engramq.schemas.vocabulary import WorkerKind
 
 SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone

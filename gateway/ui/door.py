@@ -24,9 +24,9 @@ from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.limits import FailureLimit
+from engramq.schemas.connection import CLIENT_ERRORS
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import Keys
-from engramq.schemas.servers import CLIENT_ERRORS
 
 LASTS_S: Final = 12 * 3600  # then the token is asked for again
 COOKIE_BYTES: Final = 32

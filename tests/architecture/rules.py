@@ -41,15 +41,12 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.vocabulary",
 )
 
-CONNECTION: Final = "engramq.schemas.connection"  # with SERVERS, which finds the other end, all that does I/O
-LANES: Final = "engramq.schemas.lanes"
+CONNECTION: Final = "engramq.schemas.connection"  # all that does I/O
 SCRIPTS: Final = "engramq.schemas.scripts"  # reads the .lua files beside it
-SERVERS: Final = "engramq.schemas.servers"
 # What single modules of the contract may import besides: `packed_lines` unpacks what others have opened.
 BESIDES: Final = {
     CONNECTION: frozenset({"asyncio", "redis", "hiredis"}),
-    SERVERS: frozenset({"asyncio", "redis"}),
-    LANES: frozenset({"redis"}),
+    "engramq.schemas.keys": frozenset({"binascii"}),  # CRC16 for the slots of a cluster
     "engramq.schemas.redis_problems": frozenset({"ssl"}),  # reads its errors
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
 }
@@ -167,7 +164,7 @@ def loading_by_name(module: Module) -> list[str]:
 
 def input_output(module: Module) -> list[str]:
     """The contract computes: it opens no file, starts no process, and one of its modules has a connection."""
-    connects = module.name in {CONNECTION, SERVERS, SCRIPTS}
+    connects = module.name in {CONNECTION, SCRIPTS}
     allowed = SCHEMAS_LIBRARIES | BESIDES.get(module.name, frozenset())
     found = []
     for one in imports(module):

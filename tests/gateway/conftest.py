@@ -20,9 +20,9 @@ from engramq.gateway.queue.bus import Bus
 from engramq.gateway.run import Gateway
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas.connection import Server
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import Keys
-from engramq.schemas.servers import Server
 from engramq.schemas.settings import read_settings
 from tests.gateway.worker_side import WorkerSide, worker_side
 from tests.lanes import lanes_at

@@ -16,9 +16,9 @@ from engramq.deploy.local.supervisor.supervise import health
 from engramq.gateway.overview import Health
 from engramq.gateway.run import Gateway
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
-from engramq.schemas.connection import refusal_of
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, Handler, Job, Outcome
 from tests.gateway.conftest import gateway_over

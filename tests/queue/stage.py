@@ -17,12 +17,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from engramq.gateway.queue.bus import Bus, Pending
 from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
+from engramq.schemas.connection import Lanes, run
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
-from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import ENQUEUE_WRITES
-from engramq.schemas.servers import run
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
 from engramq.workers.queue.contract import Actor, Handler, Job, Outcome, Periodic

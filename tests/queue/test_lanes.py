@@ -17,15 +17,15 @@ from engramq.gateway.queue import lane as lane_module
 from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.lane import BusLane
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.schemas import lanes as lanes_module
+from engramq.schemas import connection as lanes_module
 from engramq.schemas import scripts
 from engramq.schemas.commands import Ping, StoreMemory
+from engramq.schemas.connection import Lanes, UnsupportedServer, lanes_of
+from engramq.schemas.connection import Server as RedisServer
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.lanes import Lanes, lane_of, lanes_of, slot_of, tag_of
+from engramq.schemas.keys import lane_of, slot_of, tag_of
 from engramq.schemas.scripts import Script
-from engramq.schemas.servers import Server as RedisServer
-from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import worker as worker_module

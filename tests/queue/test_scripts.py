@@ -6,12 +6,11 @@ import pytest
 
 from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import Ping
-from engramq.schemas.connection import RedisConnection
+from engramq.schemas.connection import RedisConnection, UnsupportedServer
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
-from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.settlement import Result, Settlement
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
-from engramq.schemas.lanes import Lanes
+from engramq.schemas.connection import Lanes
 from engramq.schemas.records import Memory
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind

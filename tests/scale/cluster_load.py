@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from engramq.gateway.service import Service
-from engramq.schemas.lanes import lane_of
+from engramq.schemas.keys import lane_of
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, until
 

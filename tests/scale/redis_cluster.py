@@ -18,7 +18,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from engramq.deploy.local.embedded.redis import find_binary
-from engramq.schemas.lanes import SLOTS, slot_of
+from engramq.schemas.keys import SLOTS, slot_of
 from engramq.schemas.redis_urls import Place
 from tests.faults.world import free_port
 

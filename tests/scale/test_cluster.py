@@ -11,10 +11,19 @@ from engramq.deploy.cli import main
 from engramq.gateway.queue.bus import open_bus
 from engramq.schemas import scripts
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.connection import CONNECTION_ERRORS, ELSEWHERE, RedisConnection, pack, pack_script, refusal_of
-from engramq.schemas.lanes import Lanes, lanes_of, slot_of
+from engramq.schemas.connection import (
+    CONNECTION_ERRORS,
+    ELSEWHERE,
+    Lanes,
+    RedisConnection,
+    UnsupportedServer,
+    lanes_of,
+    pack,
+    pack_script,
+)
+from engramq.schemas.keys import slot_of
+from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import WAKE, Script
-from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import SETTINGS, Settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.dead_letters import DeadLetters

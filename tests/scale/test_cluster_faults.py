@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
-from engramq.schemas.lanes import Lanes, lanes_of, slot_of
+from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, lanes_of, pack
+from engramq.schemas.keys import slot_of
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.scale.cluster_load import loaded, one_of_each_lane

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from engramq.schemas.connection import RedisConnection, pack
-from engramq.schemas.lanes import Lanes, slot_of
+from engramq.schemas.connection import Lanes, RedisConnection, pack
+from engramq.schemas.keys import slot_of
 from engramq.workers.queue.inspection import Inspection
 from tests.scale.redis_cluster import Node, RedisCluster
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
+from engramq.schemas.connection import Lanes
 from engramq.schemas.keys import Keys
-from engramq.schemas.lanes import Lanes
 from tests.queue.stage import BOUND_S, Stage
 from tests.queue.test_bounds import *  # noqa: F403
 from tests.queue.test_byte_bounds import *  # type: ignore[assignment]  # noqa: F403 - its marks are a list

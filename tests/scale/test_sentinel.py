@@ -15,11 +15,11 @@ from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.gateway.ui.door import SignedIn
-from engramq.schemas.connection import RedisConnection, refusal_of
+from engramq.schemas.connection import RedisConnection, UnsupportedServer, server_of
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
+from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.redis_urls import Place, sentinels_of
-from engramq.schemas.servers import UnsupportedServer, server_of
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.inspection import Inspection

@@ -17,9 +17,9 @@ from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas import limits
+from engramq.schemas.connection import lanes_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys
-from engramq.schemas.lanes import lanes_of
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Scope, WorkerKind
 from engramq.workers.app import run

@@ -20,7 +20,7 @@ from engramq.deploy.cli import main
 from engramq.deploy.importing import sending
 from engramq.deploy.importing.sending import ImportWorkers, NoWorker
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.lanes import lanes_of
+from engramq.schemas.connection import lanes_of
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
 from tests.conftest import Database

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.schemas.connection import check_server
+from engramq.schemas.connection import UnsupportedServer, check_server
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import Keys
-from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.vocabulary import WorkerKind
 
 KEYS = Keys("engramq")

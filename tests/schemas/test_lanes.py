@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
+from engramq.schemas.connection import Lanes, lanes_of
 from engramq.schemas.envelope import PrincipalId
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from engramq.schemas.lanes import SLOTS, Lanes, lane_of, lanes_of, slot_of, tag_of
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, SLOTS, TRIES_KEY, Keys, lane_of, slot_of, tag_of
 from engramq.schemas.redis_urls import Place, several
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind

@@ -8,13 +8,12 @@ import msgspec
 from redis.asyncio import Redis
 
 from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_job
+from engramq.schemas.connection import Lanes, run
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys
-from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import DROP_LETTERS, REVIVE
-from engramq.schemas.servers import run
 from engramq.schemas.vocabulary import WorkerKind
 
 

@@ -13,18 +13,18 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
+from redis.asyncio import RedisCluster
 from redis.exceptions import ResponseError
 
 from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job
 from engramq.schemas.commands import DeleteTenant, ForgetMemory
+from engramq.schemas.connection import CLIENT_ERRORS, Lanes, run
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import MARK_ERASED, SCRUB_JOB, SCRUB_SESSION, UNMARK_ERASED
-from engramq.schemas.servers import CLIENT_ERRORS, masters_of, run
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import decode_letter, drop_letters
@@ -343,7 +343,11 @@ async def rewrite(redis: Any) -> bool:
     Returns False where there is no such file. Raises NotRewritten when a server refuses or fails, or is not done in
     time; CLIENT_ERRORS.
     """
-    return any([await _rewrite(master) for master in await masters_of(redis)])
+    masters = [redis]
+    if isinstance(redis, RedisCluster):
+        await redis.initialize()
+        masters = list(redis.get_primaries())
+    return any([await _rewrite(master) for master in masters])
 
 
 async def _rewrite(redis: Any) -> bool:

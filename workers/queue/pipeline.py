@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, Server, UnsupportedServer
+from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import Script
-from engramq.schemas.servers import Server, UnsupportedServer
 
 log = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import Final
 
 from redis.exceptions import RedisError
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack, pack_script
+from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, lanes_of, pack, pack_script
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import ALIVE_S
-from engramq.schemas.keys import Keys
-from engramq.schemas.lanes import Lanes, lane_of, lanes_of
+from engramq.schemas.keys import Keys, lane_of
+from engramq.schemas.redis_problems import RefusalLog, doubt_of
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind

@@ -17,11 +17,11 @@ from typing import Any, Final
 from arq.constants import in_progress_key_prefix, job_key_prefix, retry_key_prefix
 from redis.exceptions import NoScriptError, RedisError
 
-from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, RefusalLog, pack, pack_script
+from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, Server, pack, pack_script
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
+from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
-from engramq.schemas.servers import Server
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import LEASE_S, Actor, Lease, clock
 from engramq.workers.queue.job import ClaimedJob, Mailbox
