@@ -97,8 +97,7 @@ def _announced(memory: Memory) -> dict[str, Any]:
 
 def strip(answer: Answer) -> str:
     """Return what the ledger may keep of an answer."""
-    reply = None if answer.reply is None else _without_previews(changed(answer.reply, _stripped))
-    fault = None if answer.fault is None else _without_previews(answer.fault)
+    reply, fault = changed(answer.reply, _stripped), changed(answer.fault, _stripped)
     return _encoder.encode(Answer(id=answer.id, reply=reply, fault=fault, replayed=answer.replayed)).decode()
 
 
@@ -118,13 +117,6 @@ def _stripped(node: msgspec.Struct) -> msgspec.Struct:
     if isinstance(node, QueryConnected) and node.connect_result is not None and node.connect_result.get("note"):
         blanks["connect_result"] = {**node.connect_result, "note": _LEFT_OUT}
     return msgspec.structs.replace(node, **blanks)
-
-
-def _without_previews(reply: R) -> R:
-    if reply.resolved_references is UNSET:
-        return reply
-    kept = {name: MemoryPreview(id=memory.id, preview=None) for name, memory in reply.resolved_references.items()}
-    return msgspec.structs.replace(reply, resolved_references=kept)
 
 
 def naming(reply: R, envelope: Envelope) -> R:

@@ -79,11 +79,7 @@ async def _pending(store: Store, namespaces: Iterable[str]) -> int:
     pending = 0
     for namespace in islice(namespaces, NAMESPACES_MAX):
         if pending < PENDING_MAX:
-            pending += await store.read(namespace, partial(_pending_in, limit=PENDING_MAX - pending))
+            row = await store.read(namespace, partial(Transaction.row, query=PENDING, limit=PENDING_MAX - pending))
+            assert row is not None
+            pending += int(row["pending"])
     return pending
-
-
-async def _pending_in(tx: Transaction, *, limit: int) -> int:
-    row = await tx.row(PENDING, limit=limit)
-    assert row is not None
-    return int(row["pending"])

@@ -78,11 +78,6 @@ async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memo
     return {row["id"]: memory_record(row) for row in await tx.rows(BY_ID, ids=list(ids))}
 
 
-async def send_read(tx: Transaction, ids: Sequence[UUID]) -> Sent:
-    """Ask for the rows of memories of this namespace, whatever their state; `memory_record` makes records of them."""
-    return await tx.send(BY_ID, ids=list(ids))
-
-
 def memory_record(row: Mapping[str, Any]) -> Memory:
     """Return the memory that a row of the columns in the fragment `memory_columns` is."""
     values = {name: _shown(row[name], _ENUMS.get(name)) for name in _COLUMNS}

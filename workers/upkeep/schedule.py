@@ -49,7 +49,6 @@ EXPIRE_EVERY_S: Final = 60.0
 RETAIN_EVERY_S: Final = 3_600.0  # it looks through all memories
 DECAY_EVERY_S: Final = 900.0
 DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
-CHANGES_KEPT_S: Final = 150.0  # the least that a change is remembered: see changes in schema.sql
 FIRST: Final = UUID(int=0)
 
 OUTDATED: Final = sql("outdated_namespaces")

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -269,9 +270,11 @@ async def test_a_cancelled_transaction_leaves_nothing_and_frees_its_connection(
     assert notes(database) == 1
 
 
-async def test_a_read_may_not_write(store: Store, database: Database) -> None:
+async def test_a_read_may_not_write_and_is_refused_soon(store: Store, database: Database) -> None:
+    began = time.monotonic()
     with refused(FaultCode.UNAVAILABLE):
         await store.read("n", note)
+    assert time.monotonic() - began < 1
     assert notes(database) == 0
 
 

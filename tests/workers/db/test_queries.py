@@ -1,7 +1,6 @@
 """The SQL files: every query is one that the migrated schema understands, and one that somebody uses."""
 
 import re
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -36,19 +35,6 @@ def test_a_query_that_does_not_exist_is_refused_when_its_module_is_loaded() -> N
         sql("no_such_query")
     with pytest.raises(KeyError):
         sql("nearest_exact")
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("-- name: one\n-- A.\nselect 1\n-- name: one\n-- B.\nselect 2\n", "there twice"),
-        ("-- name: one\nselect 1\n", "no description"),
-    ],
-)
-def test_a_file_that_is_not_in_form_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    (tmp_path / "bad.sql").write_text(text)
-    with pytest.raises(ValueError, match=complaint):
-        queries.Library(tmp_path)
 
 
 def test_parameters_are_numbered_by_their_names_and_percent_signs_are_halved() -> None:

@@ -1,6 +1,8 @@
 """Writing a database's files anew: who may, who waits, and that everything is there afterwards."""
 
 import asyncio
+import json
+import re
 import shutil
 import tempfile
 import time
@@ -12,6 +14,8 @@ import psycopg
 import pytest
 
 from bench.servers import running_servers
+from engramq.deploy.cli.rewriting import rewrite_files
+from engramq.schemas.settings import read_settings
 from engramq.workers.db import rewriting
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.rewriting import RewriteBegun, RewritePlanned, RewriteReport, Rewritten, rewrite_database
@@ -135,3 +139,31 @@ def files(database: Database) -> list[dict[str, Any]]:
         "select relname, relfilenode from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace "
         "order by relname"
     )
+
+
+@pytest.mark.promise("OV-18")
+def test_the_command_says_what_it_is_about_to_do_what_it_is_at_and_what_was_done(
+    database: Database, redis_url: str, key_prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variables = {"ENGRAMQ_DATABASE_URL": database.owner_url, "ENGRAMQ_REDIS_URL": redis_url}
+    settings = read_settings(variables | {"ENGRAMQ_KEY_PREFIX": key_prefix})
+    rewrite_files(settings, with_wal=False, as_json=False)
+    said = capsys.readouterr()
+    first, waits, *lines = said.err.splitlines()
+    number = len([line for line in lines if re.match(r"\d+ of \d+: ", line)])
+    assert re.fullmatch(
+        rf"Writing anew, for all namespaces: {number} tables with their indexes \([\d.,]+ MB\), the statistics "
+        r"and the append-only file of Redis\.",
+        first,
+    )
+    assert waits.startswith("Whoever needs a table waits while it is written.")
+    assert lines[-2:] == ["The statistics ...", "The append-only file of Redis ..."]
+    done, *rest = said.out.splitlines()
+    assert re.match(rf"Written anew: {number} tables with their indexes \([\d.,]+ -> [\d.,]+ MB\)", done)
+    assert ("append-only file of Redis" in done) is ("Redis has no append-only file." not in rest)
+    assert rest[-1].startswith("The write-ahead log and backups of a server of your own")
+
+    rewrite_files(settings, with_wal=False, as_json=True)
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert len(json.loads(said.out)["tables"]) == number

@@ -203,10 +203,3 @@ async def test_a_refusal_is_logged_once_and_told_until_a_write_is_taken(
     assert await store.health() == DatabaseHealth("The database's disk is full.")
     await store.write(NAMESPACE, write)
     assert await store.health() == DatabaseHealth()
-
-
-async def test_a_read_that_tries_to_write_is_refused_soon(store: Store) -> None:
-    began = time.monotonic()
-    with refused(FaultCode.UNAVAILABLE):
-        await store.read(NAMESPACE, write)
-    assert time.monotonic() - began < 1

@@ -12,12 +12,14 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.deploy.cli.status import table
+from engramq.schemas.commands import Connected, Proposed, Reply
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import WebhookEvent, WorkerKind
+from engramq.schemas.vocabulary import LinkAction, WebhookEvent, WorkerKind
 from engramq.workers.admin import under_way
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import WebhookFigures, webhook_figures
+from engramq.workers.replies import announcement
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.delivery import Delivery
 from engramq.workers.webhooks.sending import KEY_FILE
@@ -361,3 +363,26 @@ def _message_of(owner: psycopg.Connection[Any], namespace: str, *, ages_s: tuple
 async def _waiting(store: Store) -> int:
     row = await store.read("acme", lambda tx: tx.row(b"select count(*) as n from webhook_outbox"))
     return 0 if row is None else int(row["n"])
+
+
+PROPOSAL: Any = {"proposal_id": "p", "expires_at": "2026-01-31T09:00:00Z"}
+
+
+def test_a_proposal_that_waits_for_others_is_announced_by_its_id_alone() -> None:
+    announced = announcement(Proposed(**PROPOSAL, approvals_needed=1, hint="Ask bob."))
+    assert announced is not None
+    assert (announced.event, announced.told) == (WebhookEvent.CONSENT_WANTED, PROPOSAL)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Proposed(**PROPOSAL, approvals_needed=0),
+        Connected(
+            action=LinkAction.CREATED, source_id="a", target_id="b", relation="r", weight=1.0, note=None,
+            reinforcement_count=0, displaced_edge=None, displaced_edges=[], summary="",
+        ),
+    ],
+)  # fmt: skip
+def test_nobody_is_told_where_nobody_has_to_consent(reply: Reply) -> None:
+    assert announcement(reply) is None
