@@ -1,6 +1,7 @@
 """The knowledge graph through a real MCP client and the whole pipeline."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import psycopg
@@ -22,9 +23,23 @@ async def test_a_fact_is_written_then_verified_then_deleted(stage: Stage, era: s
         assert await agent.call("get_edge", **FACT) == NOWHERE
         written = await agent.call("graph_add_edge", **FACT, weight=0.5, properties={"où": {"x": [1, None]}})
         read = await agent.call("get_edge", **FACT)
-        shared = ("edge_id", "source_id", "target_id", "relation", "weight", "memory_sector", "properties")
-        assert {name: read[name] for name in shared} == {name: written[name] for name in shared}
-        assert (read["weight"], read["memory_sector"], read["status"]) == (0.5, "semantic", "success")
+        moment = datetime.fromisoformat(read.pop("created_at"))
+        assert abs(moment - datetime.now(UTC)) < timedelta(minutes=1)
+        assert isinstance(read["weight"], float)
+        assert read == {
+            **{name: written[name] for name in ("edge_id", "source_id", "target_id")},
+            "relation": "KNOWS",
+            "weight": 0.5,
+            "properties": {"où": {"x": [1, None]}},
+            "memory_sector": "semantic",
+            "match_count": 1,
+            "status": "success",
+            "created_by": "I/O",
+            "updated_by": "I/O",
+            "valid_from": None,
+            "valid_until": None,
+        }
+        assert (written["created"], written["weight"]) == (True, 0.5)
         near = await agent.call("graph_query_neighbors", node_name="Bob")
         assert [one["name"] for one in near["neighbors"]] == ["Ada"]
         assert (await agent.call("graph_find_path", start_node="Bob", end_node="Ada"))["path_length"] == 1
@@ -67,11 +82,14 @@ async def test_eight_agents_that_race_leave_a_chain_in_the_audit_log(stage: Stag
         edge = await agent.call("graph_add_edge", **FACT)
         racing = (agent.call("reclassify_memory_sector", **FACT, new_sector=sector) for sector in sectors)
         assert {body["status"] for body in await asyncio.gather(*racing)} == {"success"}
+        read = await agent.call("get_edge", **FACT)
     with psycopg.connect(database.owner_url) as connection:
         rows = connection.execute(
             "select old, new from audit_log where target_id = %s order by id", [edge["edge_id"]]
         ).fetchall()
     assert len(rows) == len(sectors)
+    assert (rows[0][0], rows[-1][1]) == ({"memory_sector": "semantic"}, {"memory_sector": read["memory_sector"]})
+    assert read["properties"]["last_reclassification"]["to_sector"] == read["memory_sector"]
     assert all(before[1] == after[0] for before, after in pairwise(rows))
 
 
@@ -85,7 +103,8 @@ async def test_two_principals_consent_to_what_one_may_not_do_alone(stage: Stage)
         assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
         proposal = await ada.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="reflective")
         decision = {"proposal_id": proposal["proposal_id"], "decision": "approve"}
-        assert (await ada.call("decide_proposal", **decision))["approvals"] == 1
+        for _ in range(2):
+            assert (await ada.call("decide_proposal", **decision))["approvals"] == 1
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
         decided = await bob.call("decide_proposal", **decision)
         assert (decided["status"], decided["state"], decided["approvals"]) == ("recorded", "approved", 2)
@@ -105,21 +124,33 @@ async def test_homonyms_are_told_apart_by_label_and_edge_id(agent: Agent) -> Non
     assert (await agent.call("graph_add_edge", **FACT))["status"] == "ambiguous"
     read = await agent.call("get_edge", **FACT)
     assert (read["edge_id"], read["match_count"]) == (ids[0], 2)
+    read = await agent.call("get_edge", **FACT, source_label="Ship")
+    assert (read["edge_id"], read["match_count"]) == (ids[1], 1)
     several = await agent.call("reclassify_memory_sector", **FACT, new_sector="episodic")
     assert (several["status"], several["edge_ids"]) == ("ambiguous", ids)
-    chosen = await agent.call("reclassify_memory_sector", **FACT, new_sector="episodic", edge_id=ids[1])
+    chosen = await agent.call("reclassify_memory_sector", **FACT, new_sector="episodic", edge_id=ids[1].upper())
     assert (chosen["status"], chosen["edge_id"]) == ("success", ids[1])
+    sectors = [
+        (await agent.call("get_edge", **FACT, source_label=label))["memory_sector"] for label in ("Person", "Ship")
+    ]
+    assert sectors == ["semantic", "episodic"]
 
 
 @pytest.mark.promise("GE-19")
-async def test_two_tenants_do_not_meet(stage: Stage) -> None:
+async def test_two_namespaces_share_names_and_see_nothing_of_each_other(stage: Stage) -> None:
     service = await stage.gateway()
-    async with agent_of(service, "one") as one, agent_of(service, "two") as two:
-        edge = await one.call("graph_add_edge", **FACT)
-        assert await two.call("get_edge", **FACT) == NOWHERE
-        assert (await two.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "not_found"
-        assert (await two.call("get_node_by_name", name="Ada"))["suggestions"] == []
-        assert (await two.call("graph_find_path", start_node="Ada", end_node="Bob"))["status"] == "not_found"
+    async with agent_of(service, "one") as mine, agent_of(service, "two") as theirs:
+        edge = await mine.call("graph_add_edge", **FACT, properties={"whose": "mine"})
+        assert await theirs.call("get_edge", **FACT) == NOWHERE
+        assert (await theirs.call("get_node_by_name", name="Ada"))["suggestions"] == []
+        assert (await theirs.call("graph_find_path", start_node="Ada", end_node="Bob"))["status"] == "not_found"
+        other = await theirs.call("graph_add_edge", **FACT, properties={"whose": "theirs"})
+        assert {edge["edge_id"], edge["source_id"]}.isdisjoint({other["edge_id"], other["source_id"]})
+        assert (await theirs.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "not_found"
+        assert (await theirs.call("graph_delete_node", node_id=edge["source_id"]))["status"] == "not_found"
+        for agent, whose in ((mine, "mine"), (theirs, "theirs")):
+            read = await agent.call("get_edge", **FACT)
+            assert (read["properties"], read["match_count"]) == ({"whose": whose}, 1)
 
 
 @pytest.mark.promise("OV-8", "OV-9")

@@ -109,6 +109,7 @@ async def test_a_search_gives_five_unless_asked_best_first_and_nothing_from_noth
     five = await agent.search("Which kettle stands in the blue kitchen?")
     three = await agent.search("Which kettle stands in the blue kitchen?", limit=3)
     assert len(five) == 5
+    assert len(await agent.search("Which kettle stands in the blue kitchen?", limit=50)) == 8
     assert [memory["id"] for memory in three] == [memory["id"] for memory in five[:3]]
     scores = [memory["score"] for memory in five]
     assert scores == sorted(scores, reverse=True)

@@ -115,17 +115,6 @@ async def test_one_consent_serves_one_of_eight_that_race(harness: Harness) -> No
 
 
 @pytest.mark.promise("RS-22")
-async def test_one_principal_approving_twice_counts_once(harness: Harness) -> None:
-    edge_id = await constitutive(harness)
-    proposal = await proposed(harness, edge_id, Sector.EPISODIC)
-    for _ in range(2):
-        body = await decided(harness, proposal, by=ADA)
-        assert body == {"status": "recorded", "state": "pending", "approvals": 1}
-    assert (await harness.body(reclassified("episodic")))["status"] == "consent_required"
-    assert (await decided(harness, proposal, by=BOB))["approvals"] == 2
-
-
-@pytest.mark.promise("RS-22")
 async def test_two_proposals_of_one_approval_each_are_no_consent(harness: Harness) -> None:
     edge_id = await constitutive(harness)
     first = await proposed(harness, edge_id, Sector.EPISODIC)

@@ -375,17 +375,6 @@ async def test_eight_who_ask_for_one_change_at_once_make_one_proposal(harness: H
     assert len(harness.rows("select * from approvals")) == 1
 
 
-@pytest.mark.own_database
-async def test_when_consent_cannot_be_looked_up_nothing_changes(harness: Harness) -> None:
-    await constitutive(harness)
-    await agreed(harness, fact(weight=0.5))
-    before = harness.everything()
-    harness.rows("revoke select on approvals from engramq_worker")
-    with refused(FaultCode.INTERNAL):
-        await harness.body(fact(weight=0.5))
-    assert harness.everything() == before
-
-
 async def test_a_repeated_delivery_changes_once_by_one_consent(harness: Harness) -> None:
     await constitutive(harness)
     keyed = {"idempotency_key": "again"}

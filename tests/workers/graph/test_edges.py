@@ -9,7 +9,7 @@ from engramq.schemas.commands import FindPath, ListEdges, QueryNeighbors
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import Following
 from tests.refusals import refused
-from tests.workers.graph.facts import OPEN, UNKNOWN_ID, fact, homonyms, reclassified
+from tests.workers.graph.facts import OPEN, UNKNOWN_ID, fact
 from tests.workers.graph.harness import Harness
 
 pytestmark = pytest.mark.anyio
@@ -156,14 +156,3 @@ async def test_homonyms_in_walks_and_lists_are_told(harness: Harness) -> None:
     assert (chosen["path_found"], chosen["match_count"], chosen["candidates"]) == (True, 1, [])
     assert "hint" not in chosen
     assert (await harness.body(QueryNeighbors(node_name="Ada", label="Ship")))["match_count"] == 1
-
-
-@pytest.mark.promise("OV-9", "RS-6")
-async def test_an_ambiguous_reclassification_tells_the_edges_apart(harness: Harness) -> None:
-    ids = await homonyms(harness)
-    body = await harness.body(reclassified("episodic"))
-    assert body["edge_ids"] == ids
-    assert body["candidates"] == [
-        {"edge_id": edge_id, "source_label": label, "target_label": "Person", "memory_sector": "semantic"}
-        for edge_id, label in zip(ids, ("Person", "Ship"), strict=True)
-    ]

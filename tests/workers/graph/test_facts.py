@@ -1,7 +1,6 @@
 """Writing facts and verifying them at once."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.memories import reading
 from tests.jobs import job
 from tests.refusals import refused
-from tests.workers.graph.facts import NOWHERE, OPEN, UNKNOWN_ID, asked, fact, homonyms, reclassified
+from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
 from tests.workers.graph.harness import Harness
 
 pytestmark = pytest.mark.anyio
@@ -31,32 +30,6 @@ DEEP = {
     "vast": 1e300,
     "tiny": 1e-300,
 }
-
-
-@pytest.mark.promise("GE-1", "GE-8", "GE-9")
-async def test_a_fact_can_be_verified_at_once(harness: Harness) -> None:
-    assert await harness.body(asked()) == NOWHERE
-    written = await harness.body(fact(weight=0.75, properties={"since": 2020}))
-    read = await harness.body(asked())
-    moment = datetime.fromisoformat(read.pop("created_at"))
-    assert abs(moment - datetime.now(UTC)) < timedelta(minutes=1)
-    assert isinstance(read["weight"], float)
-    assert read == {
-        "edge_id": written["edge_id"],
-        "source_id": written["source_id"],
-        "target_id": written["target_id"],
-        "relation": "KNOWS",
-        "weight": 0.75,
-        "properties": {"since": 2020},
-        "memory_sector": "semantic",
-        "match_count": 1,
-        "status": "success",
-        "created_by": "ada",
-        "updated_by": "ada",
-        **OPEN,
-    }
-    assert written.pop("created") is True
-    assert written["weight"] == 0.75
 
 
 @pytest.mark.promise("GE-2", "GE-3", "GE-4", "GE-5")
@@ -180,15 +153,6 @@ async def test_deleting_a_node_removes_its_edges_in_both_directions(harness: Har
     assert noted["old"] == {"label": "Entity", "edges": 3}
 
 
-@pytest.mark.promise("GE-13")
-async def test_of_homonyms_the_oldest_answers_and_all_are_counted(harness: Harness) -> None:
-    first, second = await homonyms(harness)
-    read = await harness.body(asked())
-    assert (read["edge_id"], read["match_count"]) == (first, 2)
-    read = await harness.body(asked(source_label="Ship"))
-    assert (read["edge_id"], read["match_count"]) == (second, 1)
-
-
 @pytest.mark.promise("GE-14")
 async def test_reading_changes_nothing(harness: Harness) -> None:
     await harness.body(fact())
@@ -247,20 +211,6 @@ async def test_adding_a_node_again_merges_its_properties(harness: Harness) -> No
     racing = await asyncio.gather(*(harness.body(AddNode(name="New", properties={f"p{n}": n})) for n in range(8)))
     assert [body["created"] for body in racing].count(True) == 1
     assert len((await harness.body(GetNodeByName(name="New")))["properties"]) == 8
-
-
-@pytest.mark.promise("GE-19")
-async def test_two_namespaces_share_names_and_see_nothing_of_each_other(harness: Harness) -> None:
-    mine = await harness.body(fact(properties={"whose": "mine"}))
-    assert await harness.body(asked(), namespace="other") == NOWHERE
-    theirs = await harness.body(fact(properties={"whose": "theirs"}), namespace="other")
-    assert {mine["edge_id"], mine["source_id"]}.isdisjoint({theirs["edge_id"], theirs["source_id"]})
-    assert (await harness.body(asked()))["properties"] == {"whose": "mine"}
-    assert (await harness.body(asked(), namespace="other"))["match_count"] == 1
-    for command in (DeleteEdge(edge_id=mine["edge_id"]), DeleteNode(node_id=mine["source_id"])):
-        assert (await harness.body(command, namespace="other"))["status"] == "not_found"
-    assert (await harness.body(GetNodeByName(name="Ad"), namespace="third"))["suggestions"] == []
-    assert (await harness.body(asked()))["edge_id"] == mine["edge_id"]
 
 
 @pytest.mark.promise("GE-20")

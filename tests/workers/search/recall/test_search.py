@@ -32,29 +32,6 @@ UNTRUSTED = (Partition.UNTRUSTED,)
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
 
 
-@pytest.mark.promise("MT-4")
-async def test_a_search_gives_five_unless_told_otherwise_best_first_and_none_when_there_are_none(scene: Scene) -> None:
-    assert (await scene.search("kettle")).memories == []
-    for number in range(7):
-        await scene.keep(f"The kettle in room {number} is blue")
-    best = await scene.keep("Which kettle whistles? The red kettle whistles")
-    found = await scene.search("which kettle whistles")
-    assert found.count == 5
-    assert found.memories[0].id == best
-    assert len(await scene.found("which kettle whistles", limit=2)) == 2
-    assert len(await scene.found("which kettle whistles", limit=50)) == 8
-
-
-@pytest.mark.promise("MT-5")
-async def test_recent_gives_ten_newest_first(scene: Scene) -> None:
-    stored = [await scene.keep(f"Note {number}") for number in range(12)]
-    page = await scene.recent()
-    assert ids(page.memories) == stored[:1:-1]
-    assert page.next_cursor is not None
-    last = await scene.recent(cursor=page.next_cursor)
-    assert (ids(last.memories), last.next_cursor) == ([stored[1], stored[0]], None)
-
-
 @pytest.mark.promise("MT-7")
 async def test_what_was_superseded_or_archived_is_gone_from_every_read(scene: Scene) -> None:
     old = await scene.keep("The office is in Graz")
