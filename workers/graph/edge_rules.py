@@ -64,8 +64,8 @@ def edge_sector(relation: str, properties: Mapping[str, object]) -> Sector:
         if name in named:
             return sector
     context = named.get(CONTEXT_TYPE)
-    if isinstance(context, str) and (found := _CONTEXTS.get(_normal(context))):
-        return found
+    if isinstance(context, str) and (named_by_context := _CONTEXTS.get(_normal(context))):
+        return named_by_context
     return _RELATIONS.get(_normal(relation), Sector.SEMANTIC)
 
 

@@ -46,13 +46,13 @@ class Reached:
 async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tuple[list[Reached], bool]:
     """Return up to `limit` nodes within `depth` edges, by distance, then relevance, and whether there may be more."""
     relevance = {start: 1.0}
-    frontier, found, cut = [start], list[Reached](), False
+    frontier, walked, cut = [start], list[Reached](), False
     per_node = 4 * limit + 100  # more than the answer needs: some are parallel, some lead back
     for distance in range(1, depth + 1):
         try:
             hops = await edges_from(frontier, per_node, NEIGHBOR_EDGES)
         except OutOfTime:
-            return found, True
+            return walked, True
         cut = cut or _was_cut(hops, per_node)
         level: dict[UUID, Reached] = {}
         for hop in hops:
@@ -60,14 +60,14 @@ async def walk(start: UUID, depth: int, limit: int, edges_from: EdgesFrom) -> tu
             if hop.far not in relevance and (hop.far not in level or _rank(reached) < _rank(level[hop.far])):
                 level[hop.far] = reached
         nearest = sorted(level.values(), key=_rank)
-        found += nearest
-        if len(found) > limit:
-            return found[:limit], True
+        walked += nearest
+        if len(walked) > limit:
+            return walked[:limit], True
         frontier = [reached.node for reached in nearest]
         relevance |= {reached.node: reached.relevance for reached in nearest}
         if not frontier:
             break
-    return found, cut
+    return walked, cut
 
 
 def _rank(reached: Reached) -> tuple[float, UUID]:

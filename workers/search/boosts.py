@@ -74,12 +74,13 @@ def boosted(measure: Measure, first: Ranked, around: Surroundings, boosts: Boost
     """Rank anew, with the linked memories that were no candidates among the others."""
     links = _leading(first, around)
     candidates, parts = _with_reached(measure, first, around.linked, {link.other for link in links})
-    rows = {one: row for row, one in enumerate(candidates.ids)}
+    rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
     over, best = _over_links(first, rows, links, boosts)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
     facts = around.facts
-    for one, usefulness, sector, idle in zip(facts.ids, facts.usefulness, facts.sector, facts.idle_hours, strict=True):
-        if (row := rows.get(one)) is not None:
+    columns = zip(facts.ids, facts.usefulness, facts.sector, facts.idle_hours, strict=True)
+    for memory_id, usefulness, sector, idle in columns:
+        if (row := rows.get(memory_id)) is not None:
             useful[row] = boosts.usefulness * (usefulness - NEUTRAL_USEFULNESS)
             recent[row] = boosts.recency * (decay(sector, idle) - 1.0)
     parts |= {"usefulness": useful, "recency": recent}
@@ -104,7 +105,7 @@ def _with_reached(
 ) -> tuple[Candidates, dict[str, Column]]:
     """Return the candidates followed by those that were reached and are none, and the parts of all their scores."""
     wanted = reached - set(first.candidates.ids)
-    rows = [row for row, one in enumerate(linked.ids) if one in wanted]
+    rows = [row for row, memory_id in enumerate(linked.ids) if memory_id in wanted]
     parts = dict(first.parts)
     if not rows:
         return first.candidates, parts

@@ -28,7 +28,7 @@ Rows = NDArray[np.intp]
 PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pieces; see the fragment `by_pieces`
 # Vectors that are multiplied at a time: with twice as many OpenBLAS takes a second thread, and five times the CPU.
 ROWS_AT_ONCE: Final = 1_000
-ROOM: Final = 64  # rows that arrays begin with; they double when they are full
+ROWS_AT_FIRST: Final = 64  # rows that arrays begin with; they double when they are full
 GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is made anew
 # What Python keeps of a memory besides its vector, and of one word in it. Measured on CPython 3.11.
 ROW_BYTES: Final = 900
@@ -67,13 +67,13 @@ class NamespaceCopy:
         self._postings: dict[str, array[int]] = {}
         self._words = self._tags = self._piece_bytes = 0
         self._has_projects = False
-        self._live = np.zeros(ROOM, dtype=np.bool_)  # neither replaced nor hidden by its state
-        self._superseded = np.zeros(ROOM, dtype=np.bool_)
+        self._live = np.zeros(ROWS_AT_FIRST, dtype=np.bool_)  # neither replaced nor hidden by its state
+        self._superseded = np.zeros(ROWS_AT_FIRST, dtype=np.bool_)
         # Seconds, see the fragments `held` and `archived`; an end that is open is inf.
-        self._begins, self._ends, self._expires = (np.full(ROOM, np.inf) for _ in range(3))
-        self._words_of = np.zeros(ROOM, dtype=np.float64)  # different ones
-        self._models = np.zeros(ROOM, dtype=np.int32)  # that made the vector; 0: none to compare
-        self._vectors = np.zeros((ROOM, 0), dtype=np.float32)  # of length 1, or zeros
+        self._begins, self._ends, self._expires = (np.full(ROWS_AT_FIRST, np.inf) for _ in range(3))
+        self._words_of = np.zeros(ROWS_AT_FIRST, dtype=np.float64)  # different ones
+        self._models = np.zeros(ROWS_AT_FIRST, dtype=np.int32)  # that made the vector; 0: none to compare
+        self._vectors = np.zeros((ROWS_AT_FIRST, 0), dtype=np.float32)  # of length 1, or zeros
 
     def __len__(self) -> int:
         return len(self.row_of)
@@ -93,17 +93,17 @@ class NamespaceCopy:
     @property
     def is_worn(self) -> bool:
         """Whether so much was replaced that a new copy is better."""
-        return len(self._ids) > ROOM and len(self._ids) - len(self.row_of) > GONE_SHARE * len(self._ids)
+        return len(self._ids) > ROWS_AT_FIRST and len(self._ids) - len(self.row_of) > GONE_SHARE * len(self._ids)
 
     def put(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows of the query `copy_rows`, or put them in the place of what was known of these memories."""
         for row in rows:
-            one, sector = str(row["id"]), Sector(row["sector"])
-            if (before := self.row_of.get(one)) is not None:
+            memory_id, sector = str(row["id"]), Sector(row["sector"])
+            if (before := self.row_of.get(memory_id)) is not None:
                 self._live[before] = False
                 self._put_pieces(before, ())
-            place = self.row_of[one] = len(self._ids)
-            self._ids.append(one)
+            place = self.row_of[memory_id] = len(self._ids)
+            self._ids.append(memory_id)
             for name, column in self._columns.items():
                 column.append(sector if name == "sector" else row[name])
             if place == len(self._live):
@@ -129,12 +129,12 @@ class NamespaceCopy:
         """Return as many by words and by vector as the tables would; by words alone when there is no embedding."""
         chosen = self._chosen(filters)
         lexical, asked_weight = self._lexical(lexemes, chosen)
-        found = self._first(lexical, np.flatnonzero(lexical > 0), ties=True)
+        rows = self._first(lexical, np.flatnonzero(lexical > 0), ties=True)
         if embedding is None:
-            return self._measured(found, question, lexical, None, asked_weight)
+            return self._measured(rows, question, lexical, None, asked_weight)
         cosines = self._cosines(embedding, chosen)
-        found = np.union1d(found, self._first(cosines.meaning, np.flatnonzero(cosines.comparable)))
-        return self._measured(found, question, lexical, cosines, asked_weight)
+        rows = np.union1d(rows, self._first(cosines.meaning, np.flatnonzero(cosines.comparable)))
+        return self._measured(rows, question, lexical, cosines, asked_weight)
 
     def measured(
         self, ids: Iterable[str], question: Question, embedding: Embedding | None, filters: Filters
@@ -142,7 +142,7 @@ class NamespaceCopy:
         """Return those of some memories that the filters let through and that are active, without their words."""
         chosen = self._chosen(filters)
         rows = np.array(
-            [row for one in ids if (row := self.row_of.get(one)) is not None and chosen[row]], dtype=np.intp
+            [row for memory_id in ids if (row := self.row_of.get(memory_id)) is not None and chosen[row]], dtype=np.intp
         )
         rows = rows[self._models[rows] != 0]
         if embedding is None:
@@ -168,7 +168,7 @@ class NamespaceCopy:
         if (former := self._pieces.pop(place, None)) is not None:
             self._piece_bytes -= former.nbytes
         if packed:
-            self._pieces[place] = pieces = np.stack([_unit(unpacked(one)) for one in packed])
+            self._pieces[place] = pieces = np.stack([_unit(unpacked(piece)) for piece in packed])
             self._piece_bytes += pieces.nbytes
 
     def _chosen(self, filters: Filters) -> Mask:
@@ -182,7 +182,7 @@ class NamespaceCopy:
             chosen &= ~self._superseded[:count] & (self._ends[:count] > self.now)
         for name, wanted in (("sector", filters.sectors), ("thread", filters.thread and (filters.thread,))):
             if wanted is not None:
-                chosen &= np.array([one in wanted for one in self._columns[name]], dtype=np.bool_)
+                chosen &= np.array([value in wanted for value in self._columns[name]], dtype=np.bool_)
         if filters.sectors is not None:
             chosen &= ~np.array(self._columns["fits_none"], dtype=np.bool_)
         if filters.min_sector_confidence is not None:
@@ -190,12 +190,12 @@ class NamespaceCopy:
             chosen &= sure >= np.float32(filters.min_sector_confidence)
         if filters.tags is not None:
             tags = frozenset(filters.tags)
-            chosen &= np.array([tags.issubset(one or ()) for one in self._columns["tags"]], dtype=np.bool_)
+            chosen &= np.array([tags.issubset(own or ()) for own in self._columns["tags"]], dtype=np.bool_)
         if self._has_projects and filters.project != EVERY_PROJECT:
             seen = (None, filters.project)
-            chosen &= np.array([one in seen for one in self._columns["project"]], dtype=np.bool_)
+            chosen &= np.array([project in seen for project in self._columns["project"]], dtype=np.bool_)
         if filters.since is not None or filters.until is not None:
-            chosen &= np.array([_between(one, filters) for one in self._columns["moment"]], dtype=np.bool_)
+            chosen &= np.array([_between(moment, filters) for moment in self._columns["moment"]], dtype=np.bool_)
         return chosen
 
     def _lexical(self, lexemes: Sequence[str], chosen: Mask) -> tuple[Column, float]:
@@ -230,9 +230,9 @@ class NamespaceCopy:
         if not long:
             return nearest
         pieces = [self._pieces[int(rows[place])] for place in long]
-        counts = np.array([len(one) for one in pieces])
-        found = np.concatenate(pieces) @ _unit(unpacked(cosines.wanted))
-        best = np.maximum.reduceat(found, np.cumsum(counts) - counts) - PIECE_PENALTY * np.log(counts)
+        counts = np.array([len(several) for several in pieces])
+        cosines_of_pieces = np.concatenate(pieces) @ _unit(unpacked(cosines.wanted))
+        best = np.maximum.reduceat(cosines_of_pieces, np.cumsum(counts) - counts) - PIECE_PENALTY * np.log(counts)
         nearest[long] = np.fmax(nearest[long], np.clip(best, -1.0, 1.0))
         return nearest
 
@@ -285,8 +285,8 @@ class NamespaceCopy:
             ids=several(self._ids),
             trusted=column("is_trusted"),
             lexical=words,
-            covered=[one and one / (asked_weight or 1.0) for one in weights],
-            worth=[one and one / alone for one in weights],
+            covered=[weight and weight / (asked_weight or 1.0) for weight in weights],
+            worth=[weight and weight / alone for weight in weights],
             similarity=_listed(None if cosines is None else cosines.plain[rows], len(rows)),
             meaning=_listed(None if cosines is None else self._nearest(cosines, rows), len(rows)),
             thread=column("thread"),

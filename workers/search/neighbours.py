@@ -124,8 +124,8 @@ class _Places:
         """Return for each candidate the score of the place that is so many steps away, of those `among`."""
         best = self._best if among is None else self._best_of(among)
         wanted = self._places + steps
-        found = np.minimum(np.searchsorted(self._taken, wanted), len(self._taken) - 1)
-        return np.where(self._taken[found] == wanted, best[found], 0.0)
+        index = np.minimum(np.searchsorted(self._taken, wanted), len(self._taken) - 1)
+        return np.where(self._taken[index] == wanted, best[index], 0.0)
 
     def _best_of(self, among: Mask) -> Column:
         best = np.full(len(self._taken), -np.inf)
@@ -136,5 +136,5 @@ class _Places:
 def numbered(names: Sequence[tuple[bool, str | None]]) -> tuple[NDArray[np.int64], int]:
     """Return a number for each thread of each partition, -1 for none, and how many there are."""
     numbers: dict[tuple[bool, str | None], int] = {}
-    found = [-1 if name[1] is None else numbers.setdefault(name, len(numbers)) for name in names]
-    return np.array(found, dtype=np.int64), len(numbers)
+    by_row = [-1 if name[1] is None else numbers.setdefault(name, len(numbers)) for name in names]
+    return np.array(by_row, dtype=np.int64), len(numbers)

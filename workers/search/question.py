@@ -64,9 +64,9 @@ class Question:
         first two are joined ("Ada and Bob"), nor in other languages, whose joining words are not known.
         """
         spellings: dict[str, list[str]] = {}
-        for one in sorted(set(speakers)):
-            if (name := _words(one)) and name in self._words:
-                spellings.setdefault(name.strip(), []).append(one)
+        for speaker in sorted(set(speakers)):
+            if (name := _words(speaker)) and name in self._words:
+                spellings.setdefault(name.strip(), []).append(speaker)
         asked = self._first_of(spellings) if len(spellings) > 1 else next(iter(spellings), None)
         return tuple(spellings[asked]) if asked else ()
 
@@ -78,9 +78,9 @@ class Question:
         """
         if _SELF.search(self._read) or not _ENGLISH.search(self._read):
             return ()
-        capitals = dict.fromkeys(one.removesuffix("-") for one in _NAME.findall(self._read))
-        found = tuple(one for one in capitals if one not in _NO_NAMES and not one.isupper())
-        return found if len(found) <= NAMES else ()
+        capitals = dict.fromkeys(word.removesuffix("-") for word in _NAME.findall(self._read))
+        names = tuple(word for word in capitals if word not in _NO_NAMES and not word.isupper())
+        return names if len(names) <= NAMES else ()
 
     @cached_property
     def is_exact(self) -> bool:
@@ -102,9 +102,9 @@ class Question:
         if not _ENGLISH.search(self._read):
             return None
         longest_first = sorted(names, key=len, reverse=True)  # Ada Lovelace is not Ada
-        found = list(re.finditer(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", self._words))
-        first = found[0]
-        other = next((one for one in found if one[0] != first[0]), None)
+        matches = list(re.finditer(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", self._words))
+        first = matches[0]
+        other = next((match for match in matches if match[0] != first[0]), None)
         if other is None:
             return first[0]
         between = self._words[first.end() : other.start()].split()
@@ -125,8 +125,8 @@ class Question:
 
 def _words(text: str) -> str:
     """Return the words of a text in lower case, each between spaces; "" when there is none."""
-    found = _WORD.findall(text.casefold())
-    return f" {' '.join(found)} " if found else ""
+    words = _WORD.findall(text.casefold())
+    return f" {' '.join(words)} " if words else ""
 
 
 Column: TypeAlias = NDArray[np.float64]
@@ -145,8 +145,8 @@ def by_share(lexical: Column, covered: Column, words: Column, power: float) -> C
     `covered`: shares, nan where there is none, which counts like all; `words`: different ones of each memory.
     """
     share = np.where(np.isnan(covered), 1.0, covered) / (1 + words / HALF_LENGTH)
-    found: Column = lexical * np.maximum(share, 0.0) ** power
-    return found
+    weighted: Column = lexical * np.maximum(share, 0.0) ** power
+    return weighted
 
 
 def trust(question: Question, covered: Column, worth: Column) -> float:

@@ -58,9 +58,9 @@ BEST_DEVIATIONS: Final = 4.0
 LEAST_LEXICAL_DEVIATION: Final = 0.2
 COSINE_DEVIATION: Final = 0.05
 # What differs by less is equal. A copy and the tables add up a cosine in different orders, which moves it by some 1e-7,
-# and a score by ten times that: without this, chance would put memories that are alike in order.
-ALIKE_COSINES: Final = 1e-6
-ALIKE_SCORES: Final = 1e-5
+# and a score by ten times that: without this, chance would put memories that are equal in order.
+EQUAL_COSINES: Final = 1e-6
+EQUAL_SCORES: Final = 1e-5
 
 
 class Candidates(msgspec.Struct, array_like=True):
@@ -93,7 +93,7 @@ class Candidates(msgspec.Struct, array_like=True):
 
     def chosen(self, rows: Sequence[int]) -> "Candidates":
         """Return those of these rows."""
-        return Candidates._of([None if one is None else [one[row] for row in rows] for one in self._columns()])
+        return Candidates._of([None if column is None else [column[row] for row in rows] for column in self._columns()])
 
     def trusted_ones(self) -> "Candidates":
         """Return the trusted ones among these."""
@@ -103,19 +103,19 @@ class Candidates(msgspec.Struct, array_like=True):
     def joined(self, others: "Candidates") -> "Candidates":
         """Return these, followed by others."""
         pairs = zip(self._columns(), others._columns(), strict=True)
-        return Candidates._of([None if one is None or other is None else [*one, *other] for one, other in pairs])
+        return Candidates._of([None if own is None or other is None else [*own, *other] for own, other in pairs])
 
     def completed(self, others: "Candidates") -> "Candidates":
         """Return these, with the similarities of others where they lack one, followed by those that are new."""
-        rows = {one: row for row, one in enumerate(others.ids)}
+        rows = {memory_id: row for row, memory_id in enumerate(others.ids)}
         both = [("similarity", self.similarity, others.similarity), ("meaning", self.meaning, others.meaning)]
         cosines = {
-            name: [theirs[rows[one]] if known is None and one in rows else known
-                   for one, known in zip(self.ids, mine, strict=True)]
+            name: [theirs[rows[memory_id]] if cosine is None and memory_id in rows else cosine
+                   for memory_id, cosine in zip(self.ids, mine, strict=True)]
             for name, mine, theirs in both
         }  # fmt: skip
         known_ids = set(self.ids)
-        new = others.chosen([row for one, row in rows.items() if one not in known_ids])
+        new = others.chosen([row for memory_id, row in rows.items() if memory_id not in known_ids])
         return msgspec.structs.replace(self, **cosines).joined(new)
 
     def _columns(self) -> tuple[list[Any] | None, ...]:
@@ -153,7 +153,7 @@ class Scale(NamedTuple):
 class Ranked:
     """Scores of candidates, each the sum of its parts, and the rows of the candidates in their order, best first.
 
-    Scores that are nearly alike are made equal, so that a sum is right to about ALIKE_SCORES.
+    Scores that are nearly alike are made equal, so that a sum is right to about EQUAL_SCORES.
     """
 
     candidates: Candidates
@@ -163,13 +163,13 @@ class Ranked:
 
     def foremost(self, count: int) -> list[str]:
         """Return the best so many of each partition, in order: untrusted ones take no trusted one's place."""
-        found, left = [], {True: count, False: count}
+        ids, left = [], {True: count, False: count}
         for row in self.order:
             trusted = self.candidates.trusted[row]
             if left[trusted]:
                 left[trusted] -= 1
-                found.append(self.candidates.ids[row])
-        return found
+                ids.append(self.candidates.ids[row])
+        return ids
 
     def explained(self, row: int) -> dict[str, float | None]:
         """Return what each part adds to a score; null: nothing to compare. Rules that add nothing are left out."""
@@ -209,7 +209,7 @@ class Measure:
             trust=1.0 - weights.doubt * (1.0 - believed),
             lexical=Scale.of(words, weights.lexical, _least_deviation(words)),
             similarity=Scale.of(_column(measured.meaning), weights.similarity, COSINE_DEVIATION),
-            named={side: found for side, one in speakers.items() if (found := question.speaker_asked_about(one))},
+            named={side: names for side, known in speakers.items() if (names := question.speaker_asked_about(known))},
         )
 
     def own_parts(self, candidates: Candidates) -> dict[str, Column]:
@@ -226,11 +226,11 @@ class Measure:
         asking = np.array(candidates.asks, dtype=bool) & ~np.array(candidates.tells_self, dtype=bool)
         parts["only_asks"] = weights.only_asks * asking
         if self.named:
-            said = [
+            is_named = [
                 speaker in self.named.get(trusted, ())
                 for trusted, speaker in zip(candidates.trusted, candidates.speaker, strict=True)
             ]
-            parts["speaker"] = weights.speaker * _column(said)
+            parts["speaker"] = weights.speaker * _column(is_named)
         if question.asks_when:
             parts["time_words"] = weights.time_words * _column(candidates.tells_time)
         if question.names_a_date and candidates.occurred_at is not None:
@@ -245,7 +245,7 @@ def by_similarity(candidates: Candidates) -> Ranked:
     """Order by the cosine of the content alone; candidates without one are left out."""
     scores = _column(candidates.similarity)
     rows = np.flatnonzero(~np.isnan(scores)).tolist()
-    return in_order(candidates, scores, {"similarity": scores}, rows, alike=ALIKE_COSINES)
+    return in_order(candidates, scores, {"similarity": scores}, rows, equal_within=EQUAL_COSINES)
 
 
 def by_relevance(measure: Measure, candidates: Candidates) -> Ranked:
@@ -269,29 +269,29 @@ def in_order(
     parts: Mapping[str, Column],
     rows: Sequence[int] | None = None,
     *,
-    alike: float = ALIKE_SCORES,
+    equal_within: float = EQUAL_SCORES,
 ) -> Ranked:
     """Put candidates (those of `rows`) in order; among equals the newer first, since ids are made in order of time.
 
-    Scores that differ from the next by less than `alike` are equal.
+    Scores that differ from the next by less than `equal_within` are equal.
     """
     chosen = range(len(scores)) if rows is None else rows
     trusted = np.array(candidates.trusted, dtype=bool)
     rows_of = np.array(chosen, dtype=np.intp)
     for side in (True, False):  # each by itself: what is untrusted moves no trusted one
-        scores = _evened(scores, rows_of[trusted[rows_of] == side], alike)
+        scores = _evened(scores, rows_of[trusted[rows_of] == side], equal_within)
     keys = list(zip(scores.tolist(), candidates.ids, strict=True))
     order = sorted(chosen, key=keys.__getitem__, reverse=True)
     return Ranked(candidates=candidates, scores=scores, parts=parts, order=order)
 
 
-def _evened(scores: Column, rows: NDArray[np.intp], alike: float) -> Column:
-    """Return the scores with those of these rows that are alike made equal: to the least of them."""
+def _evened(scores: Column, rows: NDArray[np.intp], equal_within: float) -> Column:
+    """Return the scores with those of these rows that are nearly equal made equal: to the least of them."""
     if len(rows) < 2:
         return scores
     ascending = rows[np.argsort(scores[rows])]
     values = scores[ascending]
-    begins = np.concatenate([[True], np.diff(values) > alike])  # where the next is surely better
+    begins = np.concatenate([[True], np.diff(values) > equal_within])  # where the next is surely better
     evened = scores.copy()
     evened[ascending] = values[begins][np.cumsum(begins) - 1]
     return evened
@@ -303,14 +303,14 @@ def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights:
     threads, count = numbered(list(zip(candidates.trusted, candidates.thread, strict=True)))
     around = Around(next_to=weights.next_to, near_to=weights.near_to, answers=weights.answers)
     asks = np.array(candidates.asks, dtype=bool)
-    told = in_threads(threads, _column(candidates.position), fused, asks, around)
+    threaded = in_threads(threads, _column(candidates.position), fused, asks, around)
     vectors = or_nothing(parts["similarity"])
     alone = Boosts.nothing(len(fused))
     for side in (True, False):
         rows = _in_order_of_ids(candidates, threads, side)
         alone = alone.plus(in_order_of_storing(rows, fused, vectors, asks, around))
     leans = leaning(_column(candidates.words), weights.leaning)
-    boosts = told.plus(alone.times(weights.in_order)).by_name(leans)
+    boosts = threaded.plus(alone.times(weights.in_order)).by_name(leans)
     if count:
         best = np.full(count + 1, -np.inf)
         np.maximum.at(best, threads, fused)

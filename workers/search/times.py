@@ -17,7 +17,7 @@ EVER: Final = datetime.min.replace(tzinfo=UTC)
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 # May and March are verbs too: as months they are capitalised, and May does not begin the question.
-_SURE: Final = "|".join(one for one in MONTHS if one not in {"May", "March"})
+_SURE: Final = "|".join(month for month in MONTHS if month not in {"May", "March"})
 _MONTH: Final = rf"(?:(?<!^)\bMay\b|\bMarch\b|\b(?i:{_SURE})\b)"
 _YEAR: Final = r"\b(?:19|20)\d\d\b"
 _DAY: Final = r"\b\d{1,2}(?:st|nd|rd|th)?\b"
@@ -55,17 +55,17 @@ class Span:
 
 def spans_in(text: str, now: datetime | None) -> tuple[Span, ...]:
     """Return the spans that a question names; None for now: those that it needs no clock for."""
-    found = list(_found(text, now))
-    years = [span for how, span in found if not how and _is_year(span)]
+    named = list(_named(text, now))
+    years = [span for how, span in named if not how and _is_year(span)]
     spans: list[Span] = []
-    for place, (how, span) in enumerate(found):
-        before = found[place - 1] if place else None
+    for place, (how, span) in enumerate(named):
+        before = named[place - 1] if place else None
         if before is not None and before[0] in {"between", "from"} and how in {"and", "to", "until", "till"}:
             begin = before[1] if not before[1].every_year else _in_year(before[1], span.begin.year)
             spans[-1] = Span(begin.begin, _dated(span, now).end)
         elif span.every_year and years and how is None:
             spans += [_in_year(span, year.begin.year) for year in years]
-        elif not (years and _is_year(span) and any(one.every_year for _, one in found)):
+        elif not (years and _is_year(span) and any(other.every_year for _, other in named)):
             spans.append(_directed(how, span, now))
     return tuple(spans)
 
@@ -76,7 +76,7 @@ def is_about(moment: datetime, spans: Sequence[Span]) -> bool:
     return any(span.holds(utc) for span in spans)
 
 
-def _found(text: str, now: datetime | None) -> Iterator[tuple[str | None, Span]]:
+def _named(text: str, now: datetime | None) -> Iterator[tuple[str | None, Span]]:
     for match in _TIME.finditer(text):
         span = _absolute(match) or _relative(match, now)
         if span is not None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engramq.schemas.vocabulary import Origin, Sector
 from engramq.workers.search.boosts import DEFAULT_BOOSTS, Boosted, Facts, Reached, Surroundings, boosted
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import ALIKE_SCORES, Candidates, Measure, by_relevance
+from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, by_relevance
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 from tests.workers.search.recall.test_ranking import candidates_of, made_of, scores
 
@@ -71,7 +71,7 @@ def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates,
     assert np.all((found.parts["recency"] <= 0) & (found.parts["recency"] >= -DEFAULT_BOOSTS.recency))
     for row in found.order:
         parts = [part for part in found.explained(row).values() if part is not None]
-        assert math.fsum(parts) == pytest.approx(float(found.scores[row]), abs=1e-9 + len(found.order) * ALIKE_SCORES)
+        assert math.fsum(parts) == pytest.approx(float(found.scores[row]), abs=1e-9 + len(found.order) * EQUAL_SCORES)
 
 
 @given(scenes())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import ALIKE_SCORES, Candidates, Measure, Ranked, by_relevance, by_similarity
+from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, Ranked, by_relevance, by_similarity
 from engramq.workers.search.search import Twins
 
 QUESTIONS = [
@@ -83,7 +83,7 @@ def test_every_candidate_is_ranked_once_with_a_number_that_its_parts_make(text: 
     for row in found.order:
         assert math.isfinite(found.scores[row])
         parts = [part for part in found.explained(row).values() if part is not None]
-        assert math.fsum(parts) == pytest.approx(found.scores[row], abs=1e-9 + len(candidates) * ALIKE_SCORES)
+        assert math.fsum(parts) == pytest.approx(found.scores[row], abs=1e-9 + len(candidates) * EQUAL_SCORES)
     assert list(scores(found).values()) == sorted(scores(found).values(), reverse=True)
 
 
