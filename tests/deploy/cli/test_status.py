@@ -1,13 +1,22 @@
-"""The lines of `engramq status`: what is wrong stands under the health that it is about, and one thing is no plural."""
+"""What `engramq status` prints, and what it is told by a supervisor that hangs, hangs up, or is not there."""
 
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from threading import Thread
 from typing import Any
 
 import pytest
 
+from engramq.deploy.cli import status
 from engramq.deploy.cli.status import table
+from engramq.deploy.local import lease
+from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.machine import STARTED_S, hang_mend
+from engramq.deploy.local.home import DeployError, Home
 from engramq.gateway.overview import queue_check
-from engramq.schemas.checks import MailboxState
+from engramq.schemas.checks import CheckName, MailboxState, failed
+from engramq.schemas.command_line import ExitCode
 from engramq.schemas.vocabulary import WorkerKind
 
 
@@ -111,3 +120,41 @@ def test_who_has_only_just_been_started_is_not_to_be_killed(state: str, uptime_s
 def test_commands_that_wait_are_counted(depth: int, told: str) -> None:
     stuck = MailboxState(kind=WorkerKind.EDGES, depth=depth, oldest_s=31, per_s=None, dead=0, workers=1)
     assert queue_check([stuck]).told == told
+
+
+@pytest.fixture
+def supervisor(home: Home) -> Iterator[socket.socket]:
+    """A socket in a supervisor's place, where nobody answers."""
+    home.ensure()
+    with closing(socket.socket(socket.AF_UNIX)) as listening:
+        listening.bind(str(home.supervisor_socket))
+        listening.listen()
+        yield listening
+    home.supervisor_socket.unlink()
+
+
+def test_one_that_hangs_is_named_with_what_ends_it(
+    home: Home, supervisor: socket.socket, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_STATUS_S", 0.05)
+    for ask in (lambda: status.look(environment), lambda: lease.ask_status(home)):
+        with pytest.raises(DeployError) as caught:
+            ask()
+        assert (caught.value.code, caught.value.recovery) == ("not_answering", "engramq down ends it.")
+    hangs = failed(CheckName.STACK, "The supervisor does not answer.", "engramq down ends it.")
+    assert hangs in examination.examine(environment).checks
+
+
+def test_one_that_hangs_up_and_none_mean_that_nothing_runs(
+    home: Home, supervisor: socket.socket, environment: dict[str, str]
+) -> None:
+    def hang_up() -> None:
+        supervisor.accept()[0].close()
+
+    thread = Thread(target=hang_up)
+    thread.start()
+    assert lease.ask_status(home) is None
+    thread.join(10)
+    supervisor.close()
+    assert lease.ask_status(home) is None
+    assert status.look(environment) == ({"running": False, "home": str(home.path)}, ExitCode.NOT_RUNNING)

@@ -1,30 +1,24 @@
-"""compose.yaml, by the schema of the Compose specification.
+"""compose.yaml by the schema of the Compose specification, the alert rules by Prometheus' own promtool.
 
-What only this project knows of it is in tests/deploy/test_shipped_files.py.
+What only this project knows of compose.yaml is in tests/deploy/test_shipped_files.py.
 """
-
-from pathlib import Path
 
 import pytest
 
-from tests.deploy.manifests.conftest import DEPLOY, run, tool
+from tests.deploy.manifests.conftest import DEPLOY, of_system, run, tool
 
-pytestmark = pytest.mark.promise("OP-8")
-
-COMPOSE = DEPLOY / "docker" / "compose.yaml"
+RULES = DEPLOY / "observability"
 
 
-def check(path: Path) -> str:
-    """Return what the schema has to say against a file, "" if nothing."""
-    done = run([tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", path])
-    return "" if done.returncode == 0 else done.stdout + done.stderr
-
-
+@pytest.mark.promise("OP-8")
 def test_compose_is_as_the_specification_says() -> None:
-    assert check(COMPOSE) == ""
+    compose = DEPLOY / "docker" / "compose.yaml"
+    done = run([tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", compose])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_word_that_compose_does_not_know_is_found(tmp_path: Path) -> None:
-    broken = tmp_path / "compose.yaml"
-    broken.write_text(COMPOSE.read_text().replace("depends_on", "depend_on"))
-    assert "depend_on" in check(broken)
+@pytest.mark.promise("OP-13")
+@pytest.mark.parametrize(("check", "file"), [("check", "alerts.yaml"), ("test", "alerts.test.yaml")])
+def test_the_alert_rules_are_rules_and_fire_when_they_should(check: str, file: str) -> None:
+    done = run([of_system("promtool"), check, "rules", RULES / file], cwd=RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
