@@ -50,7 +50,7 @@ def _table(checks: Sequence[Check], done: Sequence[str]) -> str:
     """Return what is wrong first, each with its mend, then what was looked at and is right."""
     wrong = [check for check in checks if check.state != "ok"]
     right = [check for check in checks if check.state == "ok"]
-    lines = [f"Done: {one}" for one in done]
+    lines = [f"Done: {mended}" for mended in done]
     for check in wrong:
         lines += [f"{_WORDS[check.state]:<9}{check.name:<14}{check.told}", f"{'':<9}{'mend':<14}{check.mend}"]
     for check in right:

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import click
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import PhaseBars
 from engramq.deploy.importing.exports import Choices, LeftOut
@@ -21,6 +22,7 @@ from engramq.deploy.importing.foreign import (
     MEMORIES,
     NODES,
     REJECTED,
+    BroughtIn,
     Export,
     format_of,
     import_foreign,
@@ -33,7 +35,6 @@ from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.packed_lines import Source, UnusableFile
-from engramq.schemas.setting_values import namespace
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import Absence, ForeignFormat, OnDuplicate, ReceiptStatus, RowFormat
 
@@ -69,62 +70,39 @@ def _refuse_options(context: click.Context, names: tuple[str, ...], why: str) ->
 
 @click.command("import")
 @click.argument("file", metavar="FILE_OR_FOLDER", type=click.Path(exists=True, allow_dash=True))
-@click.option(
-    "--namespace",
-    metavar="NAME",
-    type=namespace,
-    help="Put every row, or the export, there, whatever it names. Default: what it names, else ENGRAMQ_NAMESPACE.",
+@common.namespace_option(
+    "Put every row, or the export, there, whatever it names. Default: what it names, else ENGRAMQ_NAMESPACE."
 )
 @click.option(
-    "--on-duplicate",
-    type=click.Choice([str(word) for word in OnDuplicate]),
-    default=str(OnDuplicate.SKIP),
-    show_default=True,
-    help="What to do with a row whose external_id is there already.",
-)
+    "--on-duplicate", type=click.Choice([str(word) for word in OnDuplicate]), default=str(OnDuplicate.SKIP),
+    show_default=True, help="What to do with a row whose external_id is there already.",
+)  # fmt: skip
 @click.option(
     "--batch", type=click.IntRange(1, 1000), default=128, show_default=True, help="Rows that are stored together."
 )
 @click.option(
-    "--rejects",
-    type=click.Path(dir_okay=False, path_type=Path),
+    "--rejects", type=click.Path(dir_okay=False, path_type=Path),
     help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
-)
+)  # fmt: skip
 @click.option(
-    "--format",
-    "named_format",
-    type=click.Choice([str(word) for word in (*RowFormat, *ForeignFormat)]),
+    "--format", "named_format", type=click.Choice([str(word) for word in (*RowFormat, *ForeignFormat)]),
     help="How the rows are written, or what has written them. Default: as the content tells, if it does for sure.",
-)
+)  # fmt: skip
 @click.option(
-    "--split",
-    is_flag=True,
+    "--split", is_flag=True,
     help="Make several memories of one thread, in order, of a text over 32,768 characters. Default: reject it.",
-)
+)  # fmt: skip
 @click.option("--all-messages", is_flag=True, help="Of conversations, also what the system and tools have said.")
 @click.option(
-    "--trusted",
-    "looked_through",
-    is_flag=True,
+    "--trusted", "looked_through", is_flag=True,
     help="Of conversations: you have looked through them, so trust what was said.",
-)
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Tell what would be brought in and rejected; write nothing.")
 @click.pass_context
 def command(
-    context: click.Context,
-    /,
-    *,
-    file: str,
-    namespace: str | None,
-    on_duplicate: str,
-    batch: int,
-    rejects: Path | None,
-    named_format: str | None,
-    split: bool,
-    all_messages: bool,
-    looked_through: bool,
-    dry_run: bool,
-) -> ExitCode:
+    context: click.Context, /, *, file: str, namespace: str | None, on_duplicate: str, batch: int, rejects: Path | None,
+    named_format: str | None, split: bool, all_messages: bool, looked_through: bool, dry_run: bool,
+) -> ExitCode:  # fmt: skip
     """Load memories from files, other systems and notes, or restore an export.
 
     Rows are one JSON object per line, or a CSV with a first row of names, with the parameters of store_memory; FILE -
@@ -147,7 +125,9 @@ def command(
         raise click.UsageError("An export of another system is read twice: write it to a file, and import that.")
     export = None
     if source is not None and (foreign is not None or named_format is None):
-        export = _export_of(source, foreign, all_messages=all_messages, looked_through=looked_through)
+        with _refusals():
+            kind = foreign or format_of(source)
+        export = kind and Export(source, kind, Choices(all_messages=all_messages, trusted=looked_through))
     if export is None or export.format not in CONVERSATIONS:
         _refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
     if export is None and source is not None and source.is_dir():
@@ -162,9 +142,7 @@ def command(
     if dry_run:
         return _look_only(export or source, read_settings(os.environ), options, rejects=rejects)
     with servers_for("import") as settings:
-        if export is not None:
-            return _import_export(export, settings, options, rejects=rejects)
-        return _import_rows(source, settings, options, rejects=rejects)
+        return _import(export or source, settings, options, rejects=rejects)
 
 
 def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
@@ -186,37 +164,32 @@ SAMPLE_CHARS: Final = 160
 CONVERSATIONS: Final = (ForeignFormat.CLAUDE, ForeignFormat.CHATGPT)
 
 
-def _import_rows(
-    path: Path | None,
-    settings: Settings,
-    options: Options,
-    *,
-    rejects: Path | None,
-) -> ExitCode:
-    """Import a file (None: standard input) and print how many rows became what.
+def _import(source: Export | Path | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
+    """Import what another system has exported, a file of rows, or None: standard input; print what became of it.
 
     Returns FAILED when rows were rejected; raises CommandFailed when the import could not go on.
     """
+    path = source.path if isinstance(source, Export) else source
     if rejects is None and path is not None:
         rejects = _beside(path)
-    with _told_midway(), _opened(path) as source:
-        # A pipe has no size to tell.
-        size = None if path is None else path.stat().st_size or None
-        importer = run(partial(import_file, source, settings, options, rejects, size))
-    _tell(importer)
+    with _refusals():
+        if isinstance(source, Export):
+            done = run(partial(import_foreign, source, settings, options, rejects))
+            importer = done.importer
+        else:
+            with _opened(path) as raw:
+                size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
+                importer = run(partial(import_file, raw, settings, options, rejects, size))
+    _print_counts(importer)
+    if isinstance(source, Export):
+        _print_export(source, done)
     return _ended(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
-def _import_export(export: Export, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
-    """Import what another system has exported, and print what became of it; ends as `_import_rows` does."""
-    if rejects is None:
-        rejects = _beside(export.path)
-    with _told_midway():
-        done = run(partial(import_foreign, export, settings, options, rejects))
-    _tell(done.importer)
+def _print_export(export: Export, done: BroughtIn) -> None:
     if done.graph.found:
         print("  ".join(f"{kind} {count} ({done.graph.created[kind]} new)" for kind, count in done.graph.found.items()))
-    _tell_left_out(done.left_out)
+    _print_left_out(done.left_out)
     kept_apart = export.format in CONVERSATIONS and not export.choices.trusted
     if kept_apart and done.importer.counts[ReceiptStatus.STORED]:
         print(
@@ -224,7 +197,6 @@ def _import_export(export: Export, settings: Settings, options: Options, *, reje
             "`engramq search --partition untrusted` finds it. --trusted says that you have.",
             file=sys.stderr,
         )
-    return _ended(done.importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
 def _look_only(source: Path | Export | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
@@ -232,7 +204,7 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
 
     `source`: an export of another system, a file of rows, or None: rows on standard input.
     """
-    with _told_midway():
+    with _refusals():
         if isinstance(source, Export):
             looked = look_through(source.entries(), settings, options, rejects)
         else:
@@ -243,20 +215,10 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
     print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (MEMORIES, *kinds, REJECTED)))
     for row in looked.samples:
         print(f"{printable(row.file or f'line {row.line}')}: {printable(row.record.content[:SAMPLE_CHARS])}")
-    _tell_left_out(looked.left_out)
-    _tell_secrets(looked.secrets)
+    _print_left_out(looked.left_out)
+    _print_secrets(looked.secrets)
     print("Nothing was written. What is in already was not looked up, and would be skipped.", file=sys.stderr)
     return _ended(looked.counts[REJECTED], rejects)
-
-
-def _export_of(path: Path, given: ForeignFormat | None, *, all_messages: bool, looked_through: bool) -> Export | None:
-    """Return the export that a path is, of the given format or as its content tells; None for rows.
-
-    Raises CommandFailed where nothing is certain.
-    """
-    with _told_midway():
-        found = given or format_of(path)
-    return None if found is None else Export(path, found, Choices(all_messages=all_messages, trusted=looked_through))
 
 
 def _ended(rejected: int, rejects: Path | None) -> ExitCode:
@@ -277,7 +239,7 @@ def _beside(path: Path) -> Path | None:
     return None
 
 
-def _tell(importer: Importer) -> None:
+def _print_counts(importer: Importer) -> None:
     print("  ".join(f"{status} {importer.counts[status]}" for status in ReceiptStatus))
     for absence, what in (
         (Absence.FORGOTTEN, "is archived: restore_memory brings it back"),
@@ -287,9 +249,9 @@ def _tell(importer: Importer) -> None:
     ):
         for status in (ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED):
             if rows := importer.absent[status, absence]:
-                told = f"{rows} {status} row{'s' if rows > 1 else ''} went in before"
-                print(f"{told}, and the memory {what} ({absence}).", file=sys.stderr)
-    _tell_secrets(importer.secrets.found)
+                before = f"{rows} {status} row{'s' if rows > 1 else ''} went in before"
+                print(f"{before}, and the memory {what} ({absence}).", file=sys.stderr)
+    _print_secrets(importer.secrets.found)
     if importer.degraded:
         print(
             "Some rows wait for their vectors (the embedder did not answer); they are found by text until then.",
@@ -297,20 +259,16 @@ def _tell(importer: Importer) -> None:
         )
 
 
-def _tell_secrets(found: int) -> None:
-    if found:
-        told = (
-            "1 secret was left out, marked in its place"
-            if found == 1
-            else f"{found} secrets were left out, each marked in its place"
-        )
-        print(f"{told}. ENGRAMQ_REDACT=off keeps them.", file=sys.stderr)
+def _print_secrets(count: int) -> None:
+    if count:
+        left_out = "1 secret was left out, marked" if count == 1 else f"{count} secrets were left out, each marked"
+        print(f"{left_out} in its place. ENGRAMQ_REDACT=off keeps them.", file=sys.stderr)
 
 
-def _tell_left_out(left_out: Counter[LeftOut]) -> None:
+def _print_left_out(left_out: Counter[LeftOut]) -> None:
     if left_out:
-        told = ", ".join(count_of(count, kind.one, kind.what) for kind, count in left_out.items())
-        print(f"Left out: {told}.", file=sys.stderr)
+        counts = ", ".join(count_of(count, kind.one, kind.what) for kind, count in left_out.items())
+        print(f"Left out: {counts}.", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -329,25 +287,19 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _told_midway() -> Iterator[None]:
+def _refusals() -> Iterator[None]:
     """Raise CommandFailed for what an import could not go on after: the first of its tasks' errors."""
-    problems: list[Any] = []
+    problem: BaseException | None = None
     try:
         yield
     except* (EngramqError, CannotReject, NoWorker, UnusableFile) as group:
-        problems += _leaves(group)
-    if not problems:
-        return
-    first = problems[0]
-    if isinstance(first, UnusableFile):
-        raise CommandFailed(f"{first} Nothing was imported.")
-    told = f"{first.fault.error} {first.fault.recovery}" if isinstance(first, EngramqError) else str(first)
-    raise CommandFailed(f"{told} What is in stays; run the same command again.", ExitCode.MIDWAY)
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+        problem = group
+        while isinstance(problem, BaseExceptionGroup):
+            problem = problem.exceptions[0]
+    if isinstance(problem, UnusableFile):
+        raise CommandFailed(f"{problem} Nothing was imported.")
+    if problem is not None:
+        refusal = (
+            problem.fault.error + " " + problem.fault.recovery if isinstance(problem, EngramqError) else str(problem)
+        )
+        raise CommandFailed(f"{refusal} What is in stays; run the same command again.", ExitCode.MIDWAY)

@@ -79,7 +79,7 @@ def _tables(told: RewritePlanned) -> str:
 
 
 def _summary(tables: list[Rewritten], *, redis: bool, with_wal: bool) -> str:
-    before, after = sum(one.before for one in tables), sum(one.after for one in tables)
+    before, after = sum(table.before for table in tables), sum(table.after for table in tables)
     sizes = f"{before / _MB:,.1f} -> {after / _MB:,.1f} MB"
     parts = [f"{count_of(len(tables), 'table')} with their indexes ({sizes})", "the statistics"]
     parts += ["the write-ahead log"] if with_wal else []

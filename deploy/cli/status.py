@@ -85,7 +85,7 @@ def _of_stack(answer: dict[str, object], environment: Mapping[str, str]) -> tupl
 def _at_home(checks: list[object], answer: Mapping[str, object]) -> list[Check]:
     """Return the checks of a home's gateway, which does not know which servers the home runs, with its mends."""
     services = answer.get("services")
-    names = {one["name"] for one in services} if isinstance(services, list) else set()
+    names = {service["name"] for service in services} if isinstance(services, list) else set()
     found = at_home(msgspec.convert(checks, list[Check]), redis=REDIS in names, database=POSTGRES in names)
     return with_pids(found, answer)
 
@@ -153,10 +153,12 @@ def _mailboxes(mailboxes: list[dict[str, Any]]) -> list[str]:
     if not mailboxes:
         return []
     lines = [f"  {'mailbox':<12}{'commands':>10}{'oldest s':>10}{'per s':>8}{'workers':>9}{'dead':>6}"]
-    for one in mailboxes:
-        rate = "-" if one["per_s"] is None else f"{one['per_s']:.1f}"
-        figures = f"{one['depth']:>10}{one['oldest_s']:>10.1f}{rate:>8}{one['workers']:>9}{one['dead']:>6}"
-        lines.append(f"  {one['kind']:<12}{figures}")
+    for mailbox in mailboxes:
+        rate = "-" if mailbox["per_s"] is None else f"{mailbox['per_s']:.1f}"
+        figures = (
+            f"{mailbox['depth']:>10}{mailbox['oldest_s']:>10.1f}{rate:>8}{mailbox['workers']:>9}{mailbox['dead']:>6}"
+        )
+        lines.append(f"  {mailbox['kind']:<12}{figures}")
     return lines
 
 
@@ -191,14 +193,13 @@ def _lags(found: Mapping[str, object]) -> list[str]:
 
 def _webhooks(figures: Mapping[str, Any]) -> list[str]:
     """Return what webhooks have not taken; a message that has just come is no news."""
-    told = []
+    news = []
     if figures.get("waiting") and figures["oldest_s"] >= NEWS_S:
-        told.append(
-            f"{count_of(figures['waiting'], 'message')} not taken yet, the oldest {figures['oldest_s']:,.0f} s old"
-        )
+        waiting = count_of(figures["waiting"], "message")
+        news.append(f"{waiting} not taken yet, the oldest {figures['oldest_s']:,.0f} s old")
     if figures.get("dead"):
-        told.append(f"{count_of(figures['dead'], 'message')} given up (engramq webhook dead)")
-    return [f"  webhooks: {', '.join(told)}"] if told else []
+        news.append(f"{count_of(figures['dead'], 'message')} given up (engramq webhook dead)")
+    return [f"  webhooks: {', '.join(news)}"] if news else []
 
 
 def _reembedding(change: Mapping[str, Any]) -> str:

@@ -195,7 +195,7 @@ def _header(line: bytes) -> tuple[list[str], str]:
     """Return the names in the first row and what stands between them: what gives the most names of fields."""
     text = line.decode("utf-8", "replace")
     read = [(_cells(text, delimiter), delimiter) for delimiter in _DELIMITERS]
-    return max(read, key=lambda one: len({*one[0]} & {*FIELDS}))
+    return max(read, key=lambda names: len({*names[0]} & {*FIELDS}))
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
