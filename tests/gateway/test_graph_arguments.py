@@ -1,6 +1,5 @@
 """What the graph's tools refuse at the door, by name, before anything is looked up."""
 
-import json
 import math
 from typing import Any
 
@@ -100,13 +99,3 @@ def test_defaults_and_whole_numbers_are_taken() -> None:
     assert isinstance(edge.weight, float)
     asked = check_arguments(TOOLS["graph_query_neighbors"], {"node_name": "Ada", "sectors": []}).parameters
     assert asked == QueryNeighbors(node_name="Ada", depth=1, limit=50, sectors=())
-
-
-def test_the_graphs_tools_take_a_quarter_of_the_listing() -> None:
-    sizes = [
-        len(json.dumps([tool.description, listed_schema(tool), tool.annotations], separators=(",", ":")))
-        for tool in TOOLS.values()
-        if tool.parameters.__module__.rpartition(".")[2] in {"graph", "graph_reads", "consent"}
-    ]
-    assert len(sizes) == 13
-    assert sum(sizes) < 10 * 1024

@@ -115,17 +115,6 @@ def test_no_items_are_a_batch_and_too_many_are_not() -> None:
     assert refusal("connects") == (FaultCode.INVALID_PARAMETER, "edges")
 
 
-@pytest.mark.promise("CN-33")
-def test_an_item_is_listed_as_what_connect_takes() -> None:
-    listed = input_schema(TOOLS["connects"])["properties"]["edges"]
-    alone = input_schema(TOOLS["connect"])
-    assert listed["maxItems"] == 200
-    for name, schema in listed["items"]["properties"].items():
-        assert alone["properties"][name] == schema
-    assert set(alone["properties"]) - set(listed["items"]["properties"]) == {"session", "idempotency_key"}
-    assert listed["items"]["required"] == alone["required"]
-
-
 @pytest.mark.anyio
 @pytest.mark.promise("CN-33", "CN-44")
 async def test_references_work_in_the_items_of_a_batch(

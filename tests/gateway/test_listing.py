@@ -14,7 +14,6 @@ from mcp.shared.exceptions import MCPError
 
 from bench.replies import tokens
 from engramq.gateway.identity.authorization import Caller, local_caller
-from engramq.gateway.mcp.guide import TEXTS
 from engramq.gateway.mcp.schema import listed_schema
 from engramq.gateway.mcp.server import INSTRUCTIONS, build_server, profile_of
 from engramq.gateway.service import Call, Service
@@ -143,15 +142,6 @@ def test_every_parameter_whose_name_does_not_say_it_all_is_described() -> None:
                 bare.setdefault(path[-1], set()).add(tool.name)
     assert {name: tools for name, tools in bare.items() if name not in SELF_EXPLAINING} == {}
     assert SELF_EXPLAINING - set(bare) == set(), "these are described by now, everywhere"
-
-
-@pytest.mark.promise("AG-14")
-def test_the_source_type_is_described_as_what_keeps_a_memory_apart() -> None:
-    described = listed_schema(TOOLS["store_memory"])["properties"]["source_type"]["description"]
-    assert described == (
-        "Leave out unless the content comes from somebody you do not trust. research, task_outcome, "
-        "architectural_decision, lesson_learned, or your own word: kept apart until verified"
-    )
 
 
 # AG-15: what it costs
@@ -394,14 +384,6 @@ async def test_over_http_the_profile_decides_too(redis_url: str, keys: Keys) -> 
             answer = await client.call_tool("connect", MINIMAL["connect"])
         assert answer.structured_content is not None
         assert answer.structured_content["recovery"].startswith("`engramq stdio --tools full`")
-
-
-async def test_the_guide_says_something_under_every_heading(service: Service) -> None:
-    for tool in TOOLS:
-        async with client_for(service, TRUSTED, tool) as client:
-            entry = (await read(client, f"engramq://guide/{tool}"))["entry"]
-            assert all(entry[name] for name in TEXTS), tool
-            assert entry["example"]["tool"] == tool
 
 
 @pytest.mark.promise("AG-17")

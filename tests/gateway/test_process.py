@@ -44,16 +44,6 @@ def records_until(log: IO[bytes], message: str) -> list[dict[str, Any]]:
     raise AssertionError(f"never said {message!r}: {records}")
 
 
-@pytest.mark.promise("SE-3")
-def test_a_public_bind_is_refused_at_the_start() -> None:
-    with started({"ENGRAMQ_HOST": "0.0.0.0", "ENGRAMQ_REDIS_URL": "unix:///nowhere"}) as (process, log):
-        said = log.read().decode()
-        assert process.wait(20) == 2
-    assert said.startswith("engramq gateway: ENGRAMQ_HOST: ")
-    assert "not a loopback address" in said
-    assert "Traceback" not in said
-
-
 @pytest.mark.promise("SE-1", "SE-3")
 @pytest.mark.long
 def test_a_public_bind_with_tokens_is_served_to_who_has_one(redis_url: str, keys: Keys) -> None:
@@ -114,16 +104,6 @@ def test_host_and_port_are_said_by_options_too_and_a_public_bind_is_refused(
         port = taken.getsockname()[1]
         assert main(["gateway", "--port", str(port)]) == 2
     assert f"--port: port {port} on 127.0.0.1 is taken" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_a_taken_port_is_named_at_the_start() -> None:
-    with create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        with started({"ENGRAMQ_PORT": port, "ENGRAMQ_REDIS_URL": "unix:///nowhere"}) as (process, log):
-            said = log.read().decode()
-            assert process.wait(20) == 2
-    assert f"ENGRAMQ_PORT: port {port} on 127.0.0.1 is taken" in said
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])

@@ -3,14 +3,12 @@
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from engramq.gateway import budget
-from engramq.gateway.brief import BRIEF_FORMS, BriefMemory
+from engramq.gateway.brief import BriefMemory
 from engramq.gateway.budget import LEAST_CHARS, Body, text_of, within
 from engramq.gateway.replies import body_of, notice_of, rest_of
 from engramq.gateway.service import to_body
@@ -231,14 +229,6 @@ def test_a_recorded_reply_is_rendered_as_the_first_was() -> None:
     assert brief(strange)["reply"] == {"status": "stored", "of": "another version"}
 
 
-def test_every_reply_with_memories_has_a_brief_form() -> None:
-    for tool in TOOLS.values():
-        kinds = [field.type for reply in tool.replies for field in msgspec.structs.fields(reply)]
-        holds_memories = any(kind in (Memory, Memory | None, list[Memory]) for kind in kinds)
-        assert bool(set(tool.replies) & set(BRIEF_FORMS)) == holds_memories, tool.name
-        assert tool.detailed == holds_memories or tool.name == "get_command"
-
-
 CONTENTS = st.text(st.sampled_from('ab \n"\\\u0001ä🦆'), min_size=1, max_size=4_000)
 NAMES = st.none() | st.text(min_size=1, max_size=255)
 REFERENCES = st.dictionaries(
@@ -444,21 +434,6 @@ def test_metadata_goes_before_hits_do() -> None:
     assert body["memories"][0]["omitted_fields"] == ["metadata"]
     assert body["memories"][1]["metadata"] == {"a": 1}
     assert body["count"] == 2
-
-
-@pytest.mark.promise("AG-4")
-def test_a_reply_of_many_objects_is_not_encoded_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: list[int] = []
-
-    def counting(body: Body) -> str:
-        encoded.append(1)
-        return text_of(body)
-
-    hits = [memory(metadata={str(number): "x" * 60 for number in range(30)}) for _ in range(100)]
-    body = body_of(MemoryList(memories=hits, count=100), Detail.FULL, ME)
-    monkeypatch.setattr(budget, "text_of", counting)
-    cut("search_memories", body, 100_000)
-    assert len(encoded) < 40
 
 
 @pytest.mark.promise("AG-4")

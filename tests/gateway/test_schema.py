@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import jsonschema
-import jsonschema_rs
 import msgspec
 import pytest
 
@@ -32,11 +30,6 @@ def body_of(reply: msgspec.Struct) -> dict[str, Any]:
 EVERYTHING = reader_of(ALL_TOOLS, Principal(name="me", scopes=ALL_SCOPES))
 
 
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
-def test_the_schema_of_replies_is_one(tool: Tool) -> None:
-    jsonschema.Draft202012Validator.check_schema(output_schema(tool))
-
-
 @pytest.mark.parametrize(("tool", "kind"), SHAPES)
 def test_a_reply_fulfils_the_schema_with_every_field_and_with_the_least(tool: Tool, kind: type[msgspec.Struct]) -> None:
     for full in (True, False):
@@ -60,11 +53,3 @@ def test_only_a_write_may_be_pending_or_erased(tool: Tool) -> None:
             check_reply(tool.name, body_of(reply), is_error=False)
         else:
             assert type(reply).__name__ not in output_schema(tool)["$defs"]
-
-
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
-def test_no_reply_lacks_its_status_or_is_something_else(tool: Tool) -> None:
-    wrongs: list[Any] = [{}, {"status": "nonsense"}, {"status": "error"}, [], "success"]
-    for wrong in wrongs:
-        with pytest.raises((jsonschema_rs.ValidationError, AssertionError)):
-            check_reply(tool.name, wrong, is_error=False)

@@ -13,15 +13,12 @@ from engramq.schemas.commands import (
     EdgeFound,
     EdgeMissing,
     Forgotten,
-    NodeAdded,
-    NodeFound,
-    NotProposed,
 )
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.faults import HINTS, missing
-from engramq.schemas.records import DisplacedLink, GraphEdge, Link, MemoryPreview, NodeRef, PathEdge, Via
+from engramq.schemas.records import DisplacedLink, Link, PathEdge, Via
 from engramq.schemas.vocabulary import Thing
-from tests.gateway.shapes import DIFFERENT, IDS, IS_A, replies, shape_of, structs_of, words_of
+from tests.gateway.shapes import DIFFERENT, IDS, replies, shape_of, structs_of, words_of
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.test_server import ERAS, call, client_of
 from tests.gateway.worker_side import WorkerSide
@@ -30,12 +27,8 @@ pytestmark = [pytest.mark.promise("OV-11")]
 
 STRUCTS: Final = structs_of(replies())
 ENDS: Final = {"source_id", "target_id"}
-CONSENT: Final = {"error", "hint", "proposal_id", "approved_by", "expires_at"}
 # Its statuses are those of reclassify_memory_sector, of which it has but invalid_sector and not_found.
-NEVER_WAITS: Final = {NotProposed}
 # Replies about one node or edge have its fields at their top, as the contract says.
-FLAT_NODES: Final = {NodeAdded, NodeFound}
-FLAT_EDGES: Final = {EdgeAdded, EdgeFound}
 
 
 def test_a_field_has_the_same_shape_in_all_replies() -> None:
@@ -80,24 +73,6 @@ def test_what_is_not_there_is_told_with_what_and_hint(struct: type[msgspec.Struc
     )
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
-def test_what_waits_for_consent_says_all_that_a_second_principal_needs(struct: type[msgspec.Struct]) -> None:
-    fields = STRUCTS[struct]
-    if struct in NEVER_WAITS or "status" not in fields or "consent_required" not in set(words_of(fields["status"])):
-        return
-    lacking = CONSENT - set(fields)
-    assert not lacking, f"{struct.__name__} can be consent_required without {lacking}"
-    assert {"edge_id", "edge_ids"} & set(fields), f"{struct.__name__} does not say which edge is meant: edge_id(s)"
-
-
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
-def test_a_link_or_edge_names_both_ends_or_the_other_one(struct: type[msgspec.Struct]) -> None:
-    fields = set(STRUCTS[struct])
-    ends = ENDS & fields
-    of_the_audit = fields >= {"target_id", "actor"}
-    assert of_the_audit or ends in (set(), ENDS), f"{struct.__name__} has one end only: give source_id and target_id"
-
-
 def test_links_are_told_alike() -> None:
     for whole in (Connected, BatchLinked, Disconnected, DisplacedLink, EdgeAdded, EdgeFound, PathEdge):
         assert set(STRUCTS[whole]) >= ENDS, whole
@@ -106,23 +81,6 @@ def test_links_are_told_alike() -> None:
         assert not ENDS & set(STRUCTS[seen_from_one])
     batch = set(STRUCTS[BatchLinked]) - {"index"}
     assert batch == set(STRUCTS[Connected]) - {"status", "command_id", "resolved_references"}
-
-
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
-def test_previews_nodes_and_edges_are_the_shared_records(struct: type[msgspec.Struct]) -> None:
-    fields = set(STRUCTS[struct])
-    usual = "use the record of schemas/records.py that other replies have: "
-    if fields == {"id", "preview"}:
-        assert IS_A.get(struct, struct) is MemoryPreview, usual + "MemoryPreview, or one made from it"
-    if fields >= {"node_id", "label", "name"} and struct not in FLAT_NODES:
-        assert issubclass(struct, NodeRef), usual + "NodeRef, or one made from it"
-        assert struct is NodeRef or IS_A[struct] is NodeRef
-    if (
-        fields >= {"edge_id", "relation", "memory_sector", "properties"}
-        and struct not in FLAT_EDGES
-        and not issubclass(struct, NodeRef)
-    ):
-        assert struct is GraphEdge, usual + "GraphEdge"
 
 
 ELSEWHERE: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
@@ -141,8 +99,3 @@ async def test_the_hint_names_only_tools_that_are_there(
     async with client_of(service, ERAS[1], profile) as client:
         body = await call(client, "forget_memory", **MINIMAL["forget_memory"])
     assert (body["what"], body["hint"]) == ("memory", hint)
-
-
-def test_every_thing_has_a_hint_whose_sentences_name_a_tool_or_stand_without() -> None:
-    assert list(HINTS) == list(Thing)
-    assert all(hint.endswith(".") for hint in HINTS.values())

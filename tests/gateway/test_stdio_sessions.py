@@ -258,18 +258,6 @@ async def test_a_stop_answers_what_is_under_way_and_accepts_no_more(served: Serv
             await served.ended.wait()
 
 
-async def test_a_cancelled_request_is_not_answered_and_holds_nothing_up(served: Served, workers: WorkerSide) -> None:
-    workers.script = {kind: (lambda _c, _e: None) for kind in workers.script}
-    async with greeted(served.path) as session:
-        await session.initialize()
-        params = {"name": "get_memory", "arguments": {"memory_id": "m"}}
-        await session.say({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
-        await session.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
-        assert (await session.ask("ping", request_id=6))["id"] == 6
-        await session.stream.send_eof()
-        assert await session.hear() is None
-
-
 @pytest.mark.promise("OV-15")
 async def test_calls_of_a_front_are_in_the_project_of_its_hello(served: Served, workers: WorkerSide) -> None:
     async with greeted(served.path, project="mars") as one, greeted(served.path) as two:

@@ -1,6 +1,7 @@
 """Messages over HTTP and in lines: plain calls, odd ids, batches, headers, and whatever else is sent."""
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -20,13 +21,15 @@ from engramq.schemas.commands import TOOLS, MemoryStats
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
 from tests.gateway.fitting import JSON, fitting
-from tests.gateway.test_fuzz import EXAMPLES, SLOW
 from tests.gateway.test_http import site_of
 from tests.gateway.test_lines import Conversation, conversation, opened
 from tests.gateway.wire import ENVELOPE, NEWER, OLDER, PREFIX, call_of, encoded, exchange, headers_of, running
 from tests.gateway.worker_side import WorkerSide, worker_side
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("AG-22")]
+
+EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "200"))
+SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 INVALID = -32600
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}

@@ -57,9 +57,3 @@ def test_a_body_is_worded_where_it_tells_its_reader_what_to_do_and_nowhere_else(
         "results": [{"resolved": {"recovery": FULL}}],
     }
     assert body["hint"] == said, "the reply itself, which others may hold, stays as it is"
-
-
-def test_a_body_that_needs_no_other_words_is_the_same_object() -> None:
-    body = {"recovery": "Call connect.", "errors": [{"recovery": "Wait."}], "reply": {"status": "done"}}
-    assert worded_body(body, CORE) is body
-    assert worded_body({"recovery": "Call guide."}, EVERYBODY) == {"recovery": "Call guide."}

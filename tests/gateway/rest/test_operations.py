@@ -10,7 +10,6 @@ from engramq.gateway.rest import openapi
 from engramq.gateway.rest.openapi import document
 from engramq.gateway.rest.requests import match
 from engramq.schemas.commands import TOOLS
-from engramq.schemas.faults import NOT_APPLIED, FaultCode
 from tests.architecture.source import ROOT
 
 DOCS = ROOT / "docs"
@@ -24,22 +23,6 @@ def test_each_tool_is_one_operation() -> None:
     assert len(set(shapes)) == len(shapes)
 
 
-def test_reads_alone_are_gets_and_what_stands_in_a_path_is_a_required_text() -> None:
-    for name, tool in TOOLS.items():
-        assert tool.method != "GET" or TOOLS[name].read_only, name
-        parameters = parameters_of(tool)
-        for part in tool.in_path:
-            assert parameters[part].schema["type"] == "string"
-            assert parameters[part].required or part == "session", name
-
-
-def test_what_a_query_takes_is_no_object() -> None:
-    for tool in TOOLS.values():
-        if not tool.has_body:
-            kinds = {one.schema["type"] for one in parameters_of(tool).values()}
-            assert "object" not in kinds, tool.path
-
-
 def test_words_go_before_parameters() -> None:
     found = match(b"/v1/memories/search")
     assert found is not None
@@ -49,11 +32,6 @@ def test_words_go_before_parameters() -> None:
     assert found.values == ("a/b c",)
     assert match(b"/v1/memories/") is None
     assert match(b"/v1/memories//restore") is None
-
-
-@pytest.mark.promise("RC-7")
-def test_what_may_be_repeated_has_a_status_that_says_so() -> None:
-    assert {code for code in FaultCode if code.http_status in (429, 503)} == NOT_APPLIED
 
 
 @pytest.mark.promise("RC-7")
