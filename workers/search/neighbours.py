@@ -38,58 +38,43 @@ def leaning(words: Column, power: float) -> Column:
     return shortness**power
 
 
-def in_threads(threads: NDArray[np.int64], positions: Column, fused: Column, asks: Mask, around: Around) -> "Boosts":
-    """Return what neighbours in a thread add; `threads`: its number, -1 for none; positions nan where there is none."""
-    boosts = Boosts.nothing(len(fused))
+def in_threads(
+    threads: NDArray[np.int64], positions: Column, fused: Column, asks: Mask, around: Around
+) -> dict[str, Column]:
+    """Return what each rule about neighbours in a thread adds to each candidate.
+
+    `threads`: its number, -1 for none; positions nan where there is none.
+    """
+    boosts = nothing(len(fused))
     placed = np.flatnonzero((threads >= 0) & ~np.isnan(positions))
     if len(placed) > 1:
         places = _Places(threads[placed] * PLACES + positions[placed].astype(np.int64), fused[placed])
-        boosts.next_to[placed] = around.next_to * (places.away(-1) + places.away(1))
-        boosts.near_to[placed] = around.near_to * (places.away(-2) + places.away(2))
-        boosts.answers[placed] = around.answers * places.away(-1, asks[placed])
+        boosts["next_to"][placed] = around.next_to * (places.away(-1) + places.away(1))
+        boosts["near_to"][placed] = around.near_to * (places.away(-2) + places.away(2))
+        boosts["answers"][placed] = around.answers * places.away(-1, asks[placed])
     return boosts
 
 
-def in_order_of_storing(rows: Rows, fused: Column, vectors: Column, asks: Mask, around: Around) -> "Boosts":
+def in_order_of_storing(rows: Rows, fused: Column, vectors: Column, asks: Mask, around: Around) -> dict[str, Column]:
     """Return the same for rows that have no thread, given in the order in which they were stored.
 
     `vectors`: what the cosine counts in each score, by which it is seen what the order means.
     """
-    boosts = Boosts.nothing(len(fused))
+    boosts = nothing(len(fused))
     if len(rows) <= LEAST_PAIRS:
         return boosts
     scores, known = fused[rows], vectors[rows]
     by_one, by_two = _likeness(known, 1), _likeness(known, 2)
     before, after = _moved(scores, 1), _moved(scores, -1)
-    boosts.next_to[rows] = around.next_to * by_one * (before + after)
-    boosts.near_to[rows] = around.near_to * by_two * (_moved(scores, 2) + _moved(scores, -2))
-    boosts.answers[rows] = around.answers * by_one * _moved(np.where(asks[rows], scores, 0.0), 1)
+    boosts["next_to"][rows] = around.next_to * by_one * (before + after)
+    boosts["near_to"][rows] = around.near_to * by_two * (_moved(scores, 2) + _moved(scores, -2))
+    boosts["answers"][rows] = around.answers * by_one * _moved(np.where(asks[rows], scores, 0.0), 1)
     return boosts
 
 
-@dataclass(frozen=True, slots=True)
-class Boosts:
-    """What each rule adds to each candidate."""
-
-    next_to: Column
-    near_to: Column
-    answers: Column
-
-    @classmethod
-    def nothing(cls, count: int) -> "Boosts":
-        return cls(np.zeros(count), np.zeros(count), np.zeros(count))
-
-    def plus(self, other: "Boosts") -> "Boosts":
-        """Return these and others together."""
-        return Boosts(self.next_to + other.next_to, self.near_to + other.near_to, self.answers + other.answers)
-
-    def times(self, factor: float) -> "Boosts":
-        """Return them with a weight."""
-        return Boosts(self.next_to * factor, self.near_to * factor, self.answers * factor)
-
-    def by_name(self, leaning: Column) -> dict[str, Column]:
-        """Return them by name, by how much each candidate leans on its neighbours."""
-        return {"next_to": leaning * self.next_to, "near_to": leaning * self.near_to, "answers": leaning * self.answers}
+def nothing(count: int) -> dict[str, Column]:
+    """Return what the rules add where no candidate has a neighbour."""
+    return {name: np.zeros(count) for name in ("next_to", "near_to", "answers")}
 
 
 def _likeness(values: Column, steps: int) -> float:

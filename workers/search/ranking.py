@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.search.neighbours import Around, Boosts, in_order_of_storing, in_threads, leaning, numbered
+from engramq.workers.search.neighbours import Around, in_order_of_storing, in_threads, leaning, numbered
 from engramq.workers.search.question import Question, by_share, trust
 
 Column: TypeAlias = NDArray[np.float64]
@@ -305,12 +305,14 @@ def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights:
     asks = np.array(candidates.asks, dtype=bool)
     threaded = in_threads(threads, _column(candidates.position), fused, asks, around)
     vectors = or_nothing(parts["similarity"])
-    alone = Boosts.nothing(len(fused))
-    for side in (True, False):
-        rows = _in_order_of_ids(candidates, threads, side)
-        alone = alone.plus(in_order_of_storing(rows, fused, vectors, asks, around))
+    trusted, untrusted = (
+        in_order_of_storing(_in_order_of_ids(candidates, threads, side), fused, vectors, asks, around)
+        for side in (True, False)
+    )
     leans = leaning(_column(candidates.words), weights.leaning)
-    boosts = threaded.plus(alone.times(weights.in_order)).by_name(leans)
+    boosts = {
+        name: leans * (threaded[name] + (trusted[name] + untrusted[name]) * weights.in_order) for name in threaded
+    }
     if count:
         best = np.full(count + 1, -np.inf)
         np.maximum.at(best, threads, fused)

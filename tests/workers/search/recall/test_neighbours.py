@@ -46,8 +46,8 @@ def test_one_score_moves_no_other_by_more_than_the_rules_allow(scores: list[floa
     fused = np.array(scores)
     rows, asks = np.arange(len(fused)), np.zeros(len(fused), dtype=bool)
     boosts = in_order_of_storing(rows, fused, fused, asks, AROUND)
-    assert np.abs(boosts.next_to).max() <= 2 * AROUND.next_to * np.abs(fused).max() + 1e-9
-    assert not boosts.answers.any()
+    assert np.abs(boosts["next_to"]).max() <= 2 * AROUND.next_to * np.abs(fused).max() + 1e-9
+    assert not boosts["answers"].any()
 
 
 def test_a_thread_that_was_given_is_believed_however_short_it_is() -> None:
