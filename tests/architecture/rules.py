@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.architecture.source import PACKAGES, Module, imports, within
+from tests.architecture.source import Module, imports, within
 
 
 def _words(text: str) -> frozenset[str]:
@@ -57,16 +57,12 @@ SCHEMAS_LIBRARIES: Final = _words(
 # What is used of modules that could do more: `ids` asks for random bytes.
 SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom"})
 
-# Who may load a module by a computed name, below its own package alone: the commands, when they are run.
-LOADS_BY_NAME: Final = ("engramq.deploy.cli",)
-
 _CHANGING_CALLS: Final = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "uuid7", "default_rng"})
 _BUILT_IN_CALLS: Final = frozenset({"open", "input", "print", "exec", "eval", "compile", "__import__", "breakpoint"})
 _PATH_CALLS: Final = _words(
     "read_text read_bytes write_text write_bytes open touch unlink mkdir rmdir rename chmod symlink_to iterdir"
     " glob rglob walk stat lstat exists is_file is_dir resolve readlink"
 )
-_LOADERS: Final = frozenset({"import_module", "__import__", "run_module", "run_path", "exec_module", "load_module"})
 
 _NAME: Final = r"[\w.\"{}]+"
 _STATEMENT: Final = re.compile(
@@ -134,32 +130,13 @@ def sql(module: Module) -> list[str]:
 def impure(module: Module) -> list[str]:
     """A pure module imports what computes, and asks neither clock nor chance nor files."""
     foreign = [
-        f"{one.importer}:{one.line} imports {one.imported}"
-        for one in imports(module)
-        if one.imported.partition(".")[0] not in PURE_LIBRARIES and not within(one.imported, *PURE, *PURE_SCHEMAS)
+        f"{found.importer}:{found.line} imports {found.imported}"
+        for found in imports(module)
+        if found.imported.partition(".")[0] not in PURE_LIBRARIES and not within(found.imported, *PURE, *PURE_SCHEMAS)
     ]
     return foreign + _uses(
         module, lambda name: name in _BUILT_IN_CALLS or ("." in name and _last(name) in _CHANGING_CALLS)
     )
-
-
-def loading_by_name(module: Module) -> list[str]:
-    """Nobody gets round the contracts by loading a module under a computed name."""
-    own = module.name.split(".")[1] if "." in module.name else ""
-    foreign = tuple(f"engramq.{package}" for package in PACKAGES if package != own)
-    found = [
-        _at(module, node, f"names the module {node.value}")
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and within(node.value, *foreign)
-    ]
-    if within(module.name, *LOADS_BY_NAME):
-        return found
-    found += _uses(module, lambda name: _last(name) in _LOADERS)
-    return found + [
-        f"{one.importer}:{one.line} imports {one.imported}"
-        for one in imports(module)
-        if _last(one.imported) in _LOADERS or one.imported.partition(".")[0] in {"runpy", "pkgutil", "pydoc"}
-    ]
 
 
 def input_output(module: Module) -> list[str]:
@@ -167,11 +144,11 @@ def input_output(module: Module) -> list[str]:
     connects = module.name in {CONNECTION, SCRIPTS}
     allowed = SCHEMAS_LIBRARIES | BESIDES.get(module.name, frozenset())
     found = []
-    for one in imports(module):
-        root, _, rest = one.imported.partition(".")
+    for wanted in imports(module):
+        root, _, rest = wanted.imported.partition(".")
         hidden = root in {"os", "sys"} and rest != ""  # `from os import system` would hide where it is used
-        if root != "engramq" and (root not in allowed or hidden or within(one.imported, "urllib.request")):
-            found.append(f"{one.importer}:{one.line} imports {one.imported}")
+        if root != "engramq" and (root not in allowed or hidden or within(wanted.imported, "urllib.request")):
+            found.append(f"{wanted.importer}:{wanted.line} imports {wanted.imported}")
 
     def does(name: str) -> bool:
         system = name.startswith(("os.", "sys.")) and name not in SCHEMAS_SYSTEM_CALLS
