@@ -146,11 +146,11 @@ def measure_searches(at: Site, load: Load) -> None:
             "search_p50", _each_over(_p50s(rounds[1]), whole), **_shown(alone), **_over_sent(rounds[1], alone)
         )
         if at.report.memories >= P95_FROM:
-            p95s = [one.samples.figures()["p95_ms"] for one in rounds[1]]
-            at.report.ratio("search_p95", [one / P95_UNIT_MS for one in p95s])
+            p95s = [round_.samples.figures()["p95_ms"] for round_ in rounds[1]]
+            at.report.ratio("search_p95", [p95 / P95_UNIT_MS for p95 in p95s])
     if FEW in rounds:
         at.report.ratio("searches_over_r", _each_over(_rates(rounds[FEW]), alone["r_per_s"]), **_shown(alone))
-        cpu = [sum(one.cpu_ms.values()) for one in rounds[FEW]]
+        cpu = [sum(round_.cpu_ms.values()) for round_ in rounds[FEW]]
         at.report.ratio("search_cpu", _each_over(cpu, alone["float32_cpu_ms"]), cpu_ms=statistics.median(cpu))
     _tell_crowds(at, "search", "searches", rounds)
 
@@ -215,17 +215,17 @@ def measure_edges(at: Site, load: Load) -> None:
     at.report.ratio("get_edge_p50", ratios)
     for tool, several in rounds.items():
         at.report.calls(tool, 1, several)
-    for callers in [one for one in load.callers if one in {1, MANY}]:
+    for callers in [number for number in load.callers if number in {1, MANY}]:
         several = [at.at_load(callers, load.seconds / 2, connect) for _ in range(load.rounds)]
         at.report.calls("connect", callers, several)
 
 
 def _tell_crowds(at: Site, tool: str, rows: str, rounds: dict[int, list[Round]]) -> None:
     """Tell what becomes of many callers, and then of all."""
-    for callers in [one for one in rounds if one in {MANY, CROWD}]:
-        p99s = [one.samples.figures()["p99_ms"] for one in rounds[callers]]
-        at.report.ratio(f"{tool}_p99_{callers}", [one / P99_UNIT_MS for one in p99s])
-        failed = sum(one.samples.figures()["errors"] for one in rounds[callers])
+    for callers in [round_ for round_ in rounds if round_ in {MANY, CROWD}]:
+        p99s = [round_.samples.figures()["p99_ms"] for round_ in rounds[callers]]
+        at.report.ratio(f"{tool}_p99_{callers}", [p99 / P99_UNIT_MS for p99 in p99s])
+        failed = sum(round_.samples.figures()["errors"] for round_ in rounds[callers])
         at.report.ratio("failed", [failed], tool=tool, callers=callers)
     if MANY in rounds and CROWD in rounds:
         at.report.ratio(f"{rows}_256_over_64", _each_over(_rates(rounds[CROWD]), _rates(rounds[MANY])))
@@ -256,11 +256,11 @@ def _each_over(values: Sequence[float], bases: Sequence[float]) -> list[float]:
 
 
 def _p50s(rounds: Sequence[Round]) -> list[float]:
-    return [one.p50_ms for one in rounds]
+    return [round_.p50_ms for round_ in rounds]
 
 
 def _rates(rounds: Sequence[Round]) -> list[float]:
-    return [one.per_s for one in rounds]
+    return [round_.per_s for round_ in rounds]
 
 
 ROLE: Final = "bench_following"

@@ -128,7 +128,7 @@ def emit(bench: str, measure: str, *, digits: int | None = 4, **figures: Any) ->
 def _rounded(figures: dict[str, Any], digits: int | None) -> dict[str, Any]:
     if digits is None:
         return figures
-    return {name: round(one, digits) if isinstance(one, float) else one for name, one in figures.items()}
+    return {name: round(figure, digits) if isinstance(figure, float) else figure for name, figure in figures.items()}
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -156,8 +156,12 @@ class Samples:
 def median_of(runs: Sequence[Samples]) -> dict[str, Any]:
     """Return the median of each figure over the runs; calls and failures are added up."""
     figures = [run.figures() for run in runs]
-    added = {name: sum(one[name] for one in figures) for name in ("calls", "shed", "errors")}
-    return {name: statistics.median(one[name] for one in figures) for name in figures[0]} | added | {"runs": len(runs)}
+    added = {name: sum(figure[name] for figure in figures) for name in ("calls", "shed", "errors")}
+    return (
+        {name: statistics.median(figure[name] for figure in figures) for name in figures[0]}
+        | added
+        | {"runs": len(runs)}
+    )
 
 
 async def timed(work: Callable[[int], Awaitable[object]], count: int) -> list[float]:

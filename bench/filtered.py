@@ -80,9 +80,9 @@ class Marked(Corpus):
 
     def memories(self) -> Iterator[Loaded]:
         """Make the memories one after another."""
-        for number, one in enumerate(super().memories()):
+        for number, memory in enumerate(super().memories()):
             tags, project = ((RARE,) if number % 100 == 0 else ()), (RARE if number % 100 == 1 else "common")
-            yield replace(one, tags=tags, project=project)
+            yield replace(memory, tags=tags, project=project)
 
 
 async def measure_marks(stack: PrivateStack, memories: int, questions: int) -> None:

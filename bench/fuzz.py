@@ -155,7 +155,10 @@ def _names() -> tuple[str, ...]:
 def _schema(name: str) -> dict[str, Any]:
     schema = input_schema(TOOLS[name])
     batches = TOOLS[name].batches
-    return {**schema, "properties": {one: value for one, value in schema["properties"].items() if one not in batches}}
+    return {
+        **schema,
+        "properties": {item: value for item, value in schema["properties"].items() if item not in batches},
+    }
 
 
 BLOCK: Final = 1_000  # calls after which the file is written

@@ -83,8 +83,8 @@ async def by_words(stack: PrivateStack, namespace: str, questions: list[tuple[st
                 namespace,
                 lambda tx, question=question: find_candidates(tx, Sizes(), Question(question), None, chosen),  # type: ignore[misc]
             )
-            scored = sorted(zip(found.lexical, found.ids, strict=True), key=lambda one: (-(one[0] or 0.0), one[1]))
-            ranks.append(place(wanted, [names[one] for _, one in scored]))
+            scored = sorted(zip(found.lexical, found.ids, strict=True), key=lambda item: (-(item[0] or 0.0), item[1]))
+            ranks.append(place(wanted, [names[item] for _, item in scored]))
         return ranks
 
 

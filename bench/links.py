@@ -46,7 +46,7 @@ def measure_connect(chosen: argparse.Namespace) -> None:
         filled(stack, Corpus(chosen.memories), BENCH)
         stack.start_workers()
         port = stack.start_gateway(NAMESPACE)
-        ids = [str(one) for one in column(stack, IDS)]
+        ids = [str(item) for item in column(stack, IDS)]
         dice = random.Random(5)
 
         async def anywhere(client: McpClient) -> None:
@@ -117,8 +117,8 @@ def tell_degrees(stack: PrivateStack, texts: str) -> None:
         mean=sum(degrees) / len(degrees),
         **spread,
         most=max(degrees),
-        without_links=sum(one == 0 for one in degrees),
-        at_the_cap=sum(one == CAP for one in degrees),
+        without_links=sum(degree == 0 for degree in degrees),
+        at_the_cap=sum(degree == CAP for degree in degrees),
         within_cap=max(degrees) <= CAP,
     )
 
@@ -135,7 +135,7 @@ def column(stack: PrivateStack, query: bytes) -> list[Any]:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(one) for one in text.split(","))
+    return tuple(int(part) for part in text.split(","))
 
 
 def main() -> None:

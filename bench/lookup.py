@@ -58,7 +58,7 @@ async def look_up(port: int, queries: Sequence[str]) -> tuple[list[Found], list[
 
 def show(kind: str, memories: int, asked: Sequence[Asked], absent: Sequence[Found], found: Sequence[Found]) -> None:
     """Print the figures of the queries of one kind."""
-    rows = [row for row, one in enumerate(asked) if one.kind == kind]
+    rows = [row for row, lookup in enumerate(asked) if lookup.kind == kind]
     right = [found[row] for row in rows if found[row].content == asked[row].memory]
     emit(
         BENCH,
@@ -66,9 +66,11 @@ def show(kind: str, memories: int, asked: Sequence[Asked], absent: Sequence[Foun
         memories=memories,
         queries=len(rows),
         right=len(right) / len(rows),
-        accepted_of_right=sum(one.confidence >= ACCEPTED for one in right) / max(1, len(right)),
+        accepted_of_right=sum(item.confidence >= ACCEPTED for item in right) / max(1, len(right)),
         refused_of_absent=sum(absent[row].confidence < ACCEPTED for row in rows) / len(rows),
-        wrong_of_accepted=sum(one.confidence >= ACCEPTED and one not in right for one in (found[row] for row in rows))
+        wrong_of_accepted=sum(
+            item.confidence >= ACCEPTED and item not in right for item in (found[row] for row in rows)
+        )
         / max(1, sum(found[row].confidence >= ACCEPTED for row in rows)),
     )
 
@@ -79,15 +81,15 @@ def main() -> None:
     chosen = parser.parse_args()
     pairs = read_pairs(PAIRS)
     others = unused_english_texts()[: chosen.memories - len(pairs)]
-    asked = [Asked(one.paraphrase or one.hint, "paraphrase", one.memory) for one in pairs]
-    asked += [Asked(one.hint, "hint", one.memory) for one in pairs]
-    queries = [one.query for one in asked]
+    asked = [Asked(pair.paraphrase or pair.hint, "paraphrase", pair.memory) for pair in pairs]
+    asked += [Asked(pair.hint, "hint", pair.memory) for pair in pairs]
+    queries = [lookup.query for lookup in asked]
     with private_stack() as stack:
         stack.start_workers()
         port = stack.start_gateway(NAMESPACE)
-        bring_in([{"namespace": NAMESPACE, "content": one} for one in others], stack.variables)
+        bring_in([{"namespace": NAMESPACE, "content": text} for text in others], stack.variables)
         absent, _ = asyncio.run(look_up(port, queries))
-        bring_in([{"namespace": NAMESPACE, "content": one.memory} for one in pairs], stack.variables)
+        bring_in([{"namespace": NAMESPACE, "content": pair.memory} for pair in pairs], stack.variables)
         found, taken = asyncio.run(look_up(port, queries))
     for kind in ("paraphrase", "hint"):
         show(kind, len(others) + len(pairs), asked, absent, found)

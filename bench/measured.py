@@ -72,7 +72,7 @@ def beside_parts(
 
 def numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of a list with commas."""
-    return tuple(int(one) for one in text.split(","))
+    return tuple(int(part) for part in text.split(","))
 
 
 BENCH: Final = "all"
@@ -110,8 +110,8 @@ class Report:
 
     def calls(self, tool: str, callers: int, rounds: Sequence[Round]) -> None:
         """Tell the latencies, the rate, what was shed, and the CPU of a call, medians over the rounds."""
-        self.tell("calls", tool=tool, callers=callers, **median_of([one.samples for one in rounds]),
-                  cpu_ms=medians([one.cpu_ms for one in rounds]))  # fmt: skip
+        self.tell("calls", tool=tool, callers=callers, **median_of([round_.samples for round_ in rounds]),
+                  cpu_ms=medians([round_.cpu_ms for round_ in rounds]))  # fmt: skip
 
     def tell(self, measure: str, **figures: Any) -> None:
         """Print a line and keep it."""
@@ -120,7 +120,7 @@ class Report:
 
 def medians(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the median of each figure, those that all have."""
-    return {name: round(statistics.median(one[name] for one in several), 3) for name in several[0]}
+    return {name: round(statistics.median(line[name] for line in several), 3) for name in several[0]}
 
 
 def at_load(stack: PrivateStack, port: int, callers: int, seconds: float, work: Work) -> Round:

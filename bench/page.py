@@ -192,10 +192,10 @@ def _cpu(lines: Sequence[Line]) -> str:
 
 def _memory(lines: Sequence[Line]) -> str:
     told = {line["memories"]: line["pss_mb"] for line in lines if line["measure"] == "memory"}
-    kinds = [kind for kind in KINDS if any(kind in one for one in told.values())]
+    kinds = [kind for kind in KINDS if any(kind in sizes for sizes in told.values())]
     rows = [
-        [size_name(size), *(f"{one.get(kind, 0.0):.0f}" for kind in kinds), f"{sum(one.values()):.0f}"]
-        for size, one in sorted(told.items())
+        [size_name(size), *(f"{sizes.get(kind, 0.0):.0f}" for kind in kinds), f"{sum(sizes.values()):.0f}"]
+        for size, sizes in sorted(told.items())
     ]
     return "Memory after all that, in MB (proportional set sizes):\n\n" + _table(["memories", *kinds, "sum"], rows)
 

@@ -72,13 +72,13 @@ def of_calls(calls: Sequence[Called], spans: Sequence[Sequence[Span]]) -> dict[s
     for called in calls:
         (several,) = [several for begun, several in requests if called[0] <= begun <= called[1]]
         stages.append(stages_of(called, several))
-    return {stage: statistics.median(one[stage] for one in stages) for stage in (*STAGES, WHOLE)}
+    return {stage: statistics.median(stage_times[stage] for stage_times in stages) for stage in (*STAGES, WHOLE)}
 
 
 def table(profiles: dict[str, dict[str, float]]) -> str:
     """Return the profiles of tools side by side."""
     rows = [("ms, medians", *profiles)]
-    rows += [(stage, *(f"{one[stage]:.2f}" for one in profiles.values())) for stage in (*STAGES, WHOLE)]
+    rows += [(stage, *(f"{profile[stage]:.2f}" for profile in profiles.values())) for stage in (*STAGES, WHOLE)]
     return "\n".join(f"{name:<22}" + "".join(f"{cell:>18}" for cell in cells) for name, *cells in rows)
 
 

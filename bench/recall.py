@@ -95,7 +95,7 @@ def _by_category(lines: Sequence[Line]) -> str:
         if line["measure"].startswith("category ") and not line["withheld"] and line["ranking"] in WAYS:
             found.setdefault((line["corpus"], line["measure"].removeprefix("category ")), {})[line["ranking"]] = line
     rows = []
-    for (corpus, category), ways in sorted(found.items(), key=lambda one: one[1][OURS]["R@10"]):
+    for (corpus, category), ways in sorted(found.items(), key=lambda item: item[1][OURS]["R@10"]):
         best = max((way for way in ways if way != OURS), key=lambda way: float(ways[way]["R@10"]))
         ours, theirs = float(ways[OURS]["R@10"]), float(ways[best]["R@10"])
         lead = f"**{_signed(ours - theirs)}**" if ours < theirs else _signed(ours - theirs)
@@ -150,7 +150,7 @@ def rank(stack: PrivateStack, memories: list[Row], queries: list[Row]) -> dict[s
             found[ranking] |= asyncio.run(ask(url, several, ranking=ranking))
         with psycopg.connect(stack.owner_url) as owner:
             arms = Arms.read(owner, namespace)
-            vectors = asyncio.run(vectors_of([one["query"] for one in several]))
+            vectors = asyncio.run(vectors_of([line["query"] for line in several]))
             for query, vector in zip(several, vectors, strict=True):
                 for name, ranked in arms.rankings(words_of(owner, query["query"]), vector).items():
                     found.setdefault(name, {})[query["qid"]] = ranked
@@ -172,7 +172,7 @@ def compared(ours: Figures, others: Figures, qids: Sequence[str]) -> dict[str, A
 
 def show(what: dict[str, Any], queries: list[Row], figures: Mapping[str, Figures]) -> list[Line]:
     """Print the figures of every way of ranking, and how far ours is ahead; return the lines."""
-    core = [one["qid"] for one in queries if one["category"] != ADVERSARIAL]
+    core = [query["qid"] for query in queries if query["category"] != ADVERSARIAL]
     groups = {"overall": core}
     for query in queries:
         groups.setdefault(f"category {query['category']}", []).append(query["qid"])
@@ -195,7 +195,7 @@ def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], sav
     lines: list[Line] = []
     for name, memories_path, queries_path in corpora:
         memories, queries = read_lines(Path(memories_path)), read_lines(Path(queries_path))
-        evidence = {one["qid"]: set(one["evidence"]) for one in queries}
+        evidence = {query["qid"]: set(query["evidence"]) for query in queries}
         for withheld in (frozenset[str](), METADATA):
             with private_stack() as stack:
                 stack.start_workers()
@@ -212,7 +212,7 @@ def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], sav
             lines += show(what, queries, figures)
             saved[key := f"{name} {sorted(withheld)}"] = figures[OURS]
             if key in before:
-                core = [one["qid"] for one in queries if one["category"] != ADVERSARIAL]
+                core = [query["qid"] for query in queries if query["category"] != ADVERSARIAL]
                 emit(BENCH, "ahead", **what, of="before", n=len(core), **compared(figures[OURS], before[key], core))
     return lines
 

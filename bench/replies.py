@@ -140,7 +140,7 @@ async def largest(reader: Reader) -> dict[str, str]:
             reason="y" * 500,
         )
     replaced = await reader.body("supersede_memory", old_memory_id=ids[0], new_memory_id=ids[1])
-    edges = [{"source": ids[2], "target": one, "note": "n" * 500} for one in ids[3:12]]
+    edges = [{"source": ids[2], "target": memory_id, "note": "n" * 500} for memory_id in ids[3:12]]
     calls: dict[str, dict[str, Any]] = {
         "search_memories": {"query": LONG[:1_000], "limit": limits.SEARCH_LIMIT},
         "list_recent_memories": {"limit": limits.LIST_LIMIT},

@@ -42,7 +42,7 @@ ADVERSARIAL: Final = 5  # the category that the overall figures leave out
 
 def score(ranking: Sequence[str], evidence: Set[str]) -> dict[str, float]:
     """Score one ranking; what comes twice counts where it comes first."""
-    gains = [one in evidence for one in dict.fromkeys(ranking)]
+    gains = [memory_id in evidence for memory_id in dict.fromkeys(ranking)]
     figures = {f"R@{cut}": sum(gains[:cut]) / len(evidence) for cut in CUTS}
     best = sum(_discount(place) for place in range(min(GAIN_CUT, len(evidence))))
     figures["nDCG@10"] = sum(_discount(place) for place, gain in enumerate(gains[:GAIN_CUT]) if gain) / best
@@ -156,7 +156,7 @@ def rank_at(url: str, memories: list[Row], queries: list[Row], without: frozense
     namespace = os.environ.get("ENGRAMQ_NAMESPACE", "default_user")
     bring_in(prepared(memories, without, one_namespace=namespace), {})
     rankings = asyncio.run(ask(url, queries))
-    return {qid: [one.rpartition(MARK)[2] for one in ranking] for qid, ranking in rankings.items()}
+    return {qid: [memory_id.rpartition(MARK)[2] for memory_id in ranking] for qid, ranking in rankings.items()}
 
 
 def main() -> None:
@@ -237,11 +237,11 @@ class Arms:
         return {name: [self.ids[row] for row in np.argsort(-scores, kind="stable")] for name, scores in arms.items()}
 
     def _bm25(self, asked: Sequence[str]) -> Matrix:
-        lengths = np.array([sum(one.values()) for one in self.words], dtype=np.float64)
+        lengths = np.array([sum(counts.values()) for counts in self.words], dtype=np.float64)
         norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1.0))
         scores = np.zeros(len(self.ids))
         for word in asked:
-            counts = np.array([one.get(word, 0) for one in self.words], dtype=np.float64)
+            counts = np.array([counts.get(word, 0) for counts in self.words], dtype=np.float64)
             having = float((counts > 0).sum())
             scores += np.log(1 + (len(self.ids) - having + 0.5) / (having + 0.5)) * counts * (K1 + 1) / (counts + norms)
         return scores

@@ -62,10 +62,10 @@ def link(owner_url: str) -> int:
 async def boosts(database_url: str, model_id: int, questions: list[str]) -> dict[str, Any]:
     """Return the median milliseconds of a search without its embedding, with boosts and without."""
     model, sizes = MiniLmEmbedder(), Sizes()
-    commands = [SearchMemories(query=one, limit=SHOWN) for one in questions]
-    embeddings = [Embedding.of(model_id, one) for one in await model.embed(questions)]
+    commands = [SearchMemories(query=question, limit=SHOWN) for question in questions]
+    embeddings = [Embedding.of(model_id, item) for item in await model.embed(questions)]
     await model.aclose()
-    vectors = [QuestionVectors(one) for one in embeddings]
+    vectors = [QuestionVectors(embedding) for embedding in embeddings]
     taken: dict[str, list[float]] = {"with": [], "without": []}
     async with await Store.open(database_url) as store:
 

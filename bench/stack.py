@@ -105,7 +105,7 @@ def kinds_of(pids: list[int]) -> dict[str, Kind]:
     found: dict[str, list[int]] = {}
     for pid in pids:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        name = next((word for word in WORDS if any(word.encode() in one for one in arguments)), "other")
+        name = next((word for word in WORDS if any(word.encode() in argument for argument in arguments)), "other")
         found.setdefault(name, []).append(pid)
     return {name: Kind(tuple(several), alone=True) for name, several in sorted(found.items())}
 

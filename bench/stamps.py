@@ -144,8 +144,8 @@ def owner_of(point: Point) -> tuple[Any, str]:
     module, _, path = point.place.partition(":")
     owner: Any = importlib.import_module(module)
     *classes, name = path.split(".")
-    for one in classes:
-        owner = getattr(owner, one)
+    for part in classes:
+        owner = getattr(owner, part)
     return owner, name
 
 

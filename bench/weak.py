@@ -36,7 +36,7 @@ FORMS: Final = ("What do we know about {}?", "When did {} begin?", "Who wrote ab
 async def hits(port: int, queries: Sequence[str]) -> list[list[dict[str, Any]]]:
     """Return the hits of each query."""
     async with McpClient.connect(port) as client:
-        return [(await client.call("search_memories", query=one))["memories"] for one in queries]
+        return [(await client.call("search_memories", query=item))["memories"] for item in queries]
 
 
 def show(kind: str, memories: int, found: Sequence[Sequence[dict[str, Any]]], meant: Sequence[str] = ()) -> None:
@@ -44,7 +44,7 @@ def show(kind: str, memories: int, found: Sequence[Sequence[dict[str, Any]]], me
     unmarked = sum(any(not hit.get("weak") for hit in several) for several in found)
     shares: dict[str, Any] = {"with_unmarked": unmarked / len(found)}
     if meant:
-        right = [one[0] for one, memory in zip(found, meant, strict=True) if one and one[0]["content"] == memory]
+        right = [item[0] for item, memory in zip(found, meant, strict=True) if item and item[0]["content"] == memory]
         shares |= {"right": len(right) / len(found), "lost": sum(bool(hit.get("weak")) for hit in right) / len(right)}
     emit(BENCH, kind, memories=memories, queries=len(found), **shares)
 
@@ -54,17 +54,17 @@ def main() -> None:
     parser.add_argument("--memories", type=int, default=1_000)
     chosen = parser.parse_args()
     pairs = read_pairs(PAIRS)
-    texts = [one.memory for one in pairs] + unused_english_texts()[: chosen.memories - len(pairs)]
-    said = [one for one in pairs if one.paraphrase is not None]
+    texts = [pair.memory for pair in pairs] + unused_english_texts()[: chosen.memories - len(pairs)]
+    said = [pair for pair in pairs if pair.paraphrase is not None]
     kinds = {
         "unknown": ([form.format(topic) for topic in UNKNOWN for form in FORMS], []),
-        "paraphrase": ([one.paraphrase or "" for one in said], [one.memory for one in said]),
-        "hint": ([one.hint for one in pairs], [one.memory for one in pairs]),
+        "paraphrase": ([pair.paraphrase or "" for pair in said], [pair.memory for pair in said]),
+        "hint": ([pair.hint for pair in pairs], [pair.memory for pair in pairs]),
     }
     with private_stack() as stack:
         stack.start_workers()
         port = stack.start_gateway(NAMESPACE)
-        bring_in([{"namespace": NAMESPACE, "content": one} for one in texts], stack.variables)
+        bring_in([{"namespace": NAMESPACE, "content": text} for text in texts], stack.variables)
         for kind, (queries, meant) in kinds.items():
             show(kind, len(texts), asyncio.run(hits(port, queries)), meant)
 

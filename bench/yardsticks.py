@@ -103,15 +103,15 @@ async def replay(store: Store, namespace: str, statements: Sequence[Statement], 
     `lookups`: the search used a copy, and asks for what it still needs in one go.
     """
     if lookups:
-        await store.look_up(namespace, [Lookup(one.query, one.values) for one in statements])
+        await store.look_up(namespace, [Lookup(statement.query, statement.values) for statement in statements])
         return
 
     async def again(tx: Transaction) -> None:
         under_way: list[tuple[Statement, Sent]] = []
         for number, statement in enumerate(statements, 1):
             under_way.append((statement, await tx.send(statement.query, **statement.values)))
-            for one, sent in under_way:
-                if one.waited_for == number:
+            for earlier, sent in under_way:
+                if earlier.waited_for == number:
                     await sent.fetchall()
 
     await store.read(namespace, again)
@@ -205,7 +205,7 @@ class Parts:
         """Return what embedding a question takes, and all SQL of a search for it in the tables."""
         async with await Store.open(self.database_url) as store:
             vectors, embedding_ms = await _embedded(store, embed_query, questions)
-            asked = [Asked(*one) for one in self._asked(questions, vectors)]
+            asked = [Asked(*item) for item in self._asked(questions, vectors)]
             return {"embedding": embedding_ms, "sql": await self._sql(store, asked, Sizes())}
 
     async def of_copy(self, questions: Sequence[str]) -> dict[str, list[float]]:
@@ -237,7 +237,7 @@ class Parts:
 
     async def _sql(self, store: Store, asked: Sequence[Asked], sizes: Sizes) -> list[float]:
         """Return the milliseconds of all that each search sends, with nothing else done."""
-        searches = [await record(store, self.namespace, one, sizes) for one in asked]
+        searches = [await record(store, self.namespace, lookup, sizes) for lookup in asked]
 
         async def again(number: int) -> None:
             await replay(store, self.namespace, searches[number], lookups=asked[number].proven is not None)

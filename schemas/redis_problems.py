@@ -103,9 +103,11 @@ def missing_right(told: str) -> str:
 
 def together(refusals: Sequence[str]) -> str:
     """Return several such sentences as one; nothing for none."""
-    distinct = list(dict.fromkeys(one.removeprefix(f"{NOT_ALLOWED} ").rstrip(".") for one in refusals if one))
-    runs = [one.removeprefix("run ") for one in distinct if one.startswith("run ")]
-    others = [one for one in distinct if not one.startswith("run ")]
+    distinct = list(
+        dict.fromkeys(refusal.removeprefix(f"{NOT_ALLOWED} ").rstrip(".") for refusal in refusals if refusal)
+    )
+    runs = [right.removeprefix("run ") for right in distinct if right.startswith("run ")]
+    others = [right for right in distinct if not right.startswith("run ")]
     told = ([f"run {', '.join(runs)}"] if runs else []) + others
     return f"{NOT_ALLOWED} {' or '.join(told)}." if told else ""
 

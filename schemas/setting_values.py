@@ -177,8 +177,8 @@ def origins(text: str) -> tuple[str, ...]:
 def host_names(text: str) -> tuple[str, ...]:
     """Return names without ports; IPv6 addresses in brackets."""
     names = [part.lower() for part in _split(text)]
-    for one in names:
-        if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]", one):
+    for host in names:
+        if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]", host):
             raise ValueError("must be host names without ports, with commas; an IPv6 address in brackets")
     return tuple(names)
 

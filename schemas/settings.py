@@ -417,7 +417,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     An empty variable counts as not set.
     """
     _refuse_unknown(environ)
-    values = {one.field: _parsed(one, environ.get(one.variable) or one.default) for one in SETTINGS}
+    values = {setting.field: _parsed(setting, environ.get(setting.variable) or setting.default) for setting in SETTINGS}
     settings = Settings(**values)
     _refuse_unsafe(settings)
     return settings
@@ -425,7 +425,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def parse_setting(field: str, text: str) -> Any:
     """Return the value of a setting from another source than the environment; raises SettingsError for a bad one."""
-    return _parsed(next(one for one in SETTINGS if one.field == field), text)
+    return _parsed(next(setting for setting in SETTINGS if setting.field == field), text)
 
 
 def _parsed(setting: Setting, text: str) -> Any:

@@ -82,14 +82,14 @@ async def _copy(connection: psycopg.AsyncConnection[dict[str, object]], memories
     count = 0
     async with connection.cursor().copy(COPY_LOADED) as copy:
         copy.set_types(_TYPES)
-        for one in memories:
+        for memory in memories:
             count += 1
             await copy.write_row(
                 (
-                    one.id, one.namespace, one.partition.value, one.external_id, one.content,
-                    one.sector and one.sector.value, one.speaker, one.occurred_at, one.thread, one.position,
-                    list(one.tags) or None, one.project,
-                    HalfVector.from_binary(one.embedding),
+                    memory.id, memory.namespace, memory.partition.value, memory.external_id, memory.content,
+                    memory.sector and memory.sector.value, memory.speaker, memory.occurred_at, memory.thread,
+                    memory.position, list(memory.tags) or None, memory.project,
+                    HalfVector.from_binary(memory.embedding),
                 )
             )  # fmt: skip
     return count

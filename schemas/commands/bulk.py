@@ -270,7 +270,7 @@ class MergeDuplicates(Command, frozen=True, kw_only=True, omit_defaults=True, ta
 
     def check(self) -> None:
         """Refuse more memories than one transaction supersedes, and what would go twice, or go and stay."""
-        goes = [one for group in self.groups for one in group.goes]
+        goes = [memory_id for group in self.groups for memory_id in group.goes]
         if len(goes) > limits.DUPLICATES_MERGED:
             raise invalid("groups", f"These are more than {limits.DUPLICATES_MERGED} memories.", "Merge in parts.")
         stays = {group.stays for group in self.groups}

@@ -240,7 +240,7 @@ class ProposalList(Page, kw_only=True, tag="proposals"):
 
     def positions(self) -> list[str]:
         """Return the position after each proposal."""
-        return [list_position(one.created_at, one.proposal_id) for one in self.proposals]
+        return [list_position(proposal.created_at, proposal.proposal_id) for proposal in self.proposals]
 
 
 LIST_PROPOSALS: Final = Tool(

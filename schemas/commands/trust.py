@@ -182,7 +182,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
         refuse_every_project(self.project)
         said = (self.source_type, self.thread, self.project, self.partition)
         filters = (self.created_by, *said, self.since, self.until)
-        if all(one is UNSET for one in filters):
+        if all(condition is UNSET for condition in filters):
             raise invalid("created_by", "Nothing says which memories are meant.", "Give at least one filter.")
         if self.erase and (self.archive or self.unarchived):
             raise invalid("archive", "What is to be archived cannot be erased.", "Give erase or archive, not both.")

@@ -32,7 +32,9 @@ def test_functions_take_few_positional_parameters() -> None:
         for module in modules(*PACKAGES, "bench", "tools")  # tests ask for fixtures by parameters
         for node in ast.walk(module.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and len([one for one in node.args.posonlyargs + node.args.args if one.arg not in {"self", "cls"}])
+        and len(
+            [argument for argument in node.args.posonlyargs + node.args.args if argument.arg not in {"self", "cls"}]
+        )
         > POSITIONAL_PARAMETERS
     ]
     assert too_many == []

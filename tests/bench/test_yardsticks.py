@@ -52,7 +52,7 @@ async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_
     vector = Float32Model().embed(TEXTS[0])
     asked = Asked(SearchMemories(query=TEXTS[0]), Embedding.of(model_id, vector))
     statements = await record(store, NAMESPACE, asked, Sizes())
-    assert VISIBLE_BY_ID in [one.query for one in statements]
-    assert any(b"embedding" in one.query for one in statements)
-    assert 0 < max(one.waited_for for one in statements) <= len(statements)
+    assert VISIBLE_BY_ID in [statement.query for statement in statements]
+    assert any(b"embedding" in statement.query for statement in statements)
+    assert 0 < max(statement.waited_for for statement in statements) <= len(statements)
     await replay(store, NAMESPACE, statements)

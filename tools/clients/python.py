@@ -52,9 +52,11 @@ def calls(document: Mapping[str, Any]) -> list[Call]:
 
 def _call(path: str, method: str, said: Mapping[str, Any]) -> Call:
     given = [
-        (one["name"], one["schema"], one["required"]) for one in said.get("parameters", ()) if one["in"] != "header"
+        (parameter["name"], parameter["schema"], parameter["required"])
+        for parameter in said.get("parameters", ())
+        if parameter["in"] != "header"
     ]
-    write = any(one["in"] == "header" for one in said.get("parameters", ()))
+    write = any(parameter["in"] == "header" for parameter in said.get("parameters", ()))
     if "requestBody" in said:
         schema = said["requestBody"]["content"]["application/json"]["schema"]
         required = schema.get("required", ())

@@ -30,7 +30,11 @@ type Said = components["schemas"];
 def written(text: str) -> str:
     """Return the module's text, for the text of a document."""
     document = json.loads(text)
-    said = {one["x-method-name"]: one for methods in document["paths"].values() for one in methods.values()}
+    said = {
+        operation["x-method-name"]: operation
+        for methods in document["paths"].values()
+        for operation in methods.values()
+    }
     every = [(call, said[call.name], _replies(said[call.name])) for call in calls(document)]
     shapes = document["components"]["schemas"]
     return _HEAD + "".join(_operations(every, shapes)) + "".join(_methods(every))
@@ -44,7 +48,7 @@ def _replies(said: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for status in ("200", "404"):
         schema = said["responses"].get(status, {}).get("content", {}).get("application/json", {}).get("schema", {})
-        found += [one["$ref"].removeprefix(_REF) for one in schema.get("anyOf", [schema] if schema else [])]
+        found += [shape["$ref"].removeprefix(_REF) for shape in schema.get("anyOf", [schema] if schema else [])]
     return [name for name in dict.fromkeys(found) if name not in _SHORTER]
 
 
@@ -74,7 +78,7 @@ def _methods(every: list[_Described]) -> Iterator[str]:
         given = "".join(f"{name}, " for name in required)
         reply = " | ".join(f"Said[{json.dumps(name)}]" for name in replies)
         yield f"\n  /** {call.about}. */\n  {_camel(call.name)}(\n"
-        yield "".join(f"    {one},\n" for one in takes)
+        yield "".join(f"    {parameter},\n" for parameter in takes)
         yield f"  ): Promise<{reply}> {{\n    return this.call(OPERATIONS.{tool}, {{ {given}...options }});\n  }}\n"
     yield "}\n"
 

@@ -24,10 +24,10 @@ class Unlocked(ValueError):
 def runtime_lock(pyproject: str, lock: str) -> str:
     """Return the lines of the lock file for what the project needs without extras; raises Unlocked."""
     pinned = _pinned(lock)
-    wanted = {_name(one) for one in tomllib.loads(pyproject)["project"]["dependencies"]}
+    wanted = {_name(requirement) for requirement in tomllib.loads(pyproject)["project"]["dependencies"]}
     if missing := wanted - pinned.keys():
         raise Unlocked(f"requirements.lock does not pin {', '.join(sorted(missing))}: run `make lock`")
-    while more := {name for name, one in pinned.items() if name not in wanted and one.needed_by & wanted}:
+    while more := {name for name, package in pinned.items() if name not in wanted and package.needed_by & wanted}:
         wanted |= more
     return "".join(pinned[name].text for name in sorted(wanted))
 
