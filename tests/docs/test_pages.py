@@ -74,3 +74,14 @@ def test_the_worked_example_of_scaling_follows_from_the_measured_figures() -> No
     assert set(figures) == set(scale.FIGURES)
     assert all(figure > 0 for figure in figures.values()), figures
     assert scale.example_table(figures) in page, "run: python -m bench.scale --write"
+
+
+def test_the_page_of_the_architecture_names_modules_and_functions_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    everything = list(ROOT.glob("[a-z]*/**/*.py")) + list(ROOT.glob("[a-z]*/**/*.sql")) + list(ROOT.glob("*/**/*.lua"))
+    names = {str(path.relative_to(ROOT)) for path in everything if ".venv" not in path.parts}
+    source = "\n".join(path.read_text(encoding="utf-8") for path in everything if path.parts[-2] != "tests")
+    modules = set(re.findall(r"\b[a-z_]+(?:/[a-z_]+)*\.(?:py|sql|lua)\b", page))
+    assert [module for module in modules if not any(f"/{name}".endswith(f"/{module}") for name in names)] == []
+    functions = set(re.findall(r"\.py (?:[A-Z]\w+\.)?([a-z_]+)\b", page)) | set(re.findall(r"`(\w+_\w+)`", page))
+    assert [name for name in functions if not re.search(rf"\b{name}\b", source)] == []

@@ -80,7 +80,10 @@ PROGRAMS = ("gateway", "workers", "deploy")
 
 @pytest.mark.promise("OP-11")
 def test_every_documented_setting_is_read_by_a_program() -> None:
-    paths = [ROOT / "schemas" / "connection.py", *(path for program in PROGRAMS for path in (ROOT / program).rglob("*.py"))]
+    paths = [
+        ROOT / "schemas" / "connection.py",
+        *(path for program in PROGRAMS for path in (ROOT / program).rglob("*.py")),
+    ]
     read = {name for path in paths for name in settings_read(path)}
     assert [setting.variable for setting in SETTINGS if setting.field not in read] == []
 
