@@ -28,7 +28,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[ReplyT]):
+class ClientCall(Generic[ReplyT]):
     """One call of the tool of this name, with its arguments; None among them means: not given."""
 
     name: str
@@ -66,7 +66,7 @@ class Call(Generic[ReplyT]):
 class CallMethod(Generic[P, ReplyT]):
     """A method of both clients that makes a call; `AsyncMemory` has its reply awaited."""
 
-    def __init__(self, make: Callable[P, Call[ReplyT]]) -> None:
+    def __init__(self, make: Callable[P, ClientCall[ReplyT]]) -> None:
         self._make = make
         update_wrapper(self, make)  # type: ignore[arg-type]  # for `help`
 
@@ -96,14 +96,14 @@ class CallMethod(Generic[P, ReplyT]):
 class SyncClient:
     """What carries calls out and returns their replies."""
 
-    def _call(self, call: Call[ReplyT]) -> ReplyT:
+    def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError
 
 
 class AsyncClient:
     """What carries calls out, whose replies are awaited."""
 
-    async def _call(self, call: Call[ReplyT]) -> ReplyT:
+    async def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Literal
 
-from engramq.client.call import Call
-from engramq.schemas import commands as said
+from engramq.client.call import ClientCall
+from engramq.schemas import commands as replies
 
 
 def store(
@@ -30,9 +30,9 @@ def store(
     metadata: Mapping[str, Any] | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.Stored]:
+) -> ClientCall[replies.Stored]:
     """Keep one fact for later conversations."""
-    return Call("store_memory", locals())
+    return ClientCall("store_memory", locals())
 
 
 def recent(
@@ -51,9 +51,9 @@ def recent(
     include_superseded: bool | None = None,
     as_of: datetime | date | str | None = None,
     cursor: str | None = None,
-) -> Call[said.MemoryList]:
+) -> ClientCall[replies.MemoryList]:
     """List memories, newest first."""
-    return Call("list_recent_memories", locals())
+    return ClientCall("list_recent_memories", locals())
 
 
 def search(
@@ -75,9 +75,9 @@ def search(
     explain: bool | None = None,
     collapse_duplicates: bool | None = None,
     session: str | None = None,
-) -> Call[said.MemoryList]:
+) -> ClientCall[replies.MemoryList]:
     """Find memories by meaning and words, best first."""
-    return Call("search_memories", locals())
+    return ClientCall("search_memories", locals())
 
 
 def get(
@@ -86,9 +86,9 @@ def get(
     include_untrusted: bool | None = None,
     as_of: datetime | date | str | None = None,
     session: str | None = None,
-) -> Call[said.MemoryFound]:
+) -> ClientCall[replies.MemoryFound]:
     """Read one memory by id, with its links; also a pending, archived or superseded one."""
-    return Call("get_memory", locals())
+    return ClientCall("get_memory", locals())
 
 
 def update(
@@ -110,9 +110,9 @@ def update(
     clear: Sequence[str] | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.MemoryChanged]:
+) -> ClientCall[replies.MemoryChanged]:
     """Correct what is said about a memory: date, speaker, sector, metadata."""
-    return Call("update_memory", locals())
+    return ClientCall("update_memory", locals())
 
 
 def forget(
@@ -122,23 +122,23 @@ def forget(
     erase: bool | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.Forgotten]:
+) -> ClientCall[replies.Forgotten]:
     """Hide a memory from searches and lists, or with erase remove it for good."""
-    return Call("forget_memory", locals())
+    return ClientCall("forget_memory", locals())
 
 
 def supersede(
     old_memory_id: str, new_memory_id: str, *, session: str | None = None, idempotency_key: str | None = None
-) -> Call[said.Superseded]:
+) -> ClientCall[replies.Superseded]:
     """Replace an old memory by a newer one: searches and lists hide the old one."""
-    return Call("supersede_memory", locals())
+    return ClientCall("supersede_memory", locals())
 
 
 def restore(
     memory_id: str, *, reason: str | None = None, session: str | None = None, idempotency_key: str | None = None
-) -> Call[said.MemoryChanged]:
+) -> ClientCall[replies.MemoryChanged]:
     """Bring back a memory that was archived or superseded."""
-    return Call("restore_memory", locals())
+    return ClientCall("restore_memory", locals())
 
 
 def import_many(
@@ -146,9 +146,9 @@ def import_many(
     *,
     on_duplicate: Literal["skip", "update"] | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.MemoriesImported]:
+) -> ClientCall[replies.MemoriesImported]:
     """Keep many facts at once."""
-    return Call("import_memories", locals())
+    return ClientCall("import_memories", locals())
 
 
 def verify(
@@ -158,14 +158,16 @@ def verify(
     reason: str | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.Verified]:
+) -> ClientCall[replies.Verified]:
     """Say how far a memory is vouched for; a rejected one is hidden."""
-    return Call("verify_memory", locals())
+    return ClientCall("verify_memory", locals())
 
 
-def promote(record_id: str, *, session: str | None = None, idempotency_key: str | None = None) -> Call[said.Promoted]:
+def promote(
+    record_id: str, *, session: str | None = None, idempotency_key: str | None = None
+) -> ClientCall[replies.Promoted]:
     """Move a verified or approved memory from untrusted to trusted, so that searches show it."""
-    return Call("memory_promote_to_trusted", locals())
+    return ClientCall("memory_promote_to_trusted", locals())
 
 
 def connect(
@@ -178,9 +180,9 @@ def connect(
     if_exists: Literal["reinforce", "update", "skip", "error"] | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.Connected]:
+) -> ClientCall[replies.Connected]:
     """Say how two memories are related, so that searches for one lift the other."""
-    return Call("connect", locals())
+    return ClientCall("connect", locals())
 
 
 def disconnect(
@@ -191,9 +193,9 @@ def disconnect(
     reason: str | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.Disconnected]:
+) -> ClientCall[replies.Disconnected]:
     """Remove the link between two memories; it does not come back by itself."""
-    return Call("disconnect", locals())
+    return ClientCall("disconnect", locals())
 
 
 def connect_by_query(
@@ -206,9 +208,9 @@ def connect_by_query(
     if_exists: Literal["reinforce", "update", "skip", "error"] | None = None,
     dry_run: bool | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.QueryConnected]:
+) -> ClientCall[replies.QueryConnected]:
     """Link the memories that best match two queries, if both are sure enough."""
-    return Call("connect_by_query", locals())
+    return ClientCall("connect_by_query", locals())
 
 
 def connect_many(
@@ -217,9 +219,9 @@ def connect_many(
     atomic: bool | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.BatchConnected]:
+) -> ClientCall[replies.BatchConnected]:
     """Make many links at once; bad ones are reported by index."""
-    return Call("connects", locals())
+    return ClientCall("connects", locals())
 
 
 def record_outcome(
@@ -230,9 +232,9 @@ def record_outcome(
     note: str | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.OutcomeRecorded]:
+) -> ClientCall[replies.OutcomeRecorded]:
     """Say how much memories helped (1) or misled (0): it moves their rank and links those that helped."""
-    return Call("record_outcome", locals())
+    return ClientCall("record_outcome", locals())
 
 
 def add_node(
@@ -241,14 +243,14 @@ def add_node(
     label: str | None = None,
     properties: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.NodeAdded]:
+) -> ClientCall[replies.NodeAdded]:
     """Make a named node, or merge properties into it."""
-    return Call("graph_add_node", locals())
+    return ClientCall("graph_add_node", locals())
 
 
-def get_node(name: str, *, label: str | None = None) -> Call[said.NodeFound | said.NodeMissing]:
+def get_node(name: str, *, label: str | None = None) -> ClientCall[replies.NodeFound | replies.NodeMissing]:
     """Read a node by its exact name, or see names that resemble it."""
-    return Call("get_node_by_name", locals())
+    return ClientCall("get_node_by_name", locals())
 
 
 def add_edge(
@@ -263,9 +265,9 @@ def add_edge(
     valid_from: datetime | date | str | None = None,
     valid_until: datetime | date | str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.EdgeAdded | said.ChangeNeedsConsent | said.NameAmbiguous]:
+) -> ClientCall[replies.EdgeAdded | replies.ChangeNeedsConsent | replies.NameAmbiguous]:
     """Write a directed fact about two named things; missing nodes are made."""
-    return Call("graph_add_edge", locals())
+    return ClientCall("graph_add_edge", locals())
 
 
 def list_edges(
@@ -278,23 +280,23 @@ def list_edges(
     as_of: datetime | date | str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Call[said.EdgeList | said.EdgesMissing]:
+) -> ClientCall[replies.EdgeList | replies.EdgesMissing]:
     """See every edge of a node, heaviest first, or one by edge_id."""
-    return Call("graph_list_edges", locals())
+    return ClientCall("graph_list_edges", locals())
 
 
 def delete_edge(
     edge_id: str, *, reason: str | None = None, idempotency_key: str | None = None
-) -> Call[said.GraphDeleted | said.DeletionNeedsConsent]:
+) -> ClientCall[replies.GraphDeleted | replies.DeletionNeedsConsent]:
     """Remove an edge."""
-    return Call("graph_delete_edge", locals())
+    return ClientCall("graph_delete_edge", locals())
 
 
 def delete_node(
     node_id: str, *, reason: str | None = None, idempotency_key: str | None = None
-) -> Call[said.GraphDeleted | said.DeletionNeedsConsent]:
+) -> ClientCall[replies.GraphDeleted | replies.DeletionNeedsConsent]:
     """Remove a node and all its edges."""
-    return Call("graph_delete_node", locals())
+    return ClientCall("graph_delete_node", locals())
 
 
 def get_edge(
@@ -304,9 +306,9 @@ def get_edge(
     *,
     source_label: str | None = None,
     target_label: str | None = None,
-) -> Call[said.EdgeFound | said.EdgeMissing]:
+) -> ClientCall[replies.EdgeFound | replies.EdgeMissing]:
     """Verify a fact: read the edge of exactly this source, target and relation, or null."""
-    return Call("get_edge", locals())
+    return ClientCall("get_edge", locals())
 
 
 def neighbors(
@@ -319,9 +321,9 @@ def neighbors(
     sectors: Sequence[Literal["emotional", "episodic", "semantic", "procedural", "reflective"]] | None = None,
     as_of: datetime | date | str | None = None,
     limit: int | None = None,
-) -> Call[said.Neighbors | said.WalkStartMissing]:
+) -> ClientCall[replies.Neighbors | replies.WalkStartMissing]:
     """See what surrounds a node, nearest and most relevant first."""
-    return Call("graph_query_neighbors", locals())
+    return ClientCall("graph_query_neighbors", locals())
 
 
 def find_path(
@@ -332,9 +334,9 @@ def find_path(
     end_label: str | None = None,
     max_depth: int | None = None,
     as_of: datetime | date | str | None = None,
-) -> Call[said.PathReport | said.WalkStartMissing]:
+) -> ClientCall[replies.PathReport | replies.WalkStartMissing]:
     """See how two nodes are connected: a shortest path over edges in either direction."""
-    return Call("graph_find_path", locals())
+    return ClientCall("graph_find_path", locals())
 
 
 def reclassify_edge(
@@ -346,16 +348,16 @@ def reclassify_edge(
     edge_id: str | None = None,
     actor: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.Reclassified]:
+) -> ClientCall[replies.Reclassified]:
     """Choose the sector of a graph edge by hand, for good."""
-    return Call("reclassify_memory_sector", locals())
+    return ClientCall("reclassify_memory_sector", locals())
 
 
 def propose_reclassification(
     edge_id: str, new_sector: str, *, reason: str | None = None, idempotency_key: str | None = None
-) -> Call[said.Proposed | said.NotProposed | said.ConsentNotNeeded]:
+) -> ClientCall[replies.Proposed | replies.NotProposed | replies.ConsentNotNeeded]:
     """Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for 48 h."""
-    return Call("propose_reclassification", locals())
+    return ClientCall("propose_reclassification", locals())
 
 
 def decide_proposal(
@@ -364,36 +366,36 @@ def decide_proposal(
     *,
     reason: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[said.Decided]:
+) -> ClientCall[replies.Decided]:
     """Approve or reject a proposal."""
-    return Call("decide_proposal", locals())
+    return ClientCall("decide_proposal", locals())
 
 
 def list_proposals(
     *, state: Literal["pending", "approved", "rejected", "expired", "used"] | None = None, cursor: str | None = None
-) -> Call[said.ProposalList]:
+) -> ClientCall[replies.ProposalList]:
     """See proposals, newest first, and what each would do."""
-    return Call("list_proposals", locals())
+    return ClientCall("list_proposals", locals())
 
 
-def begin_session(*, session: str | None = None) -> Call[said.SessionBegun]:
+def begin_session(*, session: str | None = None) -> ClientCall[replies.SessionBegun]:
     """Begin afresh: @stored and @recalled[N] are cleared."""
-    return Call("begin_session", locals())
+    return ClientCall("begin_session", locals())
 
 
-def breadcrumbs(session: str) -> Call[said.BreadcrumbTrail]:
+def breadcrumbs(session: str) -> ClientCall[replies.BreadcrumbTrail]:
     """See which memories this session stored and recalled, as @stored and @recalled[N] number them."""
-    return Call("get_breadcrumbs", locals())
+    return ClientCall("get_breadcrumbs", locals())
 
 
-def guide(*, topic: str | None = None) -> Call[dict[str, Any]]:
+def guide(*, topic: str | None = None) -> ClientCall[dict[str, Any]]:
     """Read how to work with this memory, or what one tool costs and returns, with an example that works."""
-    return Call("guide", locals())
+    return ClientCall("guide", locals())
 
 
-def get_command(command_id: str) -> Call[said.CommandReport]:
+def get_command(command_id: str) -> ClientCall[replies.CommandReport]:
     """Learn what became of a write; reply holds its answer once it is done or failed."""
-    return Call("get_command", locals())
+    return ClientCall("get_command", locals())
 
 
 def audit(
@@ -405,11 +407,11 @@ def audit(
     until: datetime | date | str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Call[said.AuditList]:
+) -> ClientCall[replies.AuditList]:
     """See who changed what, newest first; of a memory its links and outcomes too."""
-    return Call("audit", locals())
+    return ClientCall("audit", locals())
 
 
-def stats(*, partitions: Sequence[Literal["trusted", "untrusted"]] | None = None) -> Call[said.Stats]:
+def stats(*, partitions: Sequence[Literal["trusted", "untrusted"]] | None = None) -> ClientCall[replies.Stats]:
     """Count memories by partition, sector, state and project, links, and what waits in the queues."""
-    return Call("memory_stats", locals())
+    return ClientCall("memory_stats", locals())

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from engramq.client.call import Call, NotReached, Refused, ReplyT, Request, StillPending
+from engramq.client.call import ClientCall, NotReached, Refused, ReplyT, Request, StillPending
 from engramq.schemas.commands import CommandReport
 
 URL_VARIABLE: Final = "ENGRAMQ_URL"
@@ -102,7 +102,7 @@ Exchange = Generator[Send | Pause, Outcome, ReplyT]
 Clock = Callable[[], float]
 
 
-def carry_out(call: Call[ReplyT], policy: Policy, now: Clock) -> Exchange[ReplyT]:
+def carry_out(call: ClientCall[ReplyT], policy: Policy, now: Clock) -> Exchange[ReplyT]:
     """Carry a call out and return its reply; raises EngramqFailure.
 
     Every repetition of a write has the key of the first request, so that it is carried out once.
@@ -138,7 +138,7 @@ def _answered(request: Request, policy: Policy, now: Clock) -> Exchange[tuple[in
 def _followed(command_id: str, policy: Policy, now: Clock) -> Exchange[dict[str, Any]]:
     """Return what a write that was pending answered in the end."""
     until, wait_s = now() + policy.pending_s, _FIRST_LOOK_S
-    look: Call[CommandReport] = Call("get_command", {"command_id": command_id})
+    look: ClientCall[CommandReport] = ClientCall("get_command", {"command_id": command_id})
     while now() + wait_s < until:
         yield Pause(wait_s)
         http_status, body = yield from _answered(look.request(""), policy, now)

@@ -9,7 +9,7 @@ import anyio
 import httpx
 
 from engramq.client import calls
-from engramq.client.call import AsyncClient, Call, ReplyT, SyncClient, takes_what
+from engramq.client.call import AsyncClient, ClientCall, ReplyT, SyncClient, takes_what
 from engramq.client.exchange import Outcome, Pause, Policy, carry_out, http_options
 from engramq.client.methods import Calls
 from engramq.schemas import records
@@ -26,7 +26,7 @@ class Memory(Calls, SyncClient):
         self._policy = policy or Policy()
         self._http = httpx.Client(**http_options(url, token, self._policy))
 
-    def _call(self, call: Call[ReplyT]) -> ReplyT:
+    def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         exchange = carry_out(call, self._policy, time.monotonic)
         outcome: Outcome = None
         while True:
@@ -81,7 +81,7 @@ class AsyncMemory(Calls, AsyncClient):
         self._policy = policy or Policy()
         self._http = httpx.AsyncClient(**http_options(url, token, self._policy))
 
-    async def _call(self, call: Call[ReplyT]) -> ReplyT:
+    async def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         exchange = carry_out(call, self._policy, time.monotonic)
         outcome: Outcome = None
         while True:

@@ -19,7 +19,7 @@ from engramq.deploy.cli.status import health_line
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import Home, home_from
-from engramq.deploy.local.lease import Lease, take_lease
+from engramq.deploy.local.lease import StackLease, take_lease
 from engramq.deploy.local.servers_for import READY_BOUND_S
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.deploy.local.supervisor.supervise import health
@@ -42,7 +42,7 @@ def command(host: str | None, port: int | None) -> None:
     home = home_from(environment)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    held: list[Lease] = []
+    held: list[StackLease] = []
     try:
         click.echo(f"Starting engramq in {home.path} ...")
         require_fit(environment)
@@ -95,7 +95,7 @@ def require_fit(environment: dict[str, str]) -> None:
         raise CommandFailed("\n  ".join(["not started.", *missing]) if len(missing) > 1 else missing[0])
 
 
-def _unanswered(lease: Lease) -> str:
+def _unanswered(lease: StackLease) -> str:
     """Return nothing as soon as the gateway says that calls are answered, else after a while what it lacks."""
     found: dict[str, object] | None = None
 
@@ -117,7 +117,7 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
     raise _Left
 
 
-def _was_lost(lease: Lease) -> bool:
+def _was_lost(lease: StackLease) -> bool:
     """Wait for the end of the stack; False when somebody stopped it on purpose."""
     stopping = False
     while True:
@@ -132,7 +132,7 @@ def _was_lost(lease: Lease) -> bool:
         stopping = stopping or event.get("event") == "stopping"
 
 
-def _release(lease: Lease) -> None:
+def _release(lease: StackLease) -> None:
     """Give the lease back without lingering and wait for the end, if ours was the last."""
     click.echo("Stopping ...")
     try:
@@ -162,7 +162,7 @@ def _principal(environment: dict[str, str]) -> list[str]:
     return [f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"]
 
 
-def _banner(home: Home, lease: Lease, environment: dict[str, str]) -> str:
+def _banner(home: Home, lease: StackLease, environment: dict[str, str]) -> str:
     command = shutil.which("engramq") or str(Path(sys.argv[0]).resolve())
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
     variables = {settings.HOME: str(home.path)} if environment.get(settings.HOME) else {}

@@ -12,7 +12,7 @@ import time
 from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import Lease, take_lease
+from engramq.deploy.local.lease import StackLease, take_lease
 from engramq.deploy.local.lines import LineBuffer
 
 # A cold start needs some 2 s; clients give up after 10 to 30.
@@ -31,7 +31,7 @@ _WISHES = {
 class GatewayConnection:
     """An open connection, its greeting done. `early` are the gateway's lines that came meanwhile, for the client."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: StackLease) -> None:
         self.lease = lease
         self.early: list[bytes] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -27,7 +27,7 @@ _STATUS_S = 15.0
 SUPERVISOR_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq.deploy.local.supervisor")
 
 
-class Lease:
+class StackLease:
     """The right to a running stack, for as long as it is not closed and this process lives."""
 
     def __init__(self, channel: Channel, answer: dict[str, object]) -> None:
@@ -96,7 +96,7 @@ def take_lease(
     bound_s: float,
     *,
     starts: bool = True,
-) -> Lease:
+) -> StackLease:
     """Hold a lease on the home's stack and wait until it is ready; `starts`: start its supervisor if there is none.
 
     `kind` is `stdio`, `up`, `worker`, `backup` or `command`: it decides what is waited for, and which settings are
@@ -128,7 +128,7 @@ def take_lease(
             continue
         answer = _ask_for_lease(channel, request, left_s)
         if answer is not None:
-            return Lease(channel, answer)
+            return StackLease(channel, answer)
         # It was on its way out: as soon as it has gone another may start.
         started = -_RESTART_S
     raise DeployError(

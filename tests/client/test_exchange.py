@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from engramq.client import calls
-from engramq.client.call import Call, EngramqFailure, Erased, NotReached, Refused, StillPending
+from engramq.client.call import ClientCall, EngramqFailure, Erased, NotReached, Refused, StillPending
 from engramq.client.exchange import Outcome, Pause, Policy, Send, carry_out
 from engramq.schemas.commands import EdgeMissing, Stored
 from tests.gateway.worker_side import a_memory
@@ -23,7 +23,7 @@ BUSY = {"status": "error", "code": "overloaded", "error": "Too much.", "recovery
 class Talk:
     """A call that hears what is given, and the clock that its pauses move."""
 
-    def __init__(self, call: Call[Any], heard: Iterable[Outcome]) -> None:
+    def __init__(self, call: ClientCall[Any], heard: Iterable[Outcome]) -> None:
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.time = 1_000.0

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.embedded.process import Launch
+from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.supervisor.__main__ import main
 from engramq.deploy.local.supervisor.stack import Stack, SupervisedService, accepts, default_stack, free_address
@@ -20,9 +20,9 @@ from engramq.deploy.local.supervisor.stack import Stack, SupervisedService, acce
 PROGRAMS = str(Path(__file__).with_name("fake_programs.py"))
 
 
-def program(home: Home, name: str, *arguments: str, death_signal: int = 15) -> Launch:
+def program(home: Home, name: str, *arguments: str, death_signal: int = 15) -> LaunchOrder:
     argv = (sys.executable, "-I", "-S", PROGRAMS, name, str(home.path), *arguments)
-    return Launch(argv, environment=dict(os.environ), death_signal=death_signal)
+    return LaunchOrder(argv, environment=dict(os.environ), death_signal=death_signal)
 
 
 def worker(home: Home) -> SupervisedService:
@@ -56,7 +56,7 @@ def http(home: Home, wanted: Mapping[str, str]) -> tuple[SupervisedService, str]
 
 def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> Stack:
     services = [
-        SupervisedService("migrate", lambda: Launch(("/bin/true",)), once=True),
+        SupervisedService("migrate", lambda: LaunchOrder(("/bin/true",)), once=True),
         worker(home),
         gateway(home),
     ]

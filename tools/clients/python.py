@@ -38,7 +38,7 @@ class Call:
     @property
     def returns(self) -> str:
         """The type of the reply."""
-        return " | ".join(f"said.{name}" for name in self.replies) or "dict[str, Any]"
+        return " | ".join(f"replies.{name}" for name in self.replies) or "dict[str, Any]"
 
 
 def calls(document: Mapping[str, Any]) -> list[Call]:
@@ -106,13 +106,13 @@ def _calls(every: list[Call]) -> Iterator[str]:
     yield f'"""What each call takes; None means: not given. {_DESCRIBED}"""\n\n'
     yield "from collections.abc import Mapping, Sequence\nfrom datetime import date, datetime\n"
     yield "from typing import Any, Literal\n\n"
-    yield "from engramq.client.call import Call\nfrom engramq.schemas import commands as said\n\n\n"
+    yield "from engramq.client.call import ClientCall\nfrom engramq.schemas import commands as replies\n\n\n"
     for call in every:
         takes = [f"{name}: {kind}" for name, kind in call.required.items()]
         takes += ["*"] if call.optional else []
         takes += [f"{name}: {kind} = None" for name, kind in call.optional.items()]
-        yield f"def {call.name}({', '.join(takes)}) -> Call[{call.returns}]:\n"
-        yield f'    """{call.about}."""\n    return Call("{call.tool}", locals())\n\n\n'
+        yield f"def {call.name}({', '.join(takes)}) -> ClientCall[{call.returns}]:\n"
+        yield f'    """{call.about}."""\n    return ClientCall("{call.tool}", locals())\n\n\n'
 
 
 def _methods(every: list[Call]) -> Iterator[str]:

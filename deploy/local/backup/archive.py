@@ -49,7 +49,7 @@ class Header:
 
 
 @dataclass
-class Contents:
+class ArchiveContents:
     """What an archive holds: by the name of each file its size in bytes and its SHA-256, and the names of folders."""
 
     files: dict[str, dict[str, int | str]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchiveEntry:
     """A member as it is read: a folder has no `chunks`, a file has all of its bytes there."""
 
     name: str
@@ -81,7 +81,7 @@ class ArchiveWriter:
 
     def __init__(self, out: IO[bytes], header: Header) -> None:
         self.header = header
-        self.contents = Contents()
+        self.contents = ArchiveContents()
         self._out = _Outlet(out)
         self._packed = gzip.GzipFile("", "wb", COMPRESSION, self._out)
         self._tar = tarfile.open(fileobj=self._packed, mode="w|", bufsize=CHUNK, format=tarfile.GNU_FORMAT)  # noqa: SIM115 - until close
@@ -131,12 +131,12 @@ class ArchiveReader:
         with _broken_is("not_a_backup"), self._opened(HEADER_MAX) as (tar, _):
             self.header = _header(tar)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[ArchiveEntry]:
         """Yield what the archive holds, but header and manifest, and check all of it by its end.
 
         A caller takes all chunks of an entry, or none, before the next one. Raises Damaged.
         """
-        contents = Contents()
+        contents = ArchiveContents()
         with _broken_is("backup_damaged"), self._opened(CHUNK) as (tar, packed):
             for member in members_of(tar):
                 if member.name == MANIFEST:
@@ -150,13 +150,15 @@ class ArchiveReader:
             while packed.read(CHUNK):  # to the checksum of the whole
                 pass
 
-    def _entry(self, tar: tarfile.TarFile, member: tarfile.TarInfo, contents: Contents) -> Iterator[Entry]:
+    def _entry(
+        self, tar: tarfile.TarFile, member: tarfile.TarInfo, contents: ArchiveContents
+    ) -> Iterator[ArchiveEntry]:
         name = member.name
         if name in contents.files or name in contents.folders or not _is_safe(name):
             raise Damaged(f"it names {name!r}")
         if member.type == tarfile.DIRTYPE:
             contents.folders.append(name)
-            yield Entry(name, None)
+            yield ArchiveEntry(name, None)
             return
         if member.type not in _REGULAR:
             raise Damaged(f"{name!r} is neither a file nor a folder")
@@ -165,7 +167,7 @@ class ArchiveReader:
         hashing = _Hashing(source)
         chunks = _chunks(hashing)
         if name != HEADER:
-            yield Entry(name, chunks)
+            yield ArchiveEntry(name, chunks)
         for _ in chunks:
             pass
         contents.files[name] = {"bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
@@ -275,7 +277,7 @@ def _json_of(tar: tarfile.TarFile, member: tarfile.TarInfo, bytes_max: int) -> d
     return value
 
 
-def _compare(manifest: dict[str, Any], contents: Contents) -> None:
+def _compare(manifest: dict[str, Any], contents: ArchiveContents) -> None:
     if manifest == asdict(contents):
         return
     files = manifest.get("files")

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
-from engramq.deploy.local.backup.archive import CHUNK, ArchiveReader, Contents, Damaged, Header
+from engramq.deploy.local.backup.archive import CHUNK, ArchiveContents, ArchiveReader, Damaged, Header
 from engramq.deploy.local.backup.taking import (
     DATA,
     EMBEDDER,
@@ -41,7 +41,7 @@ _PLACE: Final = "postgres/"
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredBackup:
     """What was brought back (or verified): its header, bytes and files, and where the old data are now, if any were.
 
     `settings`: the files in it that set something of the server; settings can name programs that it runs.
@@ -54,7 +54,7 @@ class Restored:
     moved_to: Path | None = None
 
 
-def verify(file: Path, report: ReportProgress) -> Restored:
+def verify(file: Path, report: ReportProgress) -> RestoredBackup:
     """Read all of a backup, and return what it holds when this release can restore it here.
 
     Raises:
@@ -63,10 +63,12 @@ def verify(file: Path, report: ReportProgress) -> Restored:
     with _opened(file) as source:
         reader = ArchiveReader(source)
         contents, settings = _verified(reader, source, report)
-        return Restored(reader.header, contents.bytes, len(contents.files), settings)
+        return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings)
 
 
-def restore(home: Home, environment: Mapping[str, str], file: Path, report: ReportProgress, *, force: bool) -> Restored:
+def restore(
+    home: Home, environment: Mapping[str, str], file: Path, report: ReportProgress, *, force: bool
+) -> RestoredBackup:
     """Make a home of a backup. With `force` what the home holds is moved aside within it first.
 
     Raises:
@@ -91,7 +93,7 @@ def restore(home: Home, environment: Mapping[str, str], file: Path, report: Repo
             raise DeployError(
                 "restore_failed", f"{problem.filename or home.path}: {problem.strerror or problem}."
             ) from problem
-        return Restored(reader.header, contents.bytes, len(contents.files), settings, moved_to)
+        return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings, moved_to)
 
 
 class _File(io.FileIO):
@@ -130,11 +132,13 @@ def _sets_something(text: bytes) -> bool:
     return any(line.strip() and not line.strip().startswith(b"#") for line in text.splitlines())
 
 
-def _verified(reader: ArchiveReader, source: IO[bytes], report: ReportProgress) -> tuple[Contents, tuple[str, ...]]:
+def _verified(
+    reader: ArchiveReader, source: IO[bytes], report: ReportProgress
+) -> tuple[ArchiveContents, tuple[str, ...]]:
     """Read all of it; return what it holds, and those of its files that set something of the server."""
     _refuse_unfit(reader.header)
     whole = os.fstat(source.fileno()).st_size
-    contents, settings = Contents(), list[str]()
+    contents, settings = ArchiveContents(), list[str]()
     for entry in reader.entries():
         if entry.name not in (LOCAL_SETTINGS, HTTP_TOKEN, EMBEDDER, DATA) and not entry.name.startswith(f"{DATA}/"):
             raise Damaged(f"it names {entry.name!r}")
@@ -203,7 +207,7 @@ def _is_used(folder: Path) -> bool:
         return False
 
 
-def _require_space(home: Home, contents: Contents) -> None:
+def _require_space(home: Home, contents: ArchiveContents) -> None:
     needed = sum(-(-int(file["bytes"]) // BLOCK) * BLOCK for file in contents.files.values())
     needed += BLOCK * len(contents.folders) + FIRST_START_BYTES
     place = next(folder for folder in (home.path, *home.path.parents) if folder.exists())
@@ -218,7 +222,7 @@ def _require_space(home: Home, contents: Contents) -> None:
         )
 
 
-def _unpack(reader: ArchiveReader, home: Home, contents: Contents, report: ReportProgress) -> None:
+def _unpack(reader: ArchiveReader, home: Home, contents: ArchiveContents, report: ReportProgress) -> None:
     """Write all of it into the folder for the unfinished, and from there to the disk."""
     shutil.rmtree(home.restoring, ignore_errors=True)  # what one left that was broken off
     home.restoring.mkdir(mode=PRIVATE)

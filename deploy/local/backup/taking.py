@@ -45,7 +45,7 @@ ReportProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenBackup:
     """A backup that is whole: what it says of itself, the bytes and files in it, and the bytes of the file."""
 
     header: Header
@@ -54,7 +54,7 @@ class Taken:
     file_bytes: int
 
 
-def back_up(home: Home, environment: Mapping[str, str], target: Path, report: ReportProgress) -> Taken:
+def back_up(home: Home, environment: Mapping[str, str], target: Path, report: ReportProgress) -> TakenBackup:
     """Save a home in a file that is not there yet; whether its stack runs or not.
 
     What was acknowledged before this began is in it. `report` hears how far it is.
@@ -85,7 +85,7 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, report: Re
         raise DeployError(
             "backup_failed", f"The backup failed at {problem.filename or home.path}: {problem.strerror or problem}."
         ) from problem
-    return Taken(writer.header, writer.contents.bytes, len(writer.contents.files), written)
+    return TakenBackup(writer.header, writer.contents.bytes, len(writer.contents.files), written)
 
 
 def refuse_own_database(environment: Mapping[str, str]) -> None:

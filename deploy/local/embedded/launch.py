@@ -17,7 +17,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Exec argv of the order in argv[1], a JSON object; its keys are the parameters of `process.Launch`."""
+    """Exec argv of the order in argv[1], a JSON object; its keys are the parameters of `process.LaunchOrder`."""
     order = json.loads(sys.argv[1])
     if order["mapped_to"] is not None:
         map_root_to(order["mapped_to"])

@@ -156,7 +156,7 @@ class Postgres:
         for stale in (self.data / "postmaster.pid", self.socket, self.socket.with_name(self.socket.name + ".lock")):
             stale.unlink(missing_ok=True)
 
-    def launch(self) -> process.Launch:
+    def launch(self) -> process.LaunchOrder:
         """How to start the server. SIGINT at our death is its fast shutdown: no orphan, and nothing to recover."""
         return self._launch(
             "postgres", "-D", str(self.data), "-c", f"config_file={self.home.postgres / 'engramq.conf'}"
@@ -170,7 +170,7 @@ class Postgres:
             answer = probe(self.socket, OWNER_ROLE, DATABASE)
         return answer == "ready"
 
-    def base_backup(self) -> process.Launch:
+    def base_backup(self) -> process.LaunchOrder:
         """How to have the running server's cluster written to standard output: a tar that a server can start from.
 
         It holds what was committed before it began, and more; whoever writes meanwhile goes on. The log that it needs
@@ -243,7 +243,7 @@ class Postgres:
                 os.chown(fresh, *self._whom().owner)
             fresh.replace(folder / name)
 
-    def beside(self, data: Path, port: int, binaries: Path | None = None, **given: str) -> process.Launch:
+    def beside(self, data: Path, port: int, binaries: Path | None = None, **given: str) -> process.LaunchOrder:
         """How to start a server on the cluster in `data` by other programs or under another port, for this user alone.
 
         `given` are settings of PostgreSQL. It has the sockets' folder and the rules of `prepare_home` and `configure`.
@@ -264,7 +264,7 @@ class Postgres:
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return self._launch("postgres", "-D", str(data), *options, binaries=binaries)
 
-    def sync(self, data: Path) -> process.Launch:
+    def sync(self, data: Path) -> process.LaunchOrder:
         """How to have all files of a cluster that does not run written to the disk."""
         return self._launch("initdb", "--sync-only", f"--pgdata={data}")
 
@@ -273,15 +273,15 @@ class Postgres:
         if done.returncode != 0 and "already exists" not in done.stderr:
             raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
 
-    def by_caller(self, program: str, *arguments: str) -> process.Launch:
+    def by_caller(self, program: str, *arguments: str) -> process.LaunchOrder:
         """A client of the server, run by this user itself: the server's account is no account that may log in."""
         argv = (str(find_binaries() / program), f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}")
-        return process.Launch(argv=(*argv, *arguments), environment=_environment(), death_signal=signal.SIGINT)
+        return process.LaunchOrder(argv=(*argv, *arguments), environment=_environment(), death_signal=signal.SIGINT)
 
-    def _launch(self, program: str, *arguments: str, binaries: Path | None = None) -> process.Launch:
+    def _launch(self, program: str, *arguments: str, binaries: Path | None = None) -> process.LaunchOrder:
         assert self._binaries is not None, "prepare() comes first"
         whom = self._whom()
-        return process.Launch(
+        return process.LaunchOrder(
             argv=(str((binaries or self._binaries) / program), *arguments),
             environment=_environment(),
             death_signal=signal.SIGINT,
@@ -430,7 +430,7 @@ def _environment() -> dict[str, str]:
 
 
 def _runs(program: str, whom: ServerAccount, must_reach: tuple[str, ...] = ()) -> bool:
-    launch = process.Launch(
+    launch = process.LaunchOrder(
         argv=(program, "--version"), mapped_to=whom.mapped_to, account=whom.account, must_reach=must_reach
     )
     return process.run(launch, 10.0).returncode == 0

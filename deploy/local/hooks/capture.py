@@ -18,7 +18,7 @@ from typing import Any, Final
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.claude_code import CLAUDE_CODE
 from engramq.deploy.local.hooks.codex import CODEX
-from engramq.deploy.local.hooks.connection import Away, CallRefused, HookConnection
+from engramq.deploy.local.hooks.connection import Away, HookCallRefused, HookConnection
 from engramq.deploy.local.hooks.gemini import GEMINI
 from engramq.deploy.local.hooks.notes import SessionNotes
 from engramq.deploy.local.hooks.turns import UNTRUSTED, ClientFormat, Turn
@@ -116,7 +116,7 @@ def _send(memory: HookConnection, records: Sequence[Mapping[str, Any]]) -> list[
     """Return why records were refused, an error each."""
     try:
         reply = memory.call("import_memories", {"records": records})
-    except CallRefused as problem:
+    except HookCallRefused as problem:
         if len(records) == 1:
             return [str(problem)]
         return [error for record in records for error in _send(memory, [record])]

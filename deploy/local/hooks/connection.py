@@ -30,7 +30,7 @@ class Away(Exception):
     """There is no stack, it did not answer in time, or it does not take the call now."""
 
 
-class CallRefused(Away):
+class HookCallRefused(Away):
     """The call can be taken never: what it says is wrong. The message says why, without what was said."""
 
 
@@ -65,14 +65,14 @@ class HookConnection:
             raise Away(str(problem)) from problem
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a tool and return its reply, which is no refusal. Raises CallRefused where asking again is useless."""
+        """Call a tool and return its reply, no refusal. Raises HookCallRefused where asking again is useless."""
         self._calls += 1
         parameters = {"name": tool, "arguments": arguments, "_meta": _META}
         answer = self._exchange({"jsonrpc": "2.0", "id": self._calls, "method": "tools/call", "params": parameters})
         result = answer.get("result")
         body = result.get("structuredContent") if isinstance(result, dict) else None
         if isinstance(body, dict) and body.get("code") == INVALID:
-            raise CallRefused(f"{body.get('field')}: {body.get('error')}")
+            raise HookCallRefused(f"{body.get('field')}: {body.get('error')}")
         if not isinstance(result, dict) or not isinstance(body, dict) or result.get("isError"):
             raise Away(f"{tool}: {body or answer.get('error')}")
         return body

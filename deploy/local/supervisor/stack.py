@@ -16,7 +16,7 @@ from pathlib import Path
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import postgres, redis
-from engramq.deploy.local.embedded.process import Launch
+from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import DeployError, Home
 
 POSTGRES = "postgres"
@@ -48,7 +48,7 @@ class SupervisedService:
     """
 
     name: str
-    launch: Callable[[], Launch]
+    launch: Callable[[], LaunchOrder]
     after: tuple[str, ...] = ()
     prepare: Callable[[], None] | None = None
     mend: Callable[[], None] | None = None
@@ -206,9 +206,9 @@ def _http(base: Mapping[str, str], wanted: Mapping[str, str], after: tuple[str, 
     return service, f"http://{shown}:{port}"
 
 
-def _command(environment: Mapping[str, str], *arguments: str) -> Callable[[], Launch]:
+def _command(environment: Mapping[str, str], *arguments: str) -> Callable[[], LaunchOrder]:
     # -P: a folder that happens to be the current one must not provide our modules.
     argv = (sys.executable, "-P", "-m", "engramq", *arguments)
     if not Path(sys.executable).is_absolute():
         raise DeployError("no_python", f"The path of the Python interpreter is not known ({sys.executable!r}).")
-    return lambda: Launch(argv=argv, environment=environment, death_signal=signal.SIGTERM)
+    return lambda: LaunchOrder(argv=argv, environment=environment, death_signal=signal.SIGTERM)

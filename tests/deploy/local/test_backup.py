@@ -19,7 +19,7 @@ from bench.servers import running_servers
 from engramq.deploy.local import lease
 from engramq.deploy.local.backup import taking
 from engramq.deploy.local.backup.restoring import restore
-from engramq.deploy.local.backup.taking import Taken, back_up
+from engramq.deploy.local.backup.taking import TakenBackup, back_up
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.local.embedded.servers import lock_home
@@ -59,7 +59,7 @@ def ids(home: Home) -> list[int]:
         return [row[0] for row in connection.execute("select id from kept order by id")]
 
 
-def saved(home: Home, target: Path, environment: dict[str, str]) -> Taken:
+def saved(home: Home, target: Path, environment: dict[str, str]) -> TakenBackup:
     return back_up(home, environment, target, lambda done, of: None)
 
 
@@ -264,7 +264,7 @@ def test_a_server_that_sends_nothing_is_not_waited_for_for_ever(
     home: Home, target: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(home)
-    silent = process.Launch(argv=("/bin/sh", "-c", "exec sleep 60"), environment=environment)
+    silent = process.LaunchOrder(argv=("/bin/sh", "-c", "exec sleep 60"), environment=environment)
     monkeypatch.setattr(Postgres, "base_backup", lambda _self: silent)
     monkeypatch.setattr(taking, "STALL_BOUND_S", 0.2)
     with pytest.raises(DeployError, match="has sent nothing"):

@@ -10,7 +10,7 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.deploy.local.backup import restoring
-from engramq.deploy.local.backup.restoring import Restored, restore, verify
+from engramq.deploy.local.backup.restoring import RestoredBackup, restore, verify
 from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import DeployError, Home
 from engramq.gateway.identity.local_peer import TOKEN_FILE
@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
     return backup(tmp_path / "x.backup")
 
 
-def brought_back(home: Home, file: Path, *, force: bool = False) -> Restored:
+def brought_back(home: Home, file: Path, *, force: bool = False) -> RestoredBackup:
     return restore(home, {}, file, lambda done, of: None, force=force)
 
 

@@ -17,7 +17,7 @@ import pytest
 from engramq.deploy.local import lease, settings
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import Lease, connect, take_lease
+from engramq.deploy.local.lease import StackLease, connect, take_lease
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.fake_engramq import FAKE_STACK
@@ -26,7 +26,7 @@ from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, serv
 pytestmark = pytest.mark.timeout(60)
 
 
-Hold = Callable[..., Lease]
+Hold = Callable[..., StackLease]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def hold(home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatc
     """Take a lease of a kind, with more services or other variables; it is closed at the test's end at the latest."""
     with contextlib.ExitStack() as held:
 
-        def take(kind: str = "command", *services: str, **variables: str) -> Lease:
+        def take(kind: str = "command", *services: str, **variables: str) -> StackLease:
             monkeypatch.setattr(lease, "SUPERVISOR_COMMAND", (*FAKE_STACK, *services))
             return held.enter_context(contextlib.closing(take_lease(home, kind, environment | variables, BOUND_S)))
 
