@@ -45,21 +45,26 @@ class PostgresServer:
 
     def start(self, **given: str) -> None:
         """Start with these settings and return when it answers reads."""
-        launch = self._programs.beside(
-            self.data,
-            self.port,
-            listen_addresses="127.0.0.1",
-            hba_file=str(self._programs.home.postgres / "trusting.hba"),
-            fsync="off",
-            wal_level="replica",
-            max_wal_senders="10",
-            hot_standby="on",
-            hot_standby_feedback="on",
+        settings = {
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self._programs.home.postgres_sockets),
+            "unix_socket_permissions": "0700",
+            "hba_file": str(self._programs.home.postgres / "trusting.hba"),
+            "ident_file": str(self._programs.home.postgres / "engramq.ident"),
+            "dynamic_shared_memory_type": "mmap",
+            "fsync": "off",
+            "wal_level": "replica",
+            "max_wal_senders": "10",
+            "hot_standby": "on",
+            "hot_standby_feedback": "on",
             # A standby must have room for at least as many as its primary.
-            max_connections="150",
-            wal_receiver_status_interval="1s",
-            **given,  # type: ignore[arg-type]  # no setting is called binaries
-        )
+            "max_connections": "150",
+            "wal_receiver_status_interval": "1s",
+            **given,
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        launch = self._programs.program("postgres", "-D", str(self.data), *options)
         self._process = process.start(launch, self.data.parent / f"{self.data.name}.log")
         assert process.wait_until(self._answers, BOUND_S), (self.data.parent / f"{self.data.name}.log").read_text()
 
@@ -109,7 +114,7 @@ class PostgresServer:
         assert done.returncode == 0, done.stderr
         if os.geteuid() == 0:
             for path in (copy, *copy.rglob("*")):
-                os.chown(path, *self._programs.owner, follow_symlinks=False)
+                os.chown(path, *self._programs.account.owner, follow_symlinks=False)
         with (copy / "postgresql.auto.conf").open("a") as settings:
             settings.write(f"primary_conninfo = 'host=127.0.0.1 port={self.port} user={OWNER_ROLE}'\n")
         self._copies.append(PostgresServer(self._programs, copy))
@@ -143,7 +148,7 @@ def primary(**given: str) -> Iterator[PostgresServer]:
         hba.write_text("local all all trust\nhost all all 127.0.0.1/32 trust\n"
                        "local replication all trust\nhost replication all 127.0.0.1/32 trust\n")  # fmt: skip
         if os.geteuid() == 0:
-            os.chown(hba, *programs.owner)
+            os.chown(hba, *programs.account.owner)
         server.start(**given)
         server.ask(f"create database {DATABASE}", database="postgres")
         yield server

@@ -116,7 +116,7 @@ class Postgres:
         self.data = home.postgres / "data"
         self.socket = home.postgres_sockets / ".s.PGSQL.5432"
         self._binaries: Path | None = None
-        self._identity: ServerAccount | None = None
+        self._account: ServerAccount | None = None
 
     def url(self, role: str) -> str:
         """The address for a role, without password: whoever reaches the socket's folder is this user."""
@@ -129,22 +129,14 @@ class Postgres:
             DeployError: there are no binaries for this platform, no account may reach the folder, initdb failed, or
                 the cluster is of another major version.
         """
-        self.prepare_home()
+        self._binaries = find_binaries()
+        self._account = self._choose_account(self._binaries)
+        self._hand_over_folders(self._account.owner)
         _refuse_other_versions(self.data)
         if not (self.data / "PG_VERSION").exists():
-            self.make_cluster(self.data)
-        self.configure()
+            self._make_cluster()
+        self._configure()
         self.mend()
-
-    def prepare_home(self) -> None:
-        """Find the binaries and whom to run as, and hand the folders over; for who looks into a cluster that is there.
-
-        Raises:
-            DeployError: there are no binaries for this platform, or no account may reach the folder.
-        """
-        self._binaries = find_binaries()
-        self._identity = self._choose_identity(self._binaries)
-        self._hand_over_folders(self._identity.owner)
 
     def mend(self) -> None:
         """End what a killed server left behind, and remove pid files that would stop the next start.
@@ -158,7 +150,7 @@ class Postgres:
 
     def launch(self) -> process.LaunchOrder:
         """How to start the server. SIGINT at our death is its fast shutdown: no orphan, and nothing to recover."""
-        return self._launch(
+        return self.program(
             "postgres", "-D", str(self.data), "-c", f"config_file={self.home.postgres / 'engramq.conf'}"
         )
 
@@ -184,14 +176,9 @@ class Postgres:
             *("--no-manifest", "--no-password"),
         )
 
-    def make_cluster(self, data: Path) -> None:
-        """Make a cluster in a folder that is not there yet; `prepare_home` came before.
-
-        Raises:
-            DeployError: initdb failed.
-        """
+    def _make_cluster(self) -> None:
         # Under another name first: a folder called data is a whole cluster.
-        unfinished = data.with_name("data.unfinished")
+        unfinished = self.data.with_name("data.unfinished")
         complaint = ""
         for character_type in _CHARACTER_TYPES:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -200,10 +187,10 @@ class Postgres:
             arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
             arguments += [f"--lc-ctype={character_type}", "--data-checksums", "--no-instructions"]
             done = process.run(
-                self._launch("initdb", *arguments, *([] if self.fsync else ["--no-sync"])), INITDB_BOUND_S
+                self.program("initdb", *arguments, *([] if self.fsync else ["--no-sync"])), INITDB_BOUND_S
             )
             if done.returncode == 0:
-                unfinished.rename(data)
+                unfinished.rename(self.data)
                 return
             complaint = done.stderr.strip() or done.stdout.strip()
             if "locale" not in complaint:
@@ -214,8 +201,8 @@ class Postgres:
             "See that the disk is not full and that the folder can be written to.",
         )
 
-    def configure(self) -> None:
-        """Write the configuration of the server, and who may come in as whom; `prepare_home` came before."""
+    def _configure(self) -> None:
+        """Write the configuration of the server, and who may come in as whom."""
         folder = self.home.postgres
         settings = _SETTINGS.format(
             sockets=_quoted(self.home.postgres_sockets),
@@ -232,7 +219,7 @@ class Postgres:
         )
         written = {
             "engramq.hba": f"local all all peer map=engramq\nlocal replication {OWNER_ROLE} peer map=engramq\n",
-            "engramq.ident": f'engramq "{self._whom().caller}" all\n',
+            "engramq.ident": f'engramq "{self.account.caller}" all\n',
             "engramq.conf": settings,
         }
         for name, text in written.items():
@@ -240,33 +227,8 @@ class Postgres:
             fresh = folder / (name + ".new")
             fresh.write_text(text)
             if os.geteuid() == 0:
-                os.chown(fresh, *self._whom().owner)
+                os.chown(fresh, *self.account.owner)
             fresh.replace(folder / name)
-
-    def beside(self, data: Path, port: int, binaries: Path | None = None, **given: str) -> process.LaunchOrder:
-        """How to start a server on the cluster in `data` by other programs or under another port, for this user alone.
-
-        `given` are settings of PostgreSQL. It has the sockets' folder and the rules of `prepare_home` and `configure`.
-        """
-        settings = {
-            "port": str(port),
-            "listen_addresses": "",
-            "unix_socket_directories": str(self.home.postgres_sockets),
-            "unix_socket_permissions": "0700",
-            "hba_file": str(self.home.postgres / "engramq.hba"),
-            "ident_file": str(self.home.postgres / "engramq.ident"),
-            "dynamic_shared_memory_type": _shared_memory_type(),
-            # The log must never hold what users stored.
-            "log_min_error_statement": "panic",
-            "log_error_verbosity": "terse",
-            **given,
-        }
-        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        return self._launch("postgres", "-D", str(data), *options, binaries=binaries)
-
-    def sync(self, data: Path) -> process.LaunchOrder:
-        """How to have all files of a cluster that does not run written to the disk."""
-        return self._launch("initdb", "--sync-only", f"--pgdata={data}")
 
     def _create_database(self) -> None:
         done = process.run(self.by_caller("createdb", DATABASE), 30.0)
@@ -278,27 +240,24 @@ class Postgres:
         argv = (str(find_binaries() / program), f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}")
         return process.LaunchOrder(argv=(*argv, *arguments), environment=_environment(), death_signal=signal.SIGINT)
 
-    def _launch(self, program: str, *arguments: str, binaries: Path | None = None) -> process.LaunchOrder:
+    def program(self, name: str, *arguments: str) -> process.LaunchOrder:
+        """A program of the server, run by its account; `prepare` came before."""
         assert self._binaries is not None, "prepare() comes first"
-        whom = self._whom()
         return process.LaunchOrder(
-            argv=(str((binaries or self._binaries) / program), *arguments),
+            argv=(str(self._binaries / name), *arguments),
             environment=_environment(),
             death_signal=signal.SIGINT,
-            mapped_to=whom.mapped_to,
-            account=whom.account,
+            mapped_to=self.account.mapped_to,
+            account=self.account.account,
         )
 
     @property
-    def owner(self) -> tuple[int, int]:
-        """The (uid, gid) that its files have, once `prepare_home` has found it."""
-        return self._whom().owner
+    def account(self) -> ServerAccount:
+        """Whom the server runs as, once `prepare` has chosen it."""
+        assert self._account is not None, "prepare() comes first"
+        return self._account
 
-    def _whom(self) -> ServerAccount:
-        assert self._identity is not None, "prepare() comes first"
-        return self._identity
-
-    def _choose_identity(self, binaries: Path) -> ServerAccount:
+    def _choose_account(self, binaries: Path) -> ServerAccount:
         if os.geteuid() != 0:
             return ServerAccount()
         program = str(binaries / "postgres")

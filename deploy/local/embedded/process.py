@@ -119,7 +119,7 @@ def end(who: ProcessIdentity, signals: Sequence[tuple[int, float]]) -> bool:
     for number, bound_s in signals:
         if not is_alive(who):
             return True
-        _send(who.pid, number)
+        signal_group(who.pid, number)
         wait_until(lambda: not is_alive(who), bound_s)
     return not is_alive(who)
 
@@ -132,11 +132,6 @@ def wait_until(condition: Callable[[], bool], bound_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
-
-
-def signal_group(pid: int, number: int) -> None:
-    """Signal a child that leads a session of its own, together with whatever it started there."""
-    _send(pid, number)
 
 
 def working_in(folder: Path, program: str) -> list[ProcessIdentity]:
@@ -191,7 +186,8 @@ def _argv(launch: LaunchOrder, gate: int | None) -> list[str]:
     return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)]
 
 
-def _send(pid: int, number: int) -> None:
+def signal_group(pid: int, number: int) -> None:
+    """Signal a child that leads a session of its own, together with whatever it started there."""
     # The group may be there when its leader is not, and the reverse before the child's setsid.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
