@@ -128,7 +128,7 @@ class Asker:
 
 
 @asynccontextmanager
-async def asking(settings: Settings, namespace: str, project: str = "") -> AsyncIterator[Asker]:
+async def open_asker(settings: Settings, namespace: str, project: str = "") -> AsyncIterator[Asker]:
     """Yield what asks in one namespace, as the principal of the settings."""
     async with open_bus(settings) as bus:
         yield Asker(bus, namespace, settings.principal, project)
@@ -138,7 +138,7 @@ def reply_to(settings: Settings, namespace: str, command: Command, kind: type[R]
     """Return the reply to one command, in an event loop of its own; raises CommandFailed, EngramqError."""
 
     async def asked() -> R:
-        async with asking(settings, namespace) as asker:
+        async with open_asker(settings, namespace) as asker:
             return await asker.run(command, kind)
 
     return run(asked)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from engramq.deploy.connect.catalogue import CLIENTS, Client, Surroundings, how_started
+from engramq.deploy.connect.catalogue import CLIENTS, Client, UserPlaces, how_started
 from engramq.deploy.connect.configuration import connect, disconnect, entry_in, file_of, snippet
 from engramq.deploy.connect.files import Unchangeable
 from engramq.deploy.local import settings
 from engramq.schemas.command_line import CommandFailed
 
 
-def surroundings() -> Surroundings:
+def surroundings() -> UserPlaces:
     """Return where this user, this project and this system keep files."""
-    return Surroundings(Path.home(), os.environ, Path.cwd())
+    return UserPlaces(Path.home(), os.environ, Path.cwd())
 
 
 @click.command("connect")
@@ -62,7 +62,7 @@ def _tell(client: Client, is_now: str, changed: bool, path: Path, was: str) -> N
     click.echo(f"engramq {is_now if changed else was} {path}{f'. Restart {client.title}.' if changed else ''}")
 
 
-def _list(at: Surroundings) -> None:
+def _list(at: UserPlaces) -> None:
     for client in CLIENTS.values():
         path = client.user(at)
         click.echo(f"{client.name:<15}  {_state(client, path):<13}  {path}")

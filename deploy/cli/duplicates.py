@@ -19,7 +19,7 @@ from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import json_line, printable
 from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import PROGRESS_S, Asker, asking, run
+from engramq.gateway.operator import PROGRESS_S, Asker, open_asker, run
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import (
@@ -76,7 +76,7 @@ def command(
     if yes and not merge:
         raise click.UsageError("--yes goes with --merge.")
     with servers_for("duplicates") as settings:
-        place, progress = namespace or settings.namespace, _Progress(silent=as_json)
+        place, progress = namespace or settings.namespace, _Lines(silent=as_json)
         listing = FindDuplicates(
             by="text",
             partition=UNSET if partition is None else Partition(partition),
@@ -114,7 +114,7 @@ class Duplicates:
         return sum(len(group.goes) for group in self.groups)
 
 
-class _Progress:
+class _Lines:
     """Says now and then how far it is."""
 
     def __init__(self, *, silent: bool) -> None:
@@ -127,9 +127,9 @@ class _Progress:
 
 
 async def _duplicates(
-    settings: Settings, namespace: str, listing: FindDuplicates, shown: int, merge: bool, progress: _Progress
+    settings: Settings, namespace: str, listing: FindDuplicates, shown: int, merge: bool, progress: _Lines
 ) -> Duplicates:
-    async with asking(settings, namespace) as asker:
+    async with open_asker(settings, namespace) as asker:
         result, sets = Duplicates(), Sets()
         await _find(asker, listing, result, sets, progress)
         async for several in _grouped(asker, sets, result.similarity):
@@ -141,7 +141,7 @@ async def _duplicates(
         return result
 
 
-async def _find(asker: Asker, listing: FindDuplicates, result: Duplicates, sets: Sets, progress: _Progress) -> None:
+async def _find(asker: Asker, listing: FindDuplicates, result: Duplicates, sets: Sets, progress: _Lines) -> None:
     """Look the namespace through by texts, then by vectors."""
     similarity, texts = listing.similarity, Digests()
     for way in WAYS:
@@ -188,7 +188,7 @@ async def _previews(asker: Asker, result: Duplicates, shown: int) -> dict[str, s
     return named
 
 
-async def _merge(asker: Asker, result: Duplicates, progress: _Progress) -> None:
+async def _merge(asker: Asker, result: Duplicates, progress: _Lines) -> None:
     result.merged = 0
     for some in transactions(result.groups, limits.DUPLICATES_MERGED):
         command = MergeDuplicates(groups=tuple(some), similarity=result.similarity)

@@ -22,8 +22,8 @@ from engramq.deploy.importing.foreign import (
     MEMORIES,
     NODES,
     REJECTED,
-    BroughtIn,
     Export,
+    ImportedExport,
     format_of,
     import_foreign,
     look_through,
@@ -186,7 +186,7 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
     return _ended(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
-def _print_export(export: Export, done: BroughtIn) -> None:
+def _print_export(export: Export, done: ImportedExport) -> None:
     if done.graph.found:
         print("  ".join(f"{kind} {count} ({done.graph.created[kind]} new)" for kind, count in done.graph.found.items()))
     _print_left_out(done.left_out)

@@ -50,7 +50,7 @@ STATES = {True: "built", False: f"not built; {e5.MEND}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Model:
+class _ListedModel:
     """A model as it is listed. `state` says whether it can be used."""
 
     name: str
@@ -81,11 +81,11 @@ def build_model(home: Path, wheel: Path | None) -> None:
     print(f"Built in {folder}. Use it with ENGRAMQ_EMBEDDER=e5, set for all workers; memories are embedded anew then.")
 
 
-def _models(home: Path) -> Iterator[_Model]:
-    yield _Model(
+def _models(home: Path) -> Iterator[_ListedModel]:
+    yield _ListedModel(
         name="minilm", languages="English", dimensions=384, tokens=256, state="shipped", sha256=minilm.MODEL_SHA256
     )
-    yield _Model(
+    yield _ListedModel(
         name="e5", languages="a hundred languages", dimensions=e5.DIMENSIONS, tokens=512,
         state=STATES[e5.is_built(home)], sha256=e5.MODEL_SHA256,
     )  # fmt: skip

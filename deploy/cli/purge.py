@@ -18,7 +18,7 @@ from engramq.deploy.cli.options import end_time
 from engramq.deploy.cli.output import json_line, printable
 from engramq.deploy.local import settings
 from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import Asker, asking, checked_command, run
+from engramq.gateway.operator import Asker, checked_command, open_asker, run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode, all_of, count_of, memories
 from engramq.schemas.commands import Purged, PurgeMemories
@@ -205,7 +205,7 @@ async def _purge(
     settings: Settings, namespace: str, listing: PurgeMemories, *, yes: bool, as_json: bool
 ) -> tuple[Purged, Purged | None]:
     """Return what was found, and what was done if it was to be."""
-    async with asking(settings, namespace) as asker:
+    async with open_asker(settings, namespace) as asker:
         found = await asker.run(listing, Purged)
         of = _total(found)
         to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0

@@ -11,7 +11,7 @@ from engramq.deploy.cli import options as common
 from engramq.deploy.cli.export import audit_option, embeddings_option, file_argument, write_export
 from engramq.deploy.cli.output import json_line, print_list, quoted
 from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import Asker, asking, checked_command, run
+from engramq.gateway.operator import Asker, checked_command, open_asker, run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
@@ -117,7 +117,7 @@ async def _delete(
 
     A namespace that holds nothing any more is deleted too: what was broken off may have left stored replies.
     """
-    async with asking(settings, namespace) as asker:
+    async with open_asker(settings, namespace) as asker:
         found = await asker.run(DescribeTenant(), TenantDescribed)
         if not yes or found.status == "not_found":
             return found, None

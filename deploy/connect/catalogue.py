@@ -28,7 +28,7 @@ _PIPX_CACHE: Final = ("pipx", ".cache")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class UserPlaces:
     """What decides where files are: the system, the user's folder, the variables, and the project's folder."""
 
     home: Path
@@ -50,7 +50,7 @@ class Surroundings:
         return Path(named).expanduser() if named else self.home.joinpath(*usual)
 
 
-Place: TypeAlias = Callable[[Surroundings], Path]
+Place: TypeAlias = Callable[[UserPlaces], Path]
 
 
 def _of_user(*parts: str) -> Place:
@@ -71,7 +71,7 @@ def _opencode_file(folder: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class StartCommand:
     """The words that start `engramq`, without its subcommand, and the environment to give it."""
 
     words: tuple[str, ...]
@@ -92,7 +92,7 @@ class Client:
     name: str
     title: str
     servers: str
-    entry: Callable[[Launch], dict[str, Any]]
+    entry: Callable[[StartCommand], dict[str, Any]]
     user: Place
     project: Place | None = None
 
@@ -107,20 +107,20 @@ class Client:
         return self.name == "codex"
 
 
-def _plain(launch: Launch) -> dict[str, Any]:
+def _plain(launch: StartCommand) -> dict[str, Any]:
     first, *rest = launch.command("stdio")
     return {"command": first, "args": rest} | ({"env": dict(launch.variables)} if launch.variables else {})
 
 
-def _typed(launch: Launch) -> dict[str, Any]:
+def _typed(launch: StartCommand) -> dict[str, Any]:
     return {"type": "stdio", **_plain(launch)}
 
 
-def _codex(launch: Launch) -> dict[str, Any]:
+def _codex(launch: StartCommand) -> dict[str, Any]:
     return {**_plain(launch), "startup_timeout_sec": _MODEL_START_S}
 
 
-def _opencode(launch: Launch) -> dict[str, Any]:
+def _opencode(launch: StartCommand) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "local", "command": list(launch.command("stdio")), "enabled": True}
     return entry | ({"environment": dict(launch.variables)} if launch.variables else {})
 
@@ -164,7 +164,9 @@ CLIENTS: Final[Mapping[str, Client]] = {
 }  # fmt: skip
 
 
-def how_started(environment: Mapping[str, str] | None = None, prefix: str = sys.prefix, script: str = "") -> Launch:
+def how_started(
+    environment: Mapping[str, str] | None = None, prefix: str = sys.prefix, script: str = ""
+) -> StartCommand:
     """Return how this engramq is started again later, from any folder and with any PATH.
 
     By `uvx` or `pipx run` where it was itself started so, since they clear away what they run once; else by the script
@@ -174,7 +176,7 @@ def how_started(environment: Mapping[str, str] | None = None, prefix: str = sys.
     kept = {name: environment[name] for name in KEPT if environment.get(name)}
     if settings.HOME in kept:
         kept[settings.HOME] = str(Path(kept[settings.HOME]).expanduser().absolute())
-    return Launch(_words(prefix, script or sys.argv[0], environment), kept)
+    return StartCommand(_words(prefix, script or sys.argv[0], environment), kept)
 
 
 def _words(prefix: str, script: str, environment: Mapping[str, str]) -> tuple[str, ...]:

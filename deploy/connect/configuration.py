@@ -13,12 +13,12 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from engramq.deploy.connect import jsonc
-from engramq.deploy.connect.catalogue import Client, Launch, Surroundings
+from engramq.deploy.connect.catalogue import Client, StartCommand, UserPlaces
 from engramq.deploy.connect.files import Rewrite, Unchangeable, read_text, rewrite, split_bom
 from engramq.schemas.command_line import CommandFailed
 
 
-def file_of(client: Client, at: Surroundings, *, project: bool) -> Path:
+def file_of(client: Client, at: UserPlaces, *, project: bool) -> Path:
     """Return where a client's entry belongs; raises CommandFailed when projects have no file for it."""
     if not project:
         return client.user(at)
@@ -27,7 +27,7 @@ def file_of(client: Client, at: Surroundings, *, project: bool) -> Path:
     return client.project(at)
 
 
-def snippet(client: Client, launch: Launch) -> str:
+def snippet(client: Client, launch: StartCommand) -> str:
     """Return the text that a file with nothing but the entry would have."""
     return _with_entry(client, client.entry(launch), "")
 
@@ -41,7 +41,7 @@ def entry_in(path: Path, client: Client) -> Any:
     return value
 
 
-def connect(path: Path, client: Client, launch: Launch) -> Rewrite:
+def connect(path: Path, client: Client, launch: StartCommand) -> Rewrite:
     """Write the entry into a file, in the place of an older one.
 
     Raises CommandFailed, with nothing written, when the file is not what the client would read.

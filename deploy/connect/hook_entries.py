@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from engramq.deploy.connect import jsonc
-from engramq.deploy.connect.catalogue import Launch, Place
+from engramq.deploy.connect.catalogue import Place, StartCommand
 from engramq.deploy.connect.files import Rewrite, rewrite
 
 HOOKS: Final = "hooks"
@@ -67,7 +67,9 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
 }
 
 
-def install(path: Path, client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> Rewrite:
+def install(
+    path: Path, client: HookClient, launch: StartCommand, events: Sequence[str], options: Sequence[str]
+) -> Rewrite:
     """Write the hooks for these events into a file, in the place of older ones of ours; others' stay as they are.
 
     `options` are those of `engramq hook`. Raises CommandFailed, with nothing written, for a file that the client could
@@ -82,7 +84,7 @@ def uninstall(path: Path, client: HookClient) -> Rewrite:
     return rewrite(path, partial(_with, client, {}), _MEND)
 
 
-def _group(client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
+def _group(client: HookClient, launch: StartCommand, events: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
     # Else the start of a session would capture what earlier ones have left.
     only = () if set(events) & set(client.capturing) else ("--no-capture",)
     words = launch.command(HOOK, client.name, *options, *only)
@@ -138,7 +140,7 @@ def _at(value: Any, path: jsonc.Path) -> Any:
     return value
 
 
-def snippet(client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> str:
+def snippet(client: HookClient, launch: StartCommand, events: Sequence[str], options: Sequence[str]) -> str:
     """Return the text that a file with nothing but our hooks would have."""
     groups = {event: [_group(client, launch, events, options)] for event in events}
     return json.dumps({HOOKS: groups}, indent=2, ensure_ascii=False) + "\n"

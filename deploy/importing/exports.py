@@ -20,7 +20,7 @@ from engramq.schemas.packed_lines import UnusableFile
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ExportedNode:
     """A thing that the export names, which becomes a node of the knowledge graph; where it stands."""
 
     name: Any
@@ -30,7 +30,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class ExportedEdge:
     """A relation between two things by their names, which becomes an edge of the knowledge graph; where it stands.
 
     `label`: of an end that the export has no node for; None leaves it to the graph.
@@ -52,7 +52,8 @@ class LeftOut:
     one: str
 
 
-Entry: TypeAlias = Given | Rejection | Node | Edge | LeftOut
+GraphEntry: TypeAlias = ExportedNode | ExportedEdge
+Entry: TypeAlias = Given | Rejection | GraphEntry | LeftOut
 
 
 @dataclass(frozen=True, slots=True)

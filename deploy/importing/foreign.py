@@ -17,10 +17,11 @@ import msgspec
 from engramq.deploy.importing import conversations, notes, stores
 from engramq.deploy.importing.exports import (
     Choices,
-    Edge,
     Entry,
+    ExportedEdge,
+    ExportedNode,
+    GraphEntry,
     LeftOut,
-    Node,
     Reader,
     first_item,
     first_member,
@@ -149,29 +150,29 @@ class Graph:
     found: Counter[str] = field(default_factory=Counter)
     created: Counter[str] = field(default_factory=Counter)
 
-    def command_for(self, entry: Node | Edge) -> Command | Rejection:
+    def command_for(self, entry: GraphEntry) -> Command | Rejection:
         """Return the command that writes an entry, or why there is none."""
         try:
             given = self._without_secrets(entry)
         except EngramqError as refused:
             return rejection(entry.line, refused, entry.file)
-        if isinstance(entry, Edge):
+        if isinstance(entry, ExportedEdge):
             ends = {f"{end}_label": self.labels.get(str(given[f"{end}_name"]), entry.label) for end in LABELS}
             given |= {name: label for name, label in ends.items() if label is not None}
         try:
-            tool = TOOLS["graph_add_node" if isinstance(entry, Node) else "graph_add_edge"]
+            tool = TOOLS["graph_add_node" if isinstance(entry, ExportedNode) else "graph_add_edge"]
             command = check_arguments(tool, given).parameters
         except EngramqError as refused:
             return rejection(entry.line, refused, entry.file)
-        if isinstance(entry, Node):
+        if isinstance(entry, ExportedNode):
             self.labels[given["name"]] = entry.label
         assert isinstance(command, Command)
         return command
 
-    def _without_secrets(self, entry: Node | Edge) -> dict[str, Any]:
+    def _without_secrets(self, entry: GraphEntry) -> dict[str, Any]:
         """Return arguments with a mark in the place of each secret: the same one in a name wherever it stands."""
         given: dict[str, Any]
-        if isinstance(entry, Node):
+        if isinstance(entry, ExportedNode):
             given = {"name": entry.name, "label": entry.label}
         else:
             given = {"source_name": entry.source, "target_name": entry.target, "relation": entry.relation}
@@ -182,7 +183,7 @@ class Graph:
         self.secrets.found += redaction.count
         return {**given, **texts}
 
-    async def write(self, importer: Importer, namespace: str, entries: Iterator[Node | Edge]) -> None:
+    async def write(self, importer: Importer, namespace: str, entries: Iterator[GraphEntry]) -> None:
         """Write every entry; raises EngramqError when one cannot be brought in, for a reason that is not its own."""
         slots = anyio.Semaphore(IN_FLIGHT)
         async with anyio.create_task_group() as group:
@@ -195,7 +196,12 @@ class Graph:
                 group.start_soon(self._write, importer, namespace, entry, command, slots)
 
     async def _write(
-        self, importer: Importer, namespace: str, entry: Node | Edge, command: Command, slots: anyio.Semaphore
+        self,
+        importer: Importer,
+        namespace: str,
+        entry: GraphEntry,
+        command: Command,
+        slots: anyio.Semaphore,
     ) -> None:
         try:
             answer = await replace(importer.asker, namespace=namespace).insist(command, f"import:{uuid7()}")
@@ -205,7 +211,7 @@ class Graph:
             importer.reject(Rejection(entry.line, str(answer.fault.field or "line"), answer.fault.error, entry.file))
             return
         if isinstance(answer.reply, NodeAdded | EdgeAdded):
-            kind = NODES if isinstance(entry, Node) else EDGES
+            kind = NODES if isinstance(entry, ExportedNode) else EDGES
             self.found[kind] += 1
             self.created[kind] += answer.reply.created
             return
@@ -233,7 +239,7 @@ class Export:
 
 
 @dataclass
-class BroughtIn:
+class ImportedExport:
     """What became of an export: `left_out` by the rules of its format, each with its number."""
 
     importer: Importer
@@ -242,7 +248,7 @@ class BroughtIn:
 
 
 @dataclass
-class _Read:
+class _EntryCounts:
     """What a first reading has counted; as a source it says how many memories are done, for the bar."""
 
     memories: int = 0
@@ -251,15 +257,15 @@ class _Read:
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     position: int = 0
 
-    def of(self, found: Iterator[Entry]) -> "_Read":
+    def of(self, found: Iterator[Entry]) -> "_EntryCounts":
         """Count everything; raises UnusableFile for what could not be read to its end."""
         for entry in found:
             match entry:
                 case Given() | Rejection():
                     self.memories += 1
-                case Node():
+                case ExportedNode():
                     self.nodes += 1
-                case Edge():
+                case ExportedEdge():
                     self.edges += 1
                 case LeftOut():
                     self.left_out[entry] += 1
@@ -271,22 +277,22 @@ class _Read:
             yield record
 
 
-async def import_foreign(export: Export, settings: Settings, options: Options, rejects: Path | None) -> BroughtIn:
+async def import_foreign(export: Export, settings: Settings, options: Options, rejects: Path | None) -> ImportedExport:
     """Import memories, then nodes, then edges of an export.
 
     Raises EngramqError, NoWorker, CannotReject, and UnusableFile before anything is written, maybe in a group.
     """
-    read = _Read().of(export.entries())
+    read = _EntryCounts().of(export.entries())
     namespace = options.namespace or settings.namespace
     async with importing(settings, options, rejects, read, read.memories or None) as importer:
         graph = Graph(importer.secrets)
         records = read.counting(entry for entry in export.entries() if isinstance(entry, Given | Rejection))
         rows = options.checked(records, settings, importer.secrets)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
-        for kind, count in ((Node, read.nodes), (Edge, read.edges)):
+        for kind, count in ((ExportedNode, read.nodes), (ExportedEdge, read.edges)):
             if count:
                 await graph.write(importer, namespace, (entry for entry in export.entries() if isinstance(entry, kind)))
-    return BroughtIn(importer, graph, read.left_out)
+    return ImportedExport(importer, graph, read.left_out)
 
 
 SAMPLES: Final = 3
@@ -295,7 +301,7 @@ REJECTED: Final = str(ReceiptStatus.REJECTED)
 
 
 @dataclass
-class Looked:
+class DryRun:
     """What an import would bring in, the first rows of it, and how many secrets would be left out."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -304,12 +310,12 @@ class Looked:
     secrets: int = 0
 
 
-def look_through(entries: Iterator[Entry], settings: Settings, options: Options, rejects: Path | None) -> Looked:
+def look_through(entries: Iterator[Entry], settings: Settings, options: Options, rejects: Path | None) -> DryRun:
     """Check everything as an import does, and tell of what it would reject.
 
     Raises UnusableFile, CannotReject.
     """
-    looked, secrets = Looked(), new_secrets(settings)
+    looked, secrets = DryRun(), new_secrets(settings)
     graph = Graph(secrets)
     with ExitStack() as files:
         telling = RejectFile(rejects, files)
@@ -322,12 +328,12 @@ def look_through(entries: Iterator[Entry], settings: Settings, options: Options,
             for entry in entries:
                 if isinstance(entry, LeftOut):
                     looked.left_out[entry] += 1
-                elif isinstance(entry, Node | Edge):
+                elif isinstance(entry, GraphEntry):
                     command = graph.command_for(entry)
                     if isinstance(command, Rejection):
                         reject(command)
                     else:
-                        looked.counts[NODES if isinstance(entry, Node) else EDGES] += 1
+                        looked.counts[NODES if isinstance(entry, ExportedNode) else EDGES] += 1
                 else:
                     yield entry
 

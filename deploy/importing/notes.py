@@ -13,7 +13,17 @@ from typing import Any, Final
 
 import yaml
 
-from engramq.deploy.importing.exports import Choices, Edge, Entry, LeftOut, Node, moment, own_id, tags, without_nothing
+from engramq.deploy.importing.exports import (
+    Choices,
+    Entry,
+    ExportedEdge,
+    ExportedNode,
+    LeftOut,
+    moment,
+    own_id,
+    tags,
+    without_nothing,
+)
 from engramq.deploy.importing.records import FILE, Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
@@ -30,7 +40,7 @@ _TAG: Final = re.compile(r"(?<![\w/#&])#([\w/-]*[^\W\d][\w/-]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class MarkdownNote:
     """One file: its path below the folder, its properties, and the text behind them, which begins on line `first`."""
 
     path: PurePosixPath
@@ -69,7 +79,7 @@ class Note:
                 yield number, line, bool(fence)
 
 
-def notes(folder: Path) -> Iterator[Note | Rejection | LeftOut]:
+def notes(folder: Path) -> Iterator[MarkdownNote | Rejection | LeftOut]:
     """Yield each note below a folder, in order; links to elsewhere and hidden folders are passed over.
 
     Raises UnusableFile when it is no folder, or holds no note.
@@ -93,7 +103,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(root, name) for name in sorted(files) if name.lower().endswith(SUFFIX) and name[0] != ".")
 
 
-def _note(folder: Path, path: Path) -> Note | Rejection:
+def _note(folder: Path, path: Path) -> MarkdownNote | Rejection:
     own = PurePosixPath(path.relative_to(folder).as_posix())
     try:
         with path.open("rb") as file:
@@ -107,13 +117,13 @@ def _note(folder: Path, path: Path) -> Note | Rejection:
         return Rejection(1, FILE, "The file is no text in UTF-8.", str(own))
     found = _PROPERTIES.match(text)
     if found is None:
-        return Note(own, {}, text, 1)
+        return MarkdownNote(own, {}, text, 1)
     try:
         properties = _properties(found[1])
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         first = str(problem).splitlines()[0] if str(problem) else "nested too deeply"
         return Rejection(1, PROPERTIES, f"The properties are no YAML: {first}.", str(own))
-    return Note(own, properties, text[found.end() :], 1 + text.count("\n", 0, found.end()))
+    return MarkdownNote(own, properties, text[found.end() :], 1 + text.count("\n", 0, found.end()))
 
 
 def _properties(text: str) -> dict[str, Any]:
@@ -152,21 +162,21 @@ def read_obsidian(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the notes, and the links between them."""
     vault = path.resolve().name
     for note in notes(path):
-        if not isinstance(note, Note):
+        if not isinstance(note, MarkdownNote):
             yield note
             continue
         name = note.path.stem  # links name the file, whatever the note calls itself
-        yield Node(name, LABEL, 1, note.file)
+        yield ExportedNode(name, LABEL, 1, note.file)
         yield _memory(note, vault)
         passed = {name}
         for number, line, is_code in note.lines():
             for target in [] if is_code else link_names(line):
                 if target not in passed:
                     passed.add(target)
-                    yield Edge(name, target, LINKS_TO, number, note.file, LABEL)
+                    yield ExportedEdge(name, target, LINKS_TO, number, note.file, LABEL)
 
 
-def _memory(note: Note, vault: str) -> Entry:
+def _memory(note: MarkdownNote, vault: str) -> Entry:
     text = note.text.strip()
     if not text:
         return LeftOut("notes without text", "note without text")
@@ -199,16 +209,16 @@ def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the nodes, memories and edges of each note."""
     folder = path.resolve().name
     for note in notes(path):
-        if isinstance(note, Note):
+        if isinstance(note, MarkdownNote):
             yield from _of_note(note, folder)
         else:
             yield note
 
 
-def _of_note(note: Note, folder: str) -> Iterator[Entry]:
+def _of_note(note: MarkdownNote, folder: str) -> Iterator[Entry]:
     kind = note.properties.get("type")
     kind = kind.strip() if isinstance(kind, str) and kind.strip() else NOTE
-    yield Node(note.title, kind, 1, note.file)
+    yield ExportedNode(note.title, kind, 1, note.file)
     rest: list[str] = []
     linked = set[tuple[str, str]]()
     for number, line, is_code in note.lines():
@@ -226,14 +236,16 @@ def _of_note(note: Note, folder: str) -> Iterator[Entry]:
         yield _text(note, folder, text)
 
 
-def _edges(note: Note, number: int, relation: str, line: str, linked: set[tuple[str, str]]) -> Iterator[Edge]:
+def _edges(
+    note: MarkdownNote, number: int, relation: str, line: str, linked: set[tuple[str, str]]
+) -> Iterator[ExportedEdge]:
     for target in link_names(line):
         if (relation, target) not in linked:
             linked.add((relation, target))
-            yield Edge(note.title, target, relation, number, note.file, NOTE)
+            yield ExportedEdge(note.title, target, relation, number, note.file, NOTE)
 
 
-def _observation(note: Note, number: int, observed: re.Match[str]) -> Given:
+def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Given:
     category, said, context = observed[1].strip(), observed[2], observed[3]
     text = _TRAILING_TAGS.sub("", said) or said
     values = {
@@ -245,7 +257,7 @@ def _observation(note: Note, number: int, observed: re.Match[str]) -> Given:
     return note.row(number, values)
 
 
-def _text(note: Note, folder: str, text: str) -> Given:
+def _text(note: MarkdownNote, folder: str, text: str) -> Given:
     own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
     identifier = own_id("basic-memory", f"{folder}/{note.properties.get('permalink') or note.path}")
     values = {
@@ -259,11 +271,11 @@ def _text(note: Note, folder: str, text: str) -> Given:
     return note.row(note.first, values)
 
 
-def _about(note: Note) -> dict[str, Any]:
+def _about(note: MarkdownNote) -> dict[str, Any]:
     return {"note": note.title, "permalink": note.properties.get("permalink")}
 
 
-def _time(note: Note) -> str | None:
+def _time(note: MarkdownNote) -> str | None:
     return moment(note.properties.get("created") or note.properties.get("date"))
 
 

@@ -128,7 +128,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class RowBatch:
     """Rows of one namespace that are stored together, once for one `key`: tries to send them share it.
 
     `named`: rows with external ids, which an update may change.
@@ -252,7 +252,7 @@ def _check_namespace(name: Any) -> None:
         raise invalid(NAMESPACE, f"The namespace {name!r} is engramq's own.")
 
 
-def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iterator[Batch | Rejection]:
+def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iterator[RowBatch | Rejection]:
     """Put rows of one namespace together, in their order: at most `size` rows and about `chars` characters each.
 
     A batch is of rows with external ids or of rows without. Unfinished ones are held for several namespaces at once,
@@ -283,9 +283,9 @@ def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iter
         yield _batch(rest)
 
 
-def _batch(rows: list[Row]) -> Batch:
+def _batch(rows: list[Row]) -> RowBatch:
     named = rows[0].record.external_id is not UNSET
-    return Batch(rows[0].namespace, tuple(rows), f"import:{uuid7()}", named)
+    return RowBatch(rows[0].namespace, tuple(rows), f"import:{uuid7()}", named)
 
 
 _FIRST_SLOTS: Final = 1 << 12

@@ -16,8 +16,8 @@ from msgspec import UNSET
 from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import ProgressBar, Readable
 from engramq.deploy.importing.records import Given, Rejection, read_records
-from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, make_batches
-from engramq.gateway.operator import Asker, asking
+from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
+from engramq.gateway.operator import Asker, open_asker
 from engramq.schemas.commands import BatchImported, ImportBatch
 from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, UnsupportedServer, lanes_of, pack
 from engramq.schemas.faults import EngramqError
@@ -145,7 +145,7 @@ class Importer:
     degraded: bool = False
     secrets: Secrets = field(default_factory=Secrets)
 
-    async def run(self, items: Iterator[Batch | Rejection]) -> None:
+    async def run(self, items: Iterator[RowBatch | Rejection]) -> None:
         """Send everything; raises EngramqError when a batch cannot be brought in."""
         slots = anyio.CapacityLimiter(IN_FLIGHT)
         async with anyio.create_task_group() as group:
@@ -159,7 +159,7 @@ class Importer:
                 await slots.acquire_on_behalf_of(item)
                 group.start_soon(self._send, item, slots)
 
-    async def _send(self, batch: Batch, slots: anyio.CapacityLimiter) -> None:
+    async def _send(self, batch: RowBatch, slots: anyio.CapacityLimiter) -> None:
         try:
             asker = replace(self.asker, namespace=batch.namespace)
             answer = await asker.insist(_command(batch, self.on_duplicate), batch.key)
@@ -185,7 +185,7 @@ class Importer:
         self.rejects.write(rejection)
 
 
-def _command(batch: Batch, on_duplicate: OnDuplicate) -> ImportBatch:
+def _command(batch: RowBatch, on_duplicate: OnDuplicate) -> ImportBatch:
     return ImportBatch(
         records=tuple(row.record for row in batch.rows),
         # A row without an external id that is there already says the same.
@@ -235,7 +235,7 @@ async def importing(
     """
     async with AsyncExitStack() as resources:
         files = resources.enter_context(ExitStack())
-        asker = await resources.enter_async_context(asking(settings, settings.namespace, settings.project))
+        asker = await resources.enter_async_context(open_asker(settings, settings.namespace, settings.project))
         workers = ImportWorkers(lanes_of(settings), settings.namespace)
         resources.push_async_callback(workers.close)
         await workers.require(START_S)

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from engramq.deploy.importing.exports import (
     Choices,
-    Edge,
     Entry,
+    ExportedEdge,
+    ExportedNode,
     LeftOut,
-    Node,
     all_items,
     is_archive,
     items,
@@ -53,7 +53,7 @@ def _of_relation(row: Given) -> Entry:
     for name in ("from", "to", "relationType"):
         if not isinstance(row.values.get(name), str):
             return Rejection(row.line, name, f"{name} is no text.")
-    return Edge(row.values["from"], row.values["to"], row.values["relationType"], row.line)
+    return ExportedEdge(row.values["from"], row.values["to"], row.values["relationType"], row.line)
 
 
 def _of_entity(row: Given) -> Iterator[Entry]:
@@ -62,7 +62,7 @@ def _of_entity(row: Given) -> Iterator[Entry]:
         field = "entityType" if isinstance(name, str) else "name"
         yield Rejection(row.line, field, f"{field} is no text.")
         return
-    yield Node(name, kind, row.line)
+    yield ExportedNode(name, kind, row.line)
     observations = row.values.get(_OBSERVATIONS)
     if not isinstance(observations, list):
         yield Rejection(row.line, _OBSERVATIONS, f"{_OBSERVATIONS} is no list.")

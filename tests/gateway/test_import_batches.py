@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.records import Given, Rejection
-from engramq.deploy.importing.rows import Batch, Occurrences, Row, Secrets, check_rows, digest_of, make_batches
+from engramq.deploy.importing.rows import Occurrences, Row, RowBatch, Secrets, check_rows, digest_of, make_batches
 
 NAMESPACE = "tenant"
 WHEN = "2026-01-31T09:00:00"
@@ -23,10 +23,10 @@ def identities(said: Iterable[dict[str, Any]], **options: Any) -> list[bytes]:
     return [one.identity for one in made if isinstance(one, Row)]
 
 
-def batches(said: Iterable[dict[str, Any]], size: int = 2) -> list[Batch]:
+def batches(said: Iterable[dict[str, Any]], size: int = 2) -> list[RowBatch]:
     made = list(make_batches(rows(said), size, chars=1_000))
-    assert all(isinstance(one, Batch) for one in made)
-    return [one for one in made if isinstance(one, Batch)]
+    assert all(isinstance(one, RowBatch) for one in made)
+    return [one for one in made if isinstance(one, RowBatch)]
 
 
 @pytest.mark.promise("IM-8")

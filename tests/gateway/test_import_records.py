@@ -228,7 +228,7 @@ def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
 READING = """
 import resource, sys
 from engramq.deploy.importing.records import read_records
-from engramq.deploy.importing.rows import Row, check_rows, make_batches, Batch
+from engramq.deploy.importing.rows import Row, check_rows, make_batches, RowBatch
 from engramq.schemas.packed_lines import Source
 
 def mb():
@@ -237,7 +237,7 @@ def mb():
 rows = check_rows(read_records(Source(sys.stdin.buffer).lines(), None), "tenant", one_namespace=False)
 count = 0
 for batch in make_batches(rows, 128, 400_000):
-    assert isinstance(batch, Batch), batch
+    assert isinstance(batch, RowBatch), batch
     count += len(batch.rows)
     if count == 12_800:
         before = mb()

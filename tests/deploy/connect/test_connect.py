@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.deploy.connect.catalogue import CLIENTS, Client, Surroundings
+from engramq.deploy.connect.catalogue import CLIENTS, Client, UserPlaces
 from engramq.deploy.connect.jsonc import read
 
 pytestmark = pytest.mark.promise("RC-4")
@@ -38,7 +38,7 @@ class User:
     def file(self, client: Client, *, project: bool = False) -> Path:
         where = client.project if project else client.user
         assert where is not None
-        return where(Surroundings(self.home, {}, self.project))
+        return where(UserPlaces(self.home, {}, self.project))
 
     def has(self, client: Client) -> tuple[Path, str]:
         """Give the user the sample of a client's configuration, at its place."""
@@ -260,7 +260,7 @@ def test_the_entry_starts_engramq(user: User) -> None:
     ],
 )
 def test_each_system_has_its_places(tmp_path: Path, system: str, name: str, where: str) -> None:
-    assert CLIENTS[name].user(Surroundings(tmp_path, {}, tmp_path, system)) == tmp_path / where
+    assert CLIENTS[name].user(UserPlaces(tmp_path, {}, tmp_path, system)) == tmp_path / where
 
 
 @pytest.mark.parametrize(
@@ -272,5 +272,5 @@ def test_each_system_has_its_places(tmp_path: Path, system: str, name: str, wher
     ],
 )
 def test_a_clients_own_variable_moves_its_file(tmp_path: Path, variable: str, name: str, file: str) -> None:
-    at = Surroundings(tmp_path / "home", {variable: str(tmp_path / "elsewhere")}, tmp_path)
+    at = UserPlaces(tmp_path / "home", {variable: str(tmp_path / "elsewhere")}, tmp_path)
     assert CLIENTS[name].user(at) == tmp_path / "elsewhere" / file

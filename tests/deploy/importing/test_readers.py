@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing import exports as reading
-from engramq.deploy.importing.exports import Choices, Edge, Entry, LeftOut, Node, items
+from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut, items
 from engramq.deploy.importing.foreign import READERS, format_of
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas import limits
@@ -39,11 +39,11 @@ def left_out(found: list[Entry]) -> Counter[str]:
 
 
 def edges(found: list[Entry]) -> list[tuple[str, str, str]]:
-    return [(one.source, one.relation, one.target) for one in found if isinstance(one, Edge)]
+    return [(one.source, one.relation, one.target) for one in found if isinstance(one, ExportedEdge)]
 
 
 def nodes(found: list[Entry]) -> list[tuple[str, str]]:
-    return [(one.name, one.label) for one in found if isinstance(one, Node)]
+    return [(one.name, one.label) for one in found if isinstance(one, ExportedNode)]
 
 
 @pytest.mark.parametrize("kind", ForeignFormat)
