@@ -289,16 +289,6 @@ def every_command() -> list[type[Command]]:
     return found
 
 
-async def test_no_more_callers_wait_than_may(redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.lane.WAITING_MAX", 2)
-    async with bus_over(redis_url, keys) as bus:
-        waiting = [asyncio.create_task(outcome(bus, Ping())) for _ in range(2)]
-        await asyncio.wait(waiting, timeout=0)
-        assert await asyncio.wait_for(outcome(bus, Ping()), 1) == "overloaded"
-        assert not any(task.done() for task in waiting)
-    assert await asyncio.gather(*waiting) == ["unavailable", "unavailable"]
-
-
 async def test_an_error_in_place_of_answers_is_logged_and_the_list_is_read_again(
     redis_url: str, keys: Keys, workers: WorkerSide, caplog: pytest.LogCaptureFixture
 ) -> None:

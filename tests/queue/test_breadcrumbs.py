@@ -17,7 +17,7 @@ from engramq.schemas.keys import Keys
 from engramq.workers.queue.contract import Job, Outcome, SessionState
 from tests.lanes import lanes_at
 from tests.queue.server import Server
-from tests.queue.stage import ADA_ID, NAMESPACE, Stage, an_actor, payload_of, ping
+from tests.queue.stage import ADA_ID, NAMESPACE, Stage, an_actor, ping
 
 pytestmark = pytest.mark.anyio
 
@@ -59,16 +59,6 @@ async def test_a_store_leaves_its_id_and_a_replayed_duplicate_does_not(bus: Bus,
     assert (found.last_stored_id, found.session_memory_ids) == ("a", ("a",))
 
 
-@pytest.mark.promise("CN-40")
-async def test_a_search_leaves_what_it_found_and_an_empty_one_leaves_nothing_found(
-    bus: Bus, breadcrumbs: Breadcrumbs
-) -> None:
-    await ping(bus, "recalled b a")
-    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ("b", "a")
-    await ping(bus, "recalled")
-    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ()
-
-
 @pytest.mark.promise("CN-41")
 async def test_touched_ids_stand_in_order_each_once(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     for line in ("stored c", "recalled a c b", "stored a", "stored d"):
@@ -108,18 +98,6 @@ async def test_only_the_newest_touched_ids_are_kept(bus: Bus, breadcrumbs: Bread
         await ping(bus, "recalled " + " ".join(str(number) for number in range(start, start + 50)))
     kept = (await breadcrumbs.read(*WHOSE)).session_memory_ids
     assert kept == tuple(str(number) for number in range(50, limits.BREADCRUMB_TOUCHED + 50))
-
-
-@pytest.mark.promise("CN-42")
-async def test_begin_session_clears_and_gives_a_new_instance(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
-    first = await breadcrumbs.begin(*WHOSE)
-    await ping(bus, "stored a")
-    await ping(bus, "recalled b")
-    second = await breadcrumbs.begin(*WHOSE)
-    assert second > first
-    found = await breadcrumbs.read(*WHOSE)
-    assert (found.last_stored_id, found.last_recalled_ids, found.session_memory_ids) == (None, (), ())
-    assert [await breadcrumbs.resolve(ref, *WHOSE) for ref in ("@stored", "@recalled[0]")] == [None, None]
 
 
 @pytest.mark.promise("CN-43")
@@ -212,12 +190,3 @@ async def test_without_redis_breadcrumbs_are_unavailable(own_server: Server, key
         with pytest.raises(EngramqError) as refusal:
             await Breadcrumbs(client, lanes_at("redis://unused", keys)).read(*WHOSE)
     assert refusal.value.fault.code is FaultCode.UNAVAILABLE
-
-
-async def test_a_command_without_breadcrumbs_leaves_nothing(stage: Stage, breadcrumbs: Breadcrumbs) -> None:
-    async def without(job: Job) -> Outcome:
-        return Outcome(Pong())
-
-    await stage.workers(an_actor(without))
-    assert payload_of(await ping(await stage.bus())) == ""
-    assert await breadcrumbs.read(*WHOSE) == SessionBreadcrumbs()

@@ -9,7 +9,7 @@ from engramq.gateway.queue import lane
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import LEASE_KEY
-from engramq.schemas.scripts import DROP_LETTERS, SETTLE
+from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import settlement
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters, encode_letter
@@ -66,23 +66,6 @@ async def test_the_oldest_letters_make_room_for_newer_ones_by_bytes(
     await bury(stage, huge)
     assert [letter.id for letter in await dead.list(RECALL)] == [huge.id]
     assert await dead.drop(huge.id)
-    assert await counted(stage) == 0
-
-
-async def test_letters_of_an_earlier_version_are_counted_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settlement, "DEAD_BYTES_MAX", 10_000)
-    of, old = stage.keys.of[RECALL], [a_letter(3_000) for _ in range(5)]
-    for place, letter in enumerate(old):
-        await stage.redis.hset(of.dead, letter.id, encode_letter(letter))
-        await stage.redis.zadd(of.dead_index, {letter.id: place})
-    assert await stage.redis.eval(DROP_LETTERS.text, 3, of.dead, of.dead_index, of.dead_bytes, old[4].id) == 1
-    assert await counted(stage) == 0  # nothing is counted before one is added
-    new = a_letter(3_000)
-    await bury(stage, new)
-    dead = DeadLetters(stage.redis, stage.lanes)
-    assert [letter.id for letter in await dead.list(RECALL)] == [new.id, old[3].id, old[2].id]
-    for letter in (new, old[3], old[2]):
-        assert await dead.retry(letter.id)
     assert await counted(stage) == 0
 
 

@@ -166,12 +166,6 @@ async def test_what_would_wait_longer_than_that_is_refused_with_nothing_written(
     assert await stage.depth() == (2, 20)
 
 
-async def test_of_a_job_that_would_wait_too_long_in_part_is_said_how_much_fits(stage: Stage) -> None:
-    await known(stage)
-    assert await offer(stage, 15) == -1
-    assert await offer(stage, 16) == [5, pytest.approx(1_375, abs=25)]
-
-
 async def test_who_is_refused_later_is_told_to_come_later_but_not_without_end(stage: Stage) -> None:
     await known(stage)
     for _ in range(2):
@@ -244,28 +238,6 @@ async def carry_out(stage: Stage, served: int = 1) -> None:
 async def rate(stage: Stage) -> dict[str, float]:
     found = await stage.redis.hgetall(stage.keys.of[RECALL].rate)
     return {name.decode(): float(value) for name, value in found.items()}
-
-
-async def test_a_rate_is_what_ends_between_two_moments_at_which_commands_wait(stage: Stage) -> None:
-    await waiting(stage, 5)
-    await carry_out(stage)
-    first = await rate(stage)
-    assert (first["served"], first["busy"], first["full"]) == (0, 0, 5)
-    await stage.redis.hset(stage.keys.of[RECALL].rate, "from", first["from"] - 500)
-    await carry_out(stage, served=3)
-    second = await rate(stage)
-    assert (second["served"], second["full"]) == (3, 4)
-    assert second["busy"] == pytest.approx(500, abs=100)
-    assert 0 < await stage.redis.pttl(stage.keys.of[RECALL].rate) <= 60_000
-
-
-async def test_time_in_which_nobody_waits_tells_nothing_of_the_rate(stage: Stage) -> None:
-    await waiting(stage, 2)
-    await carry_out(stage)
-    assert "from" in await rate(stage)
-    await carry_out(stage)
-    assert "from" not in await rate(stage)
-    assert (await rate(stage))["busy"] == 0
 
 
 async def test_an_idle_mailbox_has_no_rate(stage: Stage) -> None:

@@ -80,28 +80,6 @@ async def test_a_refusal_travels_with_the_command_id(stage: Stage) -> None:
     assert (answer.fault.code, answer.fault.error, answer.fault.command_id) == ("forbidden", "not you", answer.id)
 
 
-async def test_a_write_that_is_not_answered_in_time_is_pending_and_still_carried_out(stage: Stage) -> None:
-    carried_out = asyncio.Event()
-
-    async def store(job: Job) -> Outcome:
-        carried_out.set()
-        return Outcome(Stored(stored=a_memory("tea"), command_id=job.envelope.id))
-
-    bus = await stage.bus(timeout_s=0.05)
-    answer = await send(bus, StoreMemory(content="tea"))
-    assert isinstance(answer, Pending)
-    await stage.workers(an_actor(echo, store, kind=WorkerKind.EMBEDDING))
-    async with asyncio.timeout(5):
-        await carried_out.wait()
-
-
-async def test_a_read_that_is_not_answered_in_time_is_unavailable(stage: Stage) -> None:
-    bus = await stage.bus(timeout_s=0.05)
-    with pytest.raises(EngramqError) as refusal:
-        await ping(bus)
-    assert refusal.value.fault.code is FaultCode.UNAVAILABLE
-
-
 @pytest.mark.promise("QP-11")
 async def test_a_read_past_its_deadline_is_dropped_and_a_write_is_not(stage: Stage) -> None:
     seen: list[str] = []

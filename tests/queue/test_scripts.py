@@ -10,7 +10,7 @@ from engramq.schemas.connection import RedisConnection, UnsupportedServer
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
-from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
+from engramq.schemas.scripts import CLAIM, POISON_TRIES, RENEW, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.settlement import Result, Settlement
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put
@@ -36,16 +36,6 @@ async def claim(stage: Stage, token: str = "me", wanted: int = 32, poison_jobs: 
     return found
 
 
-async def test_a_claim_gives_ids_payloads_and_tries_and_says_when_to_look_again(stage: Stage) -> None:
-    job = await a_job(stage)
-    more, due_ms, left, name, payload, tries = await claim(stage)
-    assert (more, left, name.decode(), tries) == (0, 0, job, 1)
-    assert payload == await stage.redis.get(JOB_KEY + job)
-    assert 0 < due_ms <= LEASE_MS
-    assert await claim(stage, "other") == [0, pytest.approx(due_ms, abs=5_000), 0]
-    assert 0 < await stage.redis.pttl(LEASE_KEY + job) <= LEASE_MS
-
-
 async def test_a_claim_that_filled_its_window_wakes_another_one(stage: Stage) -> None:
     await a_job(stage, 3)
     await stage.redis.delete(stage.keys.of[RECALL].wakeups)
@@ -55,16 +45,6 @@ async def test_a_claim_that_filled_its_window_wakes_another_one(stage: Stage) ->
     more, *_ = await claim(stage, wanted=2)
     assert more == 0
     assert await stage.redis.llen(stage.keys.of[RECALL].wakeups) == 0, "a stale wake-up would wake a worker for nothing"
-
-
-async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_failed_try(stage: Stage) -> None:
-    job = await a_job(stage)
-    await claim(stage, "lost")
-    where = (stage.keys.of[RECALL].mailbox, stage.keys.of[RECALL].wakeups)
-    assert await stage.redis.eval(RELEASE.text, 2, *where, "other", LEASE_MS, LEASE_KEY, TRIES_KEY) == 0
-    assert await stage.redis.eval(RELEASE.text, 2, *where, "lost", LEASE_MS, LEASE_KEY, TRIES_KEY) == 1
-    assert not await stage.redis.exists(LEASE_KEY + job, TRIES_KEY + job)
-    assert (await claim(stage))[5] == 1
 
 
 async def test_one_poison_job_at_a_time_and_others_are_not_held_up(stage: Stage) -> None:

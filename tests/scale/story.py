@@ -37,6 +37,12 @@ async def tell(stage: Stage, terminal: Terminal, folder: Path, redis_url: str) -
 
     `redis_url` is an administrator's way to the same Redis, to make dead letters with.
     """
+    await tell_agents(stage)
+    await _from_the_command_line(stage, terminal, folder, redis_url)
+
+
+async def tell_agents(stage: Stage) -> None:
+    """Do what of the story goes through MCP."""
     service = await stage.gateway()
     async with agent_of(service) as ada, agent_of(service, principal="web", untrusted=True) as web:
         first = await ada.store("Ada keeps bees in the garden behind the mill", session="bees")
@@ -60,7 +66,6 @@ async def tell(stage: Stage, terminal: Terminal, folder: Path, redis_url: str) -
         assert erased["status"] in {"success", "forgotten", "erased"}, erased
         await ada.call("graph_add_edge", source_name="Ada", target_name="Mill", relation="LIVES_AT")
         assert (await ada.call("memory_stats"))["status"] == "success"
-    await _from_the_command_line(stage, terminal, folder, redis_url)
 
 
 async def _from_the_command_line(stage: Stage, terminal: Terminal, folder: Path, redis_url: str) -> None:

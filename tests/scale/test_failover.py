@@ -15,7 +15,8 @@ from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
 from tests.scale.standby import PostgresServer, primary
-from tests.scale.workshop import running, stored_under, tell
+from tests.scale.story import tell_agents
+from tests.scale.workshop import running, stored_under
 from tests.scenarios.stage import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240), pytest.mark.promise("SC-5")]
@@ -71,7 +72,7 @@ async def test_an_address_of_several_hosts_follows_the_primary_and_loses_nothing
 ) -> None:
     settings = settings_of(url_of_both(server, standby), redis_url, key_prefix)
     async with running(settings) as (stage, _worker):
-        await tell(stage, "story")
+        await tell_agents(stage)
 
         async def fail_over() -> None:
             await asyncio.sleep(BETWEEN_S)

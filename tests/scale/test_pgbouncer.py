@@ -23,7 +23,8 @@ from engramq.workers.db.rewriting import rewrite_database
 from engramq.workers.db.transaction import Transaction
 from tests.scale.pgbouncer import PgBouncer, pooler
 from tests.scale.standby import PostgresServer, primary
-from tests.scale.workshop import running, stored_under, tell
+from tests.scale.story import tell_agents
+from tests.scale.workshop import running, stored_under
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
@@ -186,7 +187,7 @@ async def test_the_whole_story_is_told_through_it_and_nothing_is_complained_of(
 ) -> None:
     before = len(server.log())
     async with running(settings) as (stage, worker):
-        await tell(stage, "story")
+        await tell_agents(stage)
         await worker.end()
         assert complaints(worker.log) == []
     assert "Traceback" not in bouncer.log()

@@ -13,7 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from redis import Redis
 
-from engramq.gateway.queue.bus import Bus
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.schemas import redis_problems as rights
 from engramq.schemas.keys import Keys
@@ -233,16 +232,6 @@ async def _echo_error(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     writer.write(b"-ERR unknown command\r\n")
     await writer.drain()
     writer.close()
-
-
-async def test_a_gateway_says_at_start_what_is_wrong(
-    guarded: Server, authority: Authority, key_prefix: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with tls_redis(guarded, authority) as url:
-        settings = read_settings({"ENGRAMQ_REDIS_URL": url})
-        async with Bus(lanes_at(settings.redis_url, Keys(key_prefix)), mailbox_bound=10, reply_timeout_s=1.0):
-            said = [vars(record)["error"] for record in caplog.records if record.message == "Redis refuses"]
-    assert said[0] == "Redis shows a certificate of a CA that is not trusted here."
 
 
 @pytest.mark.parametrize(

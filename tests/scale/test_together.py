@@ -16,7 +16,8 @@ from tests.conftest import Database, TestServers
 from tests.scale.pgbouncer import pooler
 from tests.scale.redis_cluster import Node, RedisCluster
 from tests.scale.standby import primary
-from tests.scale.workshop import running, stored_under, tell
+from tests.scale.story import tell_agents
+from tests.scale.workshop import running, stored_under
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -110,7 +111,7 @@ async def test_the_same_story_is_told_everywhere_and_kills_lose_and_double_nothi
 ) -> None:
     async with kind(brought, tmp_path) as site:
         async with running(site.settings, **site.variables) as (stage, worker):
-            await tell(stage, "story")
+            await tell_agents(stage)
 
             async def disturb() -> None:
                 for kill in (worker.kill, *site.kills, worker.kill):

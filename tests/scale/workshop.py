@@ -1,4 +1,4 @@
-"""One story through MCP that every way to run engramq must tell alike, and workers of its own to kill meanwhile."""
+"""A worker in a process of its own to kill, and callers that store meanwhile."""
 
 import asyncio
 import os
@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import Scope
 from tests.scenarios.stage import Agent, Stage, agent_of, staged, until
 
 READY_S: Final = 60.0
-ROWS: Final = 300
 WORDS: Final = ("anvil", "bellows", "chisel", "dowel", "easel", "flange", "gasket", "hinge", "ingot", "joist")
 
 
@@ -75,40 +73,6 @@ async def running(settings: Settings, **variables: str) -> AsyncIterator[tuple[S
 
 async def _answers(agent: Agent) -> bool:
     return str((await agent.call("list_recent_memories"))["status"]) == "success"
-
-
-async def tell(stage: Stage, namespace: str) -> None:
-    """Store, search, link, promote, import, use a session, and wait for what upkeep does afterwards."""
-    service = await stage.gateway()
-    async with (
-        agent_of(service, namespace, "ada", session="workshop") as ada,
-        agent_of(service, namespace, "eve", scopes=(Scope.READ, Scope.WRITE), untrusted=True) as eve,
-    ):
-        kept = [await ada.store(f"The {word} hangs on hook {number}") for number, word in enumerate(WORDS)]
-        for word in WORDS:
-            assert (await ada.found(f"where does the {word} hang"))[0].startswith(f"The {word} hangs")
-        again = [await ada.store("The vice is by the window", idempotency_key="vice") for _ in range(2)]
-        assert again[0]["id"] == again[1]["id"]
-        linked = await ada.call("connect", source=kept[0]["id"], target=kept[1]["id"], relation="supports")
-        assert linked["status"] == "success", linked
-        crumbs = await ada.call("get_breadcrumbs")
-        assert crumbs["last_stored_id"] == again[1]["id"]
-        assert (await ada.call("get_memory", memory_id="@recalled[0]"))["status"] == "success"
-
-        doubtful = await eve.store("The workshop is haunted")
-        assert (await ada.call("verify_memory", memory_id=doubtful["id"], verification="verified"))[
-            "status"
-        ] == "success"
-        promoted = await ada.call("memory_promote_to_trusted", record_id=doubtful["id"])
-        assert promoted["status"] == "promoted", promoted
-
-        rows = [{"content": f"Crate {number} of {WORDS[number % 10]}s"} for number in range(ROWS)]
-        imported = await ada.call("import_memories", records=rows)
-        assert (imported["status"], imported["accepted"]) == ("accepted", ROWS), imported
-        expected = len(WORDS) + 2 + ROWS
-
-        await until(lambda: _holds(ada, expected), READY_S)
-        assert "Crate 217 of hinges" in await ada.found("crate 217 of hinges")
 
 
 async def stored_under(

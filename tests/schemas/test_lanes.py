@@ -87,10 +87,6 @@ def test_masters_have_their_share_of_the_lanes(prefix: str, masters: int, lanes:
     assert len(counts) == masters
 
 
-def test_the_tag_of_a_lane_stays() -> None:
-    assert [tag_of("engramq", lane) for lane in range(2)] == ["{engramq:0.20}", "{engramq:1.72}"]
-
-
 def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
     url, nodes = several("rediss+cluster://ada:se%40same@one:7000,[::1]:7001,three?ssl_check_hostname=false")
     assert nodes == [Place("one", 7000), Place("::1", 7001), Place("three", 6379)]
