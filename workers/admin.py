@@ -372,7 +372,7 @@ async def _under_way(database_url: str, pooler: Pooler) -> dict[str, Any]:
         pending = [await store.read(namespace, _pending) for namespace in changed[:COUNTED_MAX]]
         webhooks = await webhook_figures(store)
     return {
-        "reembedding": None if change is None else _told(change),
+        "reembedding": None if change is None else _reembedding_state(change),
         "rebuilding": len(rebuilding),
         "unfinished": {"namespaces": len(changed), "pending": sum(pending)},
         "webhooks": asdict(webhooks),
@@ -385,7 +385,7 @@ async def _pending(tx: Transaction) -> int:
     return int(row["pending"])
 
 
-def _told(found: ReembeddingProgress) -> dict[str, Any]:
+def _reembedding_state(found: ReembeddingProgress) -> dict[str, Any]:
     silent = (datetime.now(UTC) - found.told_at).total_seconds() > SILENT_S
     problem = found.problem or ("no upkeep worker is at it" if silent else None)
     return {

@@ -1,4 +1,4 @@
-"""A worker process: the table of worker kinds, and from settings to what their handlers share."""
+"""Run a worker process: the table of worker kinds and their handlers, and what the handlers share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker alone can look at, told with its answer to a ping: schema, clock, model and vectors.
+"""Check schema, clock, model and vectors, which a worker alone can see; its answer to a ping has the checks.
 
 Cheap enough for a probe every second: what it finds counts for KEPT_S, and what takes long (loading a model, counting
 vectors) goes on by itself, unknown until it has ended.
@@ -136,7 +136,7 @@ class WorkerChecks:
             return passed(CheckName.VECTORS)
         change = await reembedding.progress(self._store)
         if change is not None and not change.problem and _is_heard(change):
-            return passed(CheckName.VECTORS, _far(change))
+            return passed(CheckName.VECTORS, _progress_sentence(change))
         counts = await self._count()
         foreign = {key: counts[key] for key in others if counts.get(key)}
         if not foreign:
@@ -162,7 +162,7 @@ def _is_heard(change: ReembeddingProgress) -> bool:
     return (datetime.now(UTC) - change.told_at).total_seconds() <= SILENT_S
 
 
-def _far(change: ReembeddingProgress) -> str:
+def _progress_sentence(change: ReembeddingProgress) -> str:
     rate = "" if change.per_s is None else f", {change.per_s} a second"
     done = change.total - change.remaining
     return f"Vectors are being made anew by {change.name}: {done:,} of {change.total:,}{rate}."

@@ -1,4 +1,4 @@
-"""Carries out the commands about commands: what became of one, what was done, and whether anybody answers."""
+"""Carry out the commands about commands: what became of one, what was done, and whether anybody answers."""
 
 from typing import Final
 

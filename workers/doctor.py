@@ -1,4 +1,4 @@
-"""What `engramq doctor` and `engramq up` ask of model and database, whether or not any worker runs."""
+"""Check model and database for `engramq doctor` and `engramq up`, whether or not any worker runs."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Whether this process lives and serves: /healthz and /readyz of a worker, for who looks after its process.
+"""Serve /healthz and /readyz of a worker: whether its process lives, and whether it serves.
 
 Lives: its event loop turns. Serves: it takes commands from Redis, PostgreSQL answers, its model is loaded. What is away
 is waited for, so a process that does not serve need not be started anew; one that does not live must be.

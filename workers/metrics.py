@@ -1,4 +1,4 @@
-"""/metrics of a worker: what it carries out, its connections, its model and, where it keeps the store up, the store."""
+"""Serve /metrics of a worker: commands, connections, model and, if it hosts upkeep, the store."""
 
 import logging
 import shutil

@@ -1,4 +1,4 @@
-"""Whether the files of a model are whole, found out without loading any: before every start, so it imports little."""
+"""Check that the files of a model are whole, without loading any; this runs before every start and imports little."""
 
 import hashlib
 from collections.abc import Mapping

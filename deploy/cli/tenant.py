@@ -54,9 +54,9 @@ def config(tenant: str, language: str | None, *, as_json: bool) -> None:
     if words is None:
         raise CommandFailed(f"There is no namespace {tenant!r}; engramq tenant list shows all.")
     if as_json:
-        click.echo(json_line(words.told, namespace=tenant))
+        click.echo(json_line(words.as_reply, namespace=tenant))
         return
-    far = words.told.get("rebuilding")
+    far = words.as_reply.get("rebuilding")
     anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
     click.echo(f"{quoted(tenant)}  language {words.language}{anew}")
 

@@ -1,1 +1,1 @@
-"""Whose a bearer token is."""
+"""Say whose a bearer token is, and make and revoke tokens."""

@@ -1,4 +1,4 @@
-"""Says whose a bearer token is, which gateways ask before they serve a caller, and does to tokens what admins ask."""
+"""Say whose a bearer token is, which gateways ask before they serve a caller; make, list and revoke tokens."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Bearer tokens: made, listed and revoked in their namespace, and found in any of them by the digest of a caller's."""
+"""Make, list and revoke bearer tokens of a namespace, and find one in any namespace by its digest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

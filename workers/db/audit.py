@@ -1,4 +1,4 @@
-"""The audit log: who did what to what; of memories never what they contain, of the graph the values that changed."""
+"""Write and read the audit log: who did what to what, without the contents of memories."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Connection strings: what every session of a worker is set to, and what a session must not be allowed to do."""
+"""Make connection strings, with the settings and time limits of every session of a worker."""
 
 import secrets
 from collections.abc import Mapping

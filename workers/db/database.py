@@ -1,4 +1,4 @@
-"""The way to PostgreSQL: one pool, transactions in one namespace each, and patience with a server that restarts."""
+"""Open the store and run work in its transactions, again when a conflict or a restart breaks one."""
 
 import asyncio
 import logging

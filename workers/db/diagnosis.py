@@ -1,4 +1,4 @@
-"""What is wrong with a database, found out by looking at it as a migration and then as a worker does."""
+"""Find out what is wrong with a database, by connecting as a migration and then as a worker does."""
 
 import asyncio
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a driver error means: try again, give up saying that nothing was applied, or a defect of ours."""
+"""Say what an error of the driver means: try again, refuse with nothing applied, or a defect of ours."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto

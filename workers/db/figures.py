@@ -1,4 +1,4 @@
-"""What the whole store holds, at a cost that does not grow with it: estimates, and counts with a bound."""
+"""Count what the whole store holds, at a cost that does not grow with it: estimates, and counts with a bound."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

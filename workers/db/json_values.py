@@ -1,4 +1,4 @@
-"""JSON into PostgreSQL, and out of it as values that travel."""
+"""Write JSON values to PostgreSQL, read them back and compare them as jsonb does."""
 
 import json
 from decimal import Decimal

@@ -27,11 +27,11 @@ TRIMMED_AT_ONCE: Final = 5_000
 class Announcement:
     """What webhooks are told of a command; `memory_id` is the memory whose content goes along where that is wanted.
 
-    `told` holds ids and words of the vocabulary, nothing that anybody wrote.
+    `data` holds ids and words of the vocabulary, nothing that anybody wrote.
     """
 
     event: WebhookEvent
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
     memory_id: UUID | None = None
 
 
@@ -62,7 +62,7 @@ async def send_end(
     """
     about: dict[str, Any] = {"event": None, "told": None, "told_of": None}
     if announced is not None:
-        told = {**announced.told, "principal": envelope.principal.name, "command_id": envelope.id}
+        told = {**announced.data, "principal": envelope.principal.name, "command_id": envelope.id}
         about = {"event": announced.event.value, "told": Jsonb(told), "told_of": announced.memory_id}
     await tx.send(END, command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
 

@@ -1,4 +1,4 @@
-"""Bulk loads, whose rows come into the vector index when it is built anew at their end.
+"""Run bulk loads, whose rows come into the vector index when it is built anew at their end.
 
 A row of an open load is in no vector index, and searches compare it exactly. Once nothing has come for a while the load
 is over: its rows are let in, the index is built anew beside whoever reads and writes, and then the load is forgotten.

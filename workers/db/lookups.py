@@ -1,4 +1,4 @@
-"""Lookups whose answer is one JSON text each: asked together, in a transaction of their own and one round trip.
+"""Ask several lookups together, each with one JSON text as its answer, in one transaction and one round trip.
 
 The driver's cursors cost a fifth of a millisecond a query, more than the server needs for a lookup. What is known
 beforehand goes past them: the same connection, its libpq handle, statements that are prepared once per connection.

@@ -1,4 +1,4 @@
-"""Rows of memories, as every feature meets them: locked, read, made records of, and shown in one line each.
+"""Lock and read rows of memories, make records of them, and previews of one line.
 
 Nodes, edges and links have such a line, their preview, too.
 """

@@ -1,4 +1,4 @@
-"""Applies what a database has not had yet: schema.sql to an empty one, else migrations in order, under a lock.
+"""Migrate a database: schema.sql to an empty one, else the migrations that it lacks in order, under a lock.
 
 Each runs in a transaction of its own, whose lock it is: who waited for it looks anew what is missing, so two that
 migrate at once take turns.

@@ -1,4 +1,4 @@
-"""What is remembered of namespaces: where something changed, for upkeep to look there alone, and the language of each.
+"""Remember in which namespaces something changed, for upkeep to look there alone, and the language of each.
 
 Every command that writes notes its change in its own transaction (see ledger.sql), so that whatever that leaves to be
 done is found. What finishes such work notes nothing: the change stands until a look finds nothing left.
@@ -58,7 +58,7 @@ class FullText:
     total: int | None = None
 
     @property
-    def told(self) -> dict[str, Any]:
+    def as_reply(self) -> dict[str, Any]:
         """The same as replies have it."""
         if self.done is None or self.total is None:
             return {"language": self.language}

@@ -1,4 +1,4 @@
-"""A bounded set of connections that one process shares, and its part of those that all workers share.
+"""Pool the connections of one process, within its share of those that all workers may have.
 
 psycopg_pool reconnects with a back-off that grows to minutes, so that a minute's outage is followed by a minute of
 refusals. This pool connects when a connection is wanted: it is back as soon as the server is. A session that is no good

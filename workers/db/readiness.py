@@ -1,4 +1,4 @@
-"""Whether a database can be worked with: its schema is the one that this version was written for, or says why not."""
+"""Check that the schema of a database is the one that this version was written for, or say why not."""
 
 import hashlib
 from enum import Enum, auto

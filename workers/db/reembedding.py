@@ -1,4 +1,4 @@
-"""What is told of a change of the embedding model: how many vectors are still to be made anew, in the whole store."""
+"""Record how far a change of the embedding model is: how many vectors are still to be made anew."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What is done to a whole database or cluster: its files written anew, and its log kept while they are copied.
+"""Write the files of a whole database anew, and keep the log of a cluster while its files are copied.
 
 Files are written anew so that they hold no byte of what was erased: tables, indexes, statistics, the log.
 

@@ -1,4 +1,4 @@
-"""Spans of SQL statements, by the names of their queries; in use only where traces are recorded.
+"""Record SQL statements as spans, by the names of their queries, where traces are recorded.
 
 A statement is under way from when it is sent until its rows are fetched: in a pipeline several are at once. One whose
 rows nobody fetches has been answered when its connection comes back to the pool.

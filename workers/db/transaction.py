@@ -1,4 +1,4 @@
-"""What runs on a connection: named queries, the settings of a session that a pooler lends, and transactions.
+"""Run queries and transactions on a connection, with the settings that a session behind a pooler lacks.
 
 A transaction works in one namespace and in pipeline mode: what is sent together travels together. BEGIN, the entry and
 the first queries share a round trip; the last queries share one with COMMIT.

@@ -1,4 +1,4 @@
-"""Vectors in PostgreSQL: how they travel, and whether to search them by the index or by an exact scan."""
+"""Send vectors to PostgreSQL, and choose between the index and an exact scan to search them."""
 
 import time
 from collections.abc import Sequence

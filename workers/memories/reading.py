@@ -223,5 +223,5 @@ async def counts(tx: Transaction, partitions: Sequence[Partition] = DEFAULT_PART
             for row in named
         ],
         projects_omitted=named[0]["projects"] - len(named) if named else 0,
-        full_text={} if language is None else language.told,
+        full_text={} if language is None else language.as_reply,
     )

@@ -1,1 +1,1 @@
-"""Whole tenants: what they hold, their export and their deletion."""
+"""Export, restore and delete whole tenants."""

@@ -1,4 +1,4 @@
-"""Deleting a tenant: everything that it holds, a few rows at a time, each few in a transaction of their own.
+"""Delete everything that a tenant holds, a few rows at a time, each few in a transaction of their own.
 
 Another try goes on with what is left; the audit log, which stays, counts what all tries have removed.
 """

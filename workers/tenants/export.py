@@ -1,4 +1,4 @@
-"""A tenant as lines of JSON, as docs/export.md describes them: read in pages, all from one snapshot."""
+"""Export a tenant as lines of JSON, as docs/export.md describes them: read in pages, all from one snapshot."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field

@@ -165,7 +165,7 @@ class ExportReader:
         try:
             decoded = decoder.decode(line)
         except msgspec.ValidationError as problem:
-            raise ExportRefused(self._number, *_told(str(problem))) from None
+            raise ExportRefused(self._number, *_field_and_reason(str(problem))) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             raise ExportRefused(self._number, LINE, f"it is no JSON: {problem}.") from None
         except RecursionError:
@@ -175,7 +175,7 @@ class ExportReader:
         return decoded
 
 
-def _told(problem: str) -> tuple[str, str]:
+def _field_and_reason(problem: str) -> tuple[str, str]:
     """Return the field that msgspec complains of, and the reason."""
     found = _PROBLEM.fullmatch(problem)
     assert found is not None

@@ -1,4 +1,4 @@
-"""When an export needs more than one record to check: order, references, duplicates, supersessions.
+"""Check what takes more than one record of an export: order, references, duplicates, supersessions.
 
 The records are staged in a private SQLite database, whose keys and queries find what is wrong. It is a temporary file
 of which SQLite keeps 2 MB in memory, so an export of a million memories takes no more than a small one.

@@ -1,4 +1,4 @@
-"""Restoring an export into a namespace that holds nothing: all of it, or, whatever happens, nothing.
+"""Restore an export into a namespace that holds nothing: all of it, or, whatever happens, nothing.
 
 One transaction writes everything. So nobody ever sees a half of it or works on it, and a restoration that was killed
 has left nothing behind. It holds up vacuum and builds of indexes for as long as it takes, as an export does.

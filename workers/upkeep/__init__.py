@@ -1,1 +1,1 @@
-"""What is done on a schedule: unfinished work, old rows, the decay of links, active hours."""
+"""Run work on a schedule: unfinished work, old rows, the decay of links, active hours."""

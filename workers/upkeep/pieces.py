@@ -1,4 +1,4 @@
-"""Long memories get a vector for each of their pieces, in the background.
+"""Give long memories a vector for each of their pieces, in the background.
 
 A model reads the beginning of a text. What comes later in a long memory is known by the vectors of its pieces, which
 ranking compares beside that of the whole (see `candidates.sql`). The rows say what is left, so a crash or a stop costs

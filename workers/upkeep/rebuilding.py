@@ -1,4 +1,4 @@
-"""After a change of a namespace's language: the words of its memories are made anew, in the background.
+"""Make the words of a namespace's memories anew after a change of its language, in the background.
 
 The database says where it is, so a crash or a stop costs nothing. It goes through a namespace by ids, a few memories a
 transaction, gives way to callers, and writes those only whose words change. Searches miss nothing meanwhile: see
@@ -60,11 +60,11 @@ class Rebuilding:
             if self.stopping.is_set():
                 return False
             await self.activity.pause(0.0, GIVE_WAY_MAX_S, self.stopping)
-            if not await self.store.write(namespace, self._step):
+            if not await self.store.write(namespace, self._rebuild_some):
                 return False
         return True
 
-    async def _step(self, tx: Transaction) -> bool:
+    async def _rebuild_some(self, tx: Transaction) -> bool:
         """Make the words of some memories anew; return whether the pass goes on."""
         await tx.send(COMMIT_WITHOUT_WAITING)
         place = await tx.row(CLAIM, settled_s=self.settled_s)

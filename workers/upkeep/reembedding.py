@@ -1,4 +1,4 @@
-"""After a change of the embedding model: vectors that others made are made anew, in the background.
+"""Make vectors of other models anew after a change of the embedding model, in the background.
 
 The rows say what is left, so a crash, a stop or a change back costs nothing. It goes through all namespaces in turn,
 the newest memories first, a few at a time, and gives way to callers. Of several processes with different models that

@@ -1,1 +1,1 @@
-"""Webhooks: what happened is told to servers of others, signed, at least once."""
+"""Send events to servers of others, signed, at least once."""

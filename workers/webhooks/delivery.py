@@ -1,4 +1,4 @@
-"""What waits in the outbox is told: webhooks side by side, the messages of one after another, oldest first.
+"""Send what waits in the outbox: webhooks side by side, the messages of each one by one, oldest first.
 
 A message goes only when its receiver has taken it, so it is told at least once: twice where a process dies in between.
 A receiver that fails is left alone for a while with all that waits for it.
@@ -133,5 +133,5 @@ def _message(row: dict[str, Any], namespace: str) -> Message:
     if row["with_content"] and "memory_id" in told:
         told["content"] = row["content"]  # null when it is gone
     return Message(
-        id=row["id"], webhook_id=row["webhook_id"], url=row["url"], event=row["event"], at=row["at"], told=told
+        id=row["id"], webhook_id=row["webhook_id"], url=row["url"], event=row["event"], at=row["at"], data=told
     )

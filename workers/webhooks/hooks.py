@@ -1,4 +1,4 @@
-"""Webhooks as an operator handles them: added, listed, removed, and what they did not take sent once more."""
+"""Add, list and remove webhooks for an operator, and send once more what they did not take."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,7 +123,7 @@ async def test(settings: Settings, webhook: Webhook) -> str | None:
         url=webhook.url,
         event=TEST_EVENT,
         at=datetime.now(UTC),
-        told={"namespace": webhook.namespace},
+        data={"namespace": webhook.namespace},
     )
     async with Sender(key, private=settings.webhooks_private) as sender:
         return await sender.tell(message)

@@ -182,11 +182,11 @@ class Message:
     url: str
     event: str
     at: datetime
-    told: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     def body(self) -> bytes:
         """Return the message as it is sent and signed."""
-        return msgspec.json.encode({"type": self.event, "timestamp": format_time(self.at), "data": self.told})
+        return msgspec.json.encode({"type": self.event, "timestamp": format_time(self.at), "data": self.data})
 
 
 class Sender:

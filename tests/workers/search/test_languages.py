@@ -113,7 +113,7 @@ async def test_a_change_of_the_language_loses_nothing_on_its_way(
         assert await both("flooding") == 7
         assert await both("the river") == 7
         seen.append(await both("Haus"))
-        await world.store.write(namespace, work._step)
+        await world.store.write(namespace, work._rebuild_some)
     assert seen == sorted(seen)
     assert 0 < seen[-1] < 7
     told = (await world.ask(Stats, MemoryStats(), namespace=namespace)).full_text
@@ -166,7 +166,7 @@ async def test_upkeep_stops_when_it_is_told_to_and_goes_on_later(
     for number in range(7):
         await world.keep(f"{GERMAN} {number}", namespace=namespace)
     await spoken(world.store, namespace, "german")
-    await world.store.write(namespace, work._step)
+    await world.store.write(namespace, work._rebuild_some)
     work.stopping.set()
     await work.run()
     assert world.rows("select done from lexeme_rebuilds") == [{"done": 3}]

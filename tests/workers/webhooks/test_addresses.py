@@ -87,7 +87,7 @@ def test_private_addresses_and_http_are_allowed_where_that_is_set() -> None:
 
 
 def message(url: str) -> Message:
-    return Message(id=uuid4(), webhook_id=uuid4(), url=url, event="webhook.test", at=datetime.now(UTC), told={})
+    return Message(id=uuid4(), webhook_id=uuid4(), url=url, event="webhook.test", at=datetime.now(UTC), data={})
 
 
 @pytest.mark.anyio

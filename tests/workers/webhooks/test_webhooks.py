@@ -371,7 +371,7 @@ PROPOSAL: Any = {"proposal_id": "p", "expires_at": "2026-01-31T09:00:00Z"}
 def test_a_proposal_that_waits_for_others_is_announced_by_its_id_alone() -> None:
     announced = announcement(Proposed(**PROPOSAL, approvals_needed=1, hint="Ask bob."))
     assert announced is not None
-    assert (announced.event, announced.told) == (WebhookEvent.CONSENT_WANTED, PROPOSAL)
+    assert (announced.event, announced.data) == (WebhookEvent.CONSENT_WANTED, PROPOSAL)
 
 
 @pytest.mark.parametrize(
