@@ -85,7 +85,7 @@ async def test_every_kind_of_call_is_answered_in_types(here: Served) -> None:
 async def test_the_asynchronous_client_makes_the_same_calls(here: Served) -> None:
     async with engramq.AsyncMemory(f"{url_of(here)}/mcp", here.secrets["admin"]) as memory:
         stored = [(await memory.store(f"Fact number {number}")).stored.id for number in range(7)]
-        listed = [one.id async for one in memory.each_recent(limit=3)]
+        listed = [record.id async for record in memory.each_recent(limit=3)]
         assert listed == stored[::-1]
         assert (await memory.search("fact", tags=None, limit=1)).count == 1
 
@@ -94,7 +94,7 @@ async def test_pages_follow_each_other(here: Served) -> None:
     def listed() -> tuple[list[str], list[str]]:
         with Memory(url_of(here), here.secrets["admin"]) as memory:
             stored = [memory.store(f"Page fact {number}").stored.id for number in range(5)]
-            return stored, [one.id for one in memory.each_recent(limit=2)]
+            return stored, [record.id for record in memory.each_recent(limit=2)]
 
     stored, found = await anyio.to_thread.run_sync(listed)
     assert found == stored[::-1]
@@ -184,7 +184,7 @@ async def test_stores_through_a_gateway_that_is_killed_are_all_kept_once(setting
         for thread in storing:
             thread.join()
         with Memory(f"http://127.0.0.1:{port}") as memory:
-            found = [one.content for one in memory.each_recent(limit=100)]
+            found = [record.content for record in memory.each_recent(limit=100)]
         stop.set()
         serving.join()
         return found

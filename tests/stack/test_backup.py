@@ -65,7 +65,7 @@ async def filled(agent: Agent) -> list[str]:
 async def answers(agent: Agent, ids: list[str]) -> dict[str, Any]:
     """Return what searches, reads and lists say, without what reading itself changes in time."""
     found = {query: [memory["id"] for memory in await agent.search(query)] for query in QUERIES}
-    whole = [await agent.call("get_memory", memory_id=one, detail="full") for one in ids]
+    whole = [await agent.call("get_memory", memory_id=memory_id, detail="full") for memory_id in ids]
     edges = await agent.call("graph_list_edges", node_name="Ada")
     audit = await agent.call("audit", limit=100)
     return {

@@ -98,7 +98,7 @@ async def test_what_is_erased_is_in_no_file_of_the_home_after_the_documented_ste
         assert b"memories_trusted" in rewritten.stderr
         assert places(home) == Counter()
         await agent.store(KEPT)
-        assert [one["content"] for one in await agent.search("Which kettle is blue?")] == [KEPT]
+        assert [memory["content"] for memory in await agent.search("Which kettle is blue?")] == [KEPT]
 
 
 @pytest.mark.promise("OV-18")

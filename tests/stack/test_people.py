@@ -23,7 +23,7 @@ def test_a_home_starts_by_its_first_command_and_outlives_its_gateway(installatio
     stored = done("store", given=b"The spare key hangs in the shed").strip()
     assert done("search", "spare", "key").startswith(stored)
     assert done("list", "--namespace", "another") == ""
-    (gateway,) = [one["pid"] for one in installation.status()["services"] if one["name"] == "gateway"]
+    (gateway,) = [service["pid"] for service in installation.status()["services"] if service["name"] == "gateway"]
     os.kill(gateway, signal.SIGKILL)
     assert json.loads(done("show", stored, "--json"))["memory"]["id"] == stored
     assert done("forget", stored).strip() == "archived"

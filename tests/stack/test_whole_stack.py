@@ -138,7 +138,7 @@ async def test_up_serves_http_in_both_eras_what_import_has_loaded(installation: 
             rejected = [
                 json.loads(line) for line in file.with_name("shelves.jsonl.rejects.jsonl").read_text().splitlines()
             ]
-            assert [(one["line"], one["field"]) for one in rejected] == [(6, "line"), (7, "content")]
+            assert [(reject["line"], reject["field"]) for reject in rejected] == [(6, "line"), (7, "content")]
             again = installation.run("import", "-", given="\n".join(lines[:5]).encode())
             assert (again.returncode, again.stdout.split()[:4]) == (0, [b"stored", b"0", b"skipped", b"5"]), (
                 again.stderr

@@ -16,7 +16,7 @@ URL = "redis://:s3cret@redis.example/0"
 
 
 def test_every_secret_setting_may_come_from_a_file() -> None:
-    assert {one.variable for one in SETTINGS if one.secret} | {"ENGRAMQ_TOKEN"} == set(SECRETS)
+    assert {setting.variable for setting in SETTINGS if setting.secret} | {"ENGRAMQ_TOKEN"} == set(SECRETS)
 
 
 @pytest.mark.parametrize("content", [URL, f"{URL}\n", f"{URL}\r\n"])

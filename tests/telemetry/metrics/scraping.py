@@ -13,9 +13,11 @@ class Scrape:
 
     def __init__(self, text: str) -> None:
         families = list(text_string_to_metric_families(text))
-        self.families = {one.name: one for one in families}
+        self.families = {family.name: family for family in families}
         self.samples = {
-            (sample.name, frozenset(sample.labels.items())): sample.value for one in families for sample in one.samples
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
         }
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -30,7 +32,9 @@ class Scrape:
     def names(self) -> set[str]:
         """All names that a query may ask for, those without a sample yet among them."""
         suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "gauge": ("",)}
-        return {one.name + suffix for one in self.families.values() for suffix in suffixes.get(one.type, ("",))}
+        return {
+            family.name + suffix for family in self.families.values() for suffix in suffixes.get(family.type, ("",))
+        }
 
 
 def scrape(url: str, token: str = "") -> Scrape:

@@ -47,8 +47,8 @@ def _connected(port: int) -> socket.socket:
 async def test_the_connection_that_has_asked_nothing_for_longest_makes_room(begun: bytes) -> None:
     async with AsyncExitStack() as held, serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
         waiting = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
-        for one in waiting:
-            one.sendall(begun)
+        for connection in waiting:
+            connection.sendall(begun)
         async with httpx.AsyncClient() as client:
             for path, status in (("/metrics", 200), ("/nothing", 404), ("/defect", 500)):
                 assert (await client.get(f"http://127.0.0.1:{port}{path}")).status_code == status
@@ -70,14 +70,14 @@ async def test_of_connections_that_wait_for_an_answer_there_is_a_bound() -> None
     async with AsyncExitStack() as held, serving("127.0.0.1", 0, pages, variable="PORT") as port:
         asking = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
         async with asyncio.timeout(BOUND_S):
-            for one in asking:
-                one.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+            for connection in asking:
+                connection.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
                 await waiting.acquire()
         with _connected(port) as one_too_many:
             assert await asyncio.to_thread(one_too_many.recv, 1) == b""
         go_on.set()
-        for one in asking:
-            assert (await asyncio.to_thread(one.recv, 99)).startswith(b"HTTP/1.0 200 ")
+        for connection in asking:
+            assert (await asyncio.to_thread(connection.recv, 99)).startswith(b"HTTP/1.0 200 ")
         assert await _answered(port) == 200
 
 
@@ -85,7 +85,7 @@ async def test_of_connections_that_wait_for_an_answer_there_is_a_bound() -> None
 async def test_the_head_of_a_page_is_that_of_the_page(path: str, status: int) -> None:
     async with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
         async with httpx.AsyncClient() as client:
-            head, page = [await client.request(one, f"http://127.0.0.1:{port}{path}") for one in ("HEAD", "GET")]
+            head, page = [await client.request(method, f"http://127.0.0.1:{port}{path}") for method in ("HEAD", "GET")]
         with _connected(port) as bare:
             bare.sendall(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
             said = await asyncio.to_thread(bare.makefile("rb").read)

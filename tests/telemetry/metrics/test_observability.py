@@ -53,7 +53,7 @@ def test_every_query_asks_for_metrics_that_live_processes_tell(told: Told) -> No
 
 @pytest.mark.promise("OP-13")
 def test_every_query_names_labels_that_its_metrics_have() -> None:
-    labels_of = {one.name: {*one.labels} for one in CATALOG}
+    labels_of = {metric.name: {*metric.labels} for metric in CATALOG}
     wrong = []
     for where, query in queries():
         names = {re.sub("_(bucket|count|sum)$", "", name) for name in asked(query).metrics}
@@ -66,7 +66,7 @@ def test_every_query_names_labels_that_its_metrics_have() -> None:
 def test_every_metric_is_shown_or_watched() -> None:
     named = {name for _, query in queries() for name in asked(query).metrics}
     named |= {re.sub("_(bucket|count|sum)$", "", name) for name in named}
-    assert {one.name for one in CATALOG} - named == {catalog.BUILD.name}
+    assert {metric.name for metric in CATALOG} - named == {catalog.BUILD.name}
 
 
 @pytest.mark.promise("OP-13")

@@ -47,18 +47,18 @@ class Collector:
             self.raw.append(body)
             for resource in request.resource_spans:
                 service = told_of(resource.resource.attributes)["service.name"]
-                self.spans += [got(service, one) for scope in resource.scope_spans for one in scope.spans]
+                self.spans += [got(service, sent) for scope in resource.scope_spans for sent in scope.spans]
             self.came.notify_all()
 
     def wait_for(self, is_there: Callable[[list[Got]], bool]) -> list[Got]:
         """Return the spans as soon as they are there; fails when they do not come within the bound."""
         with self.came:
-            assert self.came.wait_for(lambda: is_there(self.spans), BOUND_S), [one.name for one in self.spans]
+            assert self.came.wait_for(lambda: is_there(self.spans), BOUND_S), [span.name for span in self.spans]
             return list(self.spans)
 
 
 def told_of(attributes: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+    return {attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value")) for attribute in attributes}
 
 
 def got(service: str, span: Any) -> Got:

@@ -131,14 +131,14 @@ def test_status_tells_mailboxes_of_own_servers_and_goes_on_looking(
 ) -> None:
     code, told = ask(environment, "status")
     assert (code, told["running"], told["status"]) == (1, True, "unavailable"), "no worker runs"
-    assert [one["kind"] for one in told["health"]["mailboxes"]][:2] == ["embedding", "sectors"]
+    assert [mailbox["kind"] for mailbox in told["health"]["mailboxes"]][:2] == ["embedding", "sectors"]
     command = [sys.executable, "-P", "-m", "engramq", "status", "--watch", "--json"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
         watching.send_signal(signal.SIGINT)
         assert watching.wait(20) == 130
-    assert [one["status"] for one in looks] == ["unavailable", "unavailable"]
+    assert [look["status"] for look in looks] == ["unavailable", "unavailable"]
 
 
 def test_status_of_own_servers_as_text_has_a_line_for_each_mailbox(own: Servers, environment: Environment) -> None:

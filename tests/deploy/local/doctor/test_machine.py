@@ -130,7 +130,7 @@ def test_a_home_that_others_can_write_to_is_closed(home: Home, alone: Environmen
     assert "Others can write" in wrong(found, "home")
     code, found = doctor(alone, "--fix")
     assert code == 0
-    assert [one for one in found["done"] if one.startswith(f"Closed {home.path}")]
+    assert [line for line in found["done"] if line.startswith(f"Closed {home.path}")]
     assert home.path.stat().st_mode & 0o022 == 0
 
 
@@ -190,7 +190,7 @@ def test_nothing_is_ended_that_the_home_of_another_names(home: Home, alone: Envi
         home.state.write_text(json.dumps({"worker": [stranger.pid, identity(stranger.pid).started]}))
         os.chown(home.path, 12_345, 12_345)
         _, found = doctor(alone, "--fix")
-        assert [one for one in found["done"] if one.startswith("Nothing cleared:")]
+        assert [line for line in found["done"] if line.startswith("Nothing cleared:")]
         assert stranger.poll() is None
     finally:
         os.chown(home.path, os.geteuid(), os.getegid())

@@ -57,7 +57,7 @@ def test_a_missing_migration_is_named_and_mended(
     owned = environment | {"ENGRAMQ_DATABASE_URL": url_of(own, bare)}
     assert "engramq migrate" in wrong(doctor(owned)[1], "schema")
     _, found = doctor(owned, "--fix")
-    assert any("migrated the database: 0031_schema" in one for one in found["done"])
+    assert any("migrated the database: 0031_schema" in line for line in found["done"])
     worker = environment | {"ENGRAMQ_DATABASE_URL": url_of(own, bare, WORKER_ROLE)}
     _, found = doctor(worker)
     assert {found[name].get("state", "ok") for name in ("database", "schema", "pgvector")} == {"ok"}

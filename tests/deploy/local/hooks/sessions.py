@@ -162,7 +162,7 @@ def caught_up(environment: Mapping[str, str], folder: Path, home: str, bound_s: 
 def behind(notes: Path) -> list[str]:
     """Return the sessions of which more was said than is captured."""
     found = [json.loads(note.read_text()) for note in notes.iterdir() if not note.name.startswith(".")]
-    return [one["session"] for one in found if one["transcript"] and _size(one["transcript"]) > one["offset"]]
+    return [notes["session"] for notes in found if notes["transcript"] and _size(notes["transcript"]) > notes["offset"]]
 
 
 def _size(transcript: str) -> int:

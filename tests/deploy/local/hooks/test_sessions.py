@@ -199,9 +199,9 @@ def test_a_very_long_turn_is_kept_whole(owner: Owner, session: Begin) -> None:
     text = " ".join(f"word{number}" for number in range(9_000))
     begun.says("user", text)
     kept = stop(begun, owner, 3)
-    assert "".join(memory["content"] for memory in sorted(kept, key=lambda one: one["external_id"])) == text.replace(
-        "\n", ""
-    )
+    assert "".join(
+        memory["content"] for memory in sorted(kept, key=lambda memory: memory["external_id"])
+    ) == text.replace("\n", "")
 
 
 def test_codex_without_a_transcript_is_captured_by_its_events(owner: Owner, session: Begin) -> None:
@@ -282,9 +282,9 @@ def test_the_model_is_told_which_project_it_is_in(owner: Owner, session: Begin) 
     """The tools of its client are in none, and see what hooks tell it only by that name."""
     known = owner.stores("The zebra server of time runs on port 4712.", project="time machine")
     assert 'This project is "time machine"' in told(session(), "SessionStart", source="startup")
-    assert [one["id"] for one in owner.call("search_memories", query="zebra", project="time machine")["memories"]] == [
-        known
-    ]
+    assert [
+        memory["id"] for memory in owner.call("search_memories", query="zebra", project="time machine")["memories"]
+    ] == [known]
     assert "This project" not in told(session(ENGRAMQ_PROJECT="time machine"), "SessionStart", source="startup")
 
 
@@ -359,11 +359,11 @@ def test_sessions_at_once_lose_nothing_and_leave_no_process(owner: Owner, sessio
     turns = 2
     living = [session() for _ in range(6)]
     with ThreadPoolExecutor(len(living)) as pool:
-        ended = [one for several in pool.map(lived, living, [turns] * len(living)) for one in several]
-    assert {(one.code, one.errors) for one in ended} == {(0, "")}
+        ended = [hook for several in pool.map(lived, living, [turns] * len(living)) for hook in several]
+    assert {(hook.code, hook.errors) for hook in ended} == {(0, "")}
     home = str(owner.stack.home.path)
     caught_up(owner.environment, living[0].transcript.parent, home)
-    for one in living:
-        kept = [memory["content"] for memory in owner.captured(thread=one.id)]
+    for finished in living:
+        kept = [memory["content"] for memory in owner.captured(thread=finished.id)]
         assert len(kept) == len(set(kept)) == 2 * turns
     assert processes_left(home) == []
