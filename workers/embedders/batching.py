@@ -240,7 +240,7 @@ class BatchingEmbedder:
         assert tasks is not None
         tasks.cancel_scope.cancel()
         self._settle_failed(self._waiting.take_all(), EmbedderUnavailable(_CLOSED))
-        self._notify_room()
+        self._room = _announced(self._room)
         try:
             return await tasks.__aexit__(kind, error, traceback)
         finally:
@@ -330,10 +330,10 @@ class BatchingEmbedder:
         if item is None:
             item = self._under_way[wanted.key] = wanted
             self._waiting.add(item)
-            self._notify_arrived()
+            self._arrived = _announced(self._arrived)
         elif wanted.interactive:
             self._waiting.hasten(item)
-            self._notify_arrived()
+            self._arrived = _announced(self._arrived)
         item.wanted_by += 1
         return item
 
@@ -342,7 +342,7 @@ class BatchingEmbedder:
             item.wanted_by -= 1
             if item.wanted_by == 0 and not item.settled.is_set() and self._waiting.drop(item):
                 del self._under_way[item.key]
-        self._notify_room()
+        self._room = _announced(self._room)
 
     async def _serve(self, bulk_allowed: bool) -> None:
         while True:
@@ -350,7 +350,7 @@ class BatchingEmbedder:
             if not batch:
                 await self._arrived.wait()
                 continue
-            self._notify_room()
+            self._room = _announced(self._room)
             try:
                 await self._compute(batch)
             finally:
@@ -374,23 +374,18 @@ class BatchingEmbedder:
             if interactive and anyio.current_time() - started >= self._bounds.slow_failure_s:
                 self._rest(error.failure, started)
             self._settle_failed(batch, error)
-            self._tell(batch, started, made=False)
+            for observe in self._observers:
+                observe(len(batch), anyio.current_time() - started, False)
         else:
-            self._tell(batch, started, made=True)
+            for observe in self._observers:
+                observe(len(batch), anyio.current_time() - started, True)
             self._rest_until, self._last_success = _NEVER, anyio.current_time()
-            self._settle(batch, vectors)
-
-    def _tell(self, batch: list[WaitingText], started: float, *, made: bool) -> None:
-        for observe in self._observers:
-            observe(len(batch), anyio.current_time() - started, made)
-
-    def _settle(self, batch: list[WaitingText], vectors: Vectors) -> None:
-        for item, row in zip(batch, vectors, strict=True):
-            # Bulk fills a cache but never empties it: an import's texts seldom come again, a conversation's do.
-            self._cache.put(item.key, row, displace=item.interactive)
-            item.row = row
-            del self._under_way[item.key]
-            item.settled.set()
+            for item, row in zip(batch, vectors, strict=True):
+                # Bulk fills a cache but never empties it: an import's texts seldom come again, a conversation's do.
+                self._cache.put(item.key, row, displace=item.interactive)
+                item.row = row
+                del self._under_way[item.key]
+                item.settled.set()
 
     def _settle_failed(self, batch: Iterable[WaitingText], error: EmbedderUnavailable) -> None:
         for item in batch:
@@ -398,13 +393,11 @@ class BatchingEmbedder:
             del self._under_way[item.key]
             item.settled.set()
 
-    def _notify_arrived(self) -> None:
-        self._arrived.set()
-        self._arrived = anyio.Event()
 
-    def _notify_room(self) -> None:
-        self._room.set()
-        self._room = anyio.Event()
+def _announced(event: anyio.Event) -> anyio.Event:
+    """Let go whoever waits for an event, and return the next one."""
+    event.set()
+    return anyio.Event()
 
 
 async def _result(item: WaitingText) -> Vectors:

@@ -49,9 +49,9 @@ def bystanders() -> list[str]:
 def calibration_texts() -> Texts:
     """Return what a model is calibrated by."""
     pairs = read_pairs(PAIRS)
-    memories = [one.memory for one in pairs] + bystanders()
-    asked = [(one.hint, row) for row, one in enumerate(pairs)]
-    asked += [(one.paraphrase, row) for row, one in enumerate(pairs) if one.paraphrase is not None]
+    memories = [pair.memory for pair in pairs] + bystanders()
+    asked = [(pair.hint, row) for row, pair in enumerate(pairs)]
+    asked += [(pair.paraphrase, row) for row, pair in enumerate(pairs) if pair.paraphrase is not None]
     return Texts(memories, [query for query, _ in asked], np.array([row for _, row in asked], dtype=np.intp))
 
 

@@ -160,7 +160,7 @@ class MiniLmEmbedder:
 
     def adopt(self, sha256: str) -> bool:
         """Make the vectors of this model from now on, if it is one of ours."""
-        found = next((one for one in Arithmetic if one.sha256 == sha256), None)
+        found = next((arithmetic for arithmetic in Arithmetic if arithmetic.sha256 == sha256), None)
         if found is not None and found is not self._arithmetic:
             with self._model.another():  # nothing loads before the first text
                 self._arithmetic = found
@@ -215,11 +215,12 @@ def _fastest(sessions: Mapping[Arithmetic, Session]) -> Arithmetic:
     if len(sessions) == 1:
         return next(iter(sessions))
     # In turns, so that whoever else is busy is in the way of both.
-    turns = [{one: session.run_ms() for one, session in sessions.items()} for _ in range(_TURNS)]
-    taken = {one: min(turn[one] for turn in turns[1:]) for one in sessions}
+    turns = [{arithmetic: session.run_ms() for arithmetic, session in sessions.items()} for _ in range(_TURNS)]
+    taken = {arithmetic: min(turn[arithmetic] for turn in turns[1:]) for arithmetic in sessions}
     faster = taken[Arithmetic.INT8] < _FASTER * taken[Arithmetic.FLOAT32]
     found = Arithmetic.INT8 if faster else Arithmetic.FLOAT32
     log.info(
-        "Arithmetic chosen", extra={"arithmetic": found} | {f"{one}_ms": round(ms, 2) for one, ms in taken.items()}
+        "Arithmetic chosen",
+        extra={"arithmetic": found} | {f"{arithmetic}_ms": round(ms, 2) for arithmetic, ms in taken.items()},
     )
     return found

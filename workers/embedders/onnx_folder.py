@@ -163,8 +163,8 @@ class FolderSession:
         with needing_libraries(name):
             self._tokenizer = load_tokenizer(folder.tokenizer, folder.max_tokens)
             self._session = load_session(folder.graph, threads=threads, fold=True)
-        self._inputs = {one.name for one in self._session.get_inputs()}
-        outputs = [one.name for one in self._session.get_outputs()]
+        self._inputs = {given.name for given in self._session.get_inputs()}
+        outputs = [made.name for made in self._session.get_outputs()]
         self._output = SENTENCE if SENTENCE in outputs else outputs[0]
         # Activations that are quantised by the run have one scale for all its texts: each runs alone.
         self._alone = b"DynamicQuantizeLinear" in folder.graph.read_bytes()

@@ -174,10 +174,13 @@ class ForeignVectors:
                 found[other] = found.get(other, 0) + memories
         if not found:
             return Foreign()
-        known = [self._models[one] for one in sorted(found.keys() & self._models.keys())]
+        known = [self._models[model] for model in sorted(found.keys() & self._models.keys())]
         readings = await self._former.read(questions, known)
         running = self._models[model_id].name if model_id in self._models else ""
-        counts = [(self._models[one].name if one in self._models else "", found[one], one in readings) for one in found]
+        counts = [
+            (self._models[model].name if model in self._models else "", found[model], model in readings)
+            for model in found
+        ]
         return Foreign(list(readings.values()), _notice(counts, running))
 
     def is_due(self, namespace: str) -> bool:
@@ -211,7 +214,10 @@ class ForeignVectors:
 
 def _notice(counts: Collection[tuple[str, int, bool]], running: str) -> str:
     """Return the notice on memories: the name of the model that made their vectors, how many, whether it can read."""
-    parts = [_part([one for one in counts if one[2]], running), _part([one for one in counts if not one[2]], running)]
+    parts = [
+        _part([count for count in counts if count[2]], running),
+        _part([count for count in counts if not count[2]], running),
+    ]
     return " ".join(part for part in parts if part)
 
 

@@ -107,9 +107,9 @@ def similarity_to(stays: Compared, goes: Compared, least: float) -> float | None
     return cosine if cosine >= least and says_the_same(stays.said, goes.said) else None
 
 
-def says_the_same(one: _Said, other: _Said) -> bool:
+def says_the_same(first: _Said, other: _Said) -> bool:
     """Say whether texts are of the same words and marks, in the same order."""
-    return one.words == other.words
+    return first.words == other.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +126,21 @@ def groups(memories: Iterable[Compared], least: float) -> list[Group]:
     Each that goes is itself alike to the one that stays: no chain leads from one to another.
     """
     alike: dict[tuple[str, str], list[Compared]] = {}
-    for one in sorted(memories, key=lambda one: one.rank, reverse=True):
-        alike.setdefault((one.kind, one.said.words), []).append(one)
+    for memory in sorted(memories, key=lambda memory: memory.rank, reverse=True):
+        alike.setdefault((memory.kind, memory.said.words), []).append(memory)
     return [group for several in alike.values() if len(several) > 1 for group in _grouped(several, least)]
 
 
 def _grouped(several: Sequence[Compared], least: float) -> list[Group]:
     """Return who stands for whom among memories of one kind and the same words, the highest rank first."""
-    numbers = {text: number for number, text in enumerate({one.said.text for one in several})}
-    texts = np.array([numbers[one.said.text] for one in several])
-    is_told = np.array([one.is_told for one in several])
-    vectors = [one.vector if one.is_telling else None for one in several]
-    dimensions = next((len(one) for one in vectors if one is not None), 0)
+    numbers = {text: number for number, text in enumerate({memory.said.text for memory in several})}
+    texts = np.array([numbers[memory.said.text] for memory in several])
+    is_told = np.array([memory.is_told for memory in several])
+    vectors = [memory.vector if memory.is_telling else None for memory in several]
+    dimensions = next((len(vector) for vector in vectors if vector is not None), 0)
     nothing = np.full(dimensions, np.nan, dtype=np.float32)  # near nothing: all that is compared with NaN is false
-    matrix = np.stack([nothing if one is None else one for one in vectors])
-    gone, kept = np.zeros(len(several), dtype=bool), np.array([one.kept for one in several])
+    matrix = np.stack([nothing if vector is None else vector for vector in vectors])
+    gone, kept = np.zeros(len(several), dtype=bool), np.array([memory.kept for memory in several])
     found = []
     for place, stays in enumerate(several):
         if gone[place]:
@@ -152,5 +152,5 @@ def _grouped(several: Sequence[Compared], least: float) -> list[Group]:
         if near.any():
             gone |= near
             cosines = np.where(same, 1.0, np.minimum(cosines, 1.0))
-            found.append(Group(stays, [(several[one], float(cosines[one])) for one in np.flatnonzero(near).tolist()]))
+            found.append(Group(stays, [(several[row], float(cosines[row])) for row in np.flatnonzero(near).tolist()]))
     return found

@@ -78,10 +78,10 @@ async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
     await tx.send(COMMIT_WITHOUT_WAITING)
     rows = await tx.rows(
         CLASSIFY,
-        ids=[one.memory.id for one in found],
-        fingerprints=[one.memory.fingerprint for one in found],
-        sectors=[one.sector and one.sector.value for one in found],
-        confidences=[round(one.confidence, CONFIDENCE_DIGITS) for one in found],
+        ids=[guess.memory.id for guess in found],
+        fingerprints=[guess.memory.fingerprint for guess in found],
+        sectors=[guess.sector and guess.sector.value for guess in found],
+        confidences=[round(guess.confidence, CONFIDENCE_DIGITS) for guess in found],
     )
     return len(rows)
 
@@ -201,20 +201,20 @@ def _turn(guess: Classified) -> int:
 
 def _guesses(model: SectorModel, memories: Sequence[Unclassified]) -> list[Classified]:
     """Classify by the vector where the model knows its maker, by the wording elsewhere; by id."""
-    wording = [one for one in memories if one.vector is None]
-    known = [(one, one.vector) for one in memories if one.vector is not None]
-    guesses = list(zip(wording, model.classify_wording([one.content for one in wording]), strict=True))
+    wording = [memory for memory in memories if memory.vector is None]
+    known = [(memory, memory.vector) for memory in memories if memory.vector is not None]
+    guesses = list(zip(wording, model.classify_wording([memory.content for memory in wording]), strict=True))
     if known:
-        contents, vectors = [one.content for one, _ in known], np.stack([vector for _, vector in known])
+        contents, vectors = [memory.content for memory, _ in known], np.stack([vector for _, vector in known])
         by_vector = model.classify_many(contents, vectors, embedder_sha256=model.embedder_sha256)
-        guesses += zip([one for one, _ in known], by_vector, strict=True)
-    found = [Classified(one, guess.sector, guess.confidence) for one, guess in guesses]
-    return sorted(found, key=lambda one: one.memory.id)
+        guesses += zip([memory for memory, _ in known], by_vector, strict=True)
+    found = [Classified(memory, guess.sector, guess.confidence) for memory, guess in guesses]
+    return sorted(found, key=lambda guess: guess.memory.id)
 
 
 @handles_without_transaction(ClassifySectors)
 async def classify_sectors(command: ClassifySectors, context: Context) -> SectorsClassified:
     """Tell the sectors of memories that lack one."""
-    ids = [known for one in command.memory_ids if (known := parse_uuid(one)) is not None]
+    ids = [known for text in command.memory_ids if (known := parse_uuid(text)) is not None]
     classifier = context.services[Classifier]
     return SectorsClassified(classified=await classifier.classify(context.envelope.namespace, ids, context.lease))

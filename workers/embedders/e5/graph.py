@@ -61,13 +61,13 @@ def _attribute(name: str, value: Attribute) -> bytes:
         case str():
             told = _bytes(4, value) + _number(20, _OF_TEXT)
         case _:
-            told = b"".join(_number(8, one) for one in value) + _number(20, _OF_INTEGERS)
+            told = b"".join(_number(8, number) for number in value) + _number(20, _OF_INTEGERS)
     return _bytes(1, name) + told
 
 
 def _value(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
-    dimensions = (_number(1, one) if isinstance(one, int) else _bytes(2, one) for one in shape)
-    tensor = _number(1, kind) + _bytes(2, b"".join(_bytes(1, one) for one in dimensions))
+    dimensions = (_number(1, length) if isinstance(length, int) else _bytes(2, length) for length in shape)
+    tensor = _number(1, kind) + _bytes(2, b"".join(_bytes(1, length) for length in dimensions))
     return _bytes(1, name) + _bytes(2, _bytes(1, tensor))
 
 
@@ -85,14 +85,14 @@ class OnnxFile:
         """Add a constant, once."""
         if name not in self._constants:
             little = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<")))
-            dimensions = b"".join(_number(1, one) for one in value.shape)
+            dimensions = b"".join(_number(1, length) for length in value.shape)
             kind = _number(2, _TYPES[value.dtype.name])
             self._constants[name] = dimensions + kind + _bytes(8, name) + _bytes(9, little.tobytes())
         return name
 
     def op(self, kind: str, inputs: Sequence[str], output: str, **attributes: Attribute) -> str:
         """Add a node with one output."""
-        told = b"".join(_bytes(1, one) for one in inputs) + _bytes(2, output) + _bytes(3, output) + _bytes(4, kind)
+        told = b"".join(_bytes(1, name) for name in inputs) + _bytes(2, output) + _bytes(3, output) + _bytes(4, kind)
         told += b"".join(_bytes(5, _attribute(name, attributes[name])) for name in sorted(attributes))
         self._nodes.append(told)
         return output
@@ -103,9 +103,9 @@ class OnnxFile:
         """Return the file; inputs and outputs are types and shapes by names."""
         graph = b"".join(
             (
-                *(_bytes(1, one) for one in self._nodes),
+                *(_bytes(1, part) for part in self._nodes),
                 _bytes(2, self.name),
-                *(_bytes(5, one) for one in self._constants.values()),
+                *(_bytes(5, part) for part in self._constants.values()),
                 *(_bytes(11, _value(name, *told)) for name, told in inputs.items()),
                 *(_bytes(12, _value(name, *told)) for name, told in outputs.items()),
             )

@@ -123,7 +123,7 @@ def _pieces(reader: _Reader) -> Pieces:
     places = np.frombuffer(reader.take(4 * (count + 1)), "<u4").tolist()
     scores = np.frombuffer(reader.take(4 * count), "<f4")
     content = reader.take(size)
-    pieces = [content[places[one] : places[one + 1]].decode("utf-8") for one in range(count)]
+    pieces = [content[places[number] : places[number + 1]].decode("utf-8") for number in range(count)]
     rules, _size = reader.numbers("iI")
     replaced = {}
     for _ in range(rules):
@@ -141,7 +141,9 @@ def tokenizer(pieces: Pieces) -> bytes:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_special(pieces, one) for one in (pieces.begin, pieces.padding, pieces.end, pieces.unknown)],
+        "added_tokens": [
+            _special(pieces, piece_id) for piece_id in (pieces.begin, pieces.padding, pieces.end, pieces.unknown)
+        ],
         "normalizer": None,
         "pre_tokenizer": {
             "type": "Sequence",
@@ -168,18 +170,18 @@ def replacements(pieces: Pieces) -> bytes:
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def _special(pieces: Pieces, one: int) -> dict[str, object]:
+def _special(pieces: Pieces, piece_id: int) -> dict[str, object]:
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {"id": one, "content": pieces.pieces[one], **plain}
+    return {"id": piece_id, "content": pieces.pieces[piece_id], **plain}
 
 
 def _template(pieces: Pieces) -> dict[str, object]:
     begin, end = pieces.pieces[pieces.begin], pieces.pieces[pieces.end]
-    first, last = ({"SpecialToken": {"id": one, "type_id": 0}} for one in (begin, end))
+    first, last = ({"SpecialToken": {"id": piece_id, "type_id": 0}} for piece_id in (begin, end))
     ids = {begin: pieces.begin, end: pieces.end}
     return {
         "type": "TemplateProcessing",
         "single": [first, {"Sequence": {"id": "A", "type_id": 0}}, last],
         "pair": [first, {"Sequence": {"id": "A", "type_id": 0}}, last, {"Sequence": {"id": "B", "type_id": 0}}, last],
-        "special_tokens": {name: {"id": name, "ids": [one], "tokens": [name]} for name, one in ids.items()},
+        "special_tokens": {name: {"id": name, "ids": [piece_id], "tokens": [name]} for name, piece_id in ids.items()},
     }
