@@ -271,19 +271,6 @@ async def test_a_bug_in_an_embedder_ends_the_owner_and_leaves_nobody_waiting() -
     assert inner.closed
 
 
-async def test_no_texts_give_no_rows() -> None:
-    async with BatchingEmbedder(GatedEmbedder()) as embedder:
-        assert (await embedder.embed([])).shape == (0, 384)
-        assert (await embedder.embed([], bulk=True)).shape == (0, 384)
-
-
-async def test_warming_reaches_the_model() -> None:
-    inner = GatedEmbedder()
-    async with BatchingEmbedder(inner) as embedder:
-        await embedder.warm()
-    assert inner.batches == [["warm"]]
-
-
 async def test_after_a_slow_failure_nobody_waits_for_the_next_one() -> None:
     inner = GatedEmbedder()
     inner.failing = True

@@ -21,14 +21,6 @@ def texts(batch: list[WaitingText]) -> list[str]:
     return [one.text for one in batch]
 
 
-def test_interactive_texts_go_first_and_never_share_a_batch_with_bulk() -> None:
-    waiting = filled(interactive=2, bulk=5)
-    assert texts(waiting.take(LIMITS)) == ["query 0", "query 1"]
-    assert texts(waiting.take(LIMITS)) == ["bulk 0", "bulk 1", "bulk 2", "bulk 3"]
-    assert texts(waiting.take(LIMITS)) == ["bulk 4"]
-    assert waiting.take(LIMITS) == []
-
-
 def test_a_batch_is_bounded_by_characters_and_a_long_text_travels_alone() -> None:
     waiting = WaitingTexts()
     for text in ("a" * 60, "b" * 41, "c" * 500, "d"):
@@ -40,22 +32,6 @@ def test_a_stream_of_queries_cannot_stop_bulk_for_good() -> None:
     waiting = filled(interactive=4 * (INTERACTIVE_BATCHES_IN_A_ROW + 2), bulk=5)
     kinds = [waiting.take(LIMITS)[0].interactive for _ in range(INTERACTIVE_BATCHES_IN_A_ROW + 2)]
     assert kinds == [True] * INTERACTIVE_BATCHES_IN_A_ROW + [False, True]
-
-
-def test_a_server_kept_free_of_bulk_takes_none() -> None:
-    waiting = filled(interactive=1, bulk=1)
-    assert texts(waiting.take(LIMITS, bulk_allowed=False)) == ["query 0"]
-    assert waiting.take(LIMITS, bulk_allowed=False) == []
-    assert len(waiting.bulk) == 1
-
-
-def test_a_hastened_text_leaves_the_bulk_line() -> None:
-    waiting = filled(bulk=5)
-    late = item("wanted now", interactive=False)
-    waiting.add(late)
-    waiting.hasten(late)
-    assert texts(waiting.take(LIMITS)) == ["wanted now"]
-    assert len(waiting.bulk) == 5
 
 
 def test_dropping_a_settled_text_leaves_its_successor_in_line() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from engramq.deploy.cli.duplicates import Digests, Sets, packed, transactions
+from engramq.deploy.cli.duplicates import transactions
 from engramq.schemas.commands import DuplicateGroup
 from engramq.schemas.vocabulary import Verification
 from engramq.workers.memories.duplicate_rules import (
@@ -125,31 +125,6 @@ def test_memories_of_different_kinds_models_or_of_short_texts_stay_apart() -> No
     assert numbers([memory(1, f"{SAME}!", is_telling=False), memory(2)]) == {}
     assert numbers([memory(1, vector=None, is_telling=False), memory(2)]) == {2: [1]}
     assert numbers([memory(1, is_told=False), memory(2)]) == {}
-
-
-def test_ids_that_are_alike_through_others_are_one_set() -> None:
-    sets = Sets()
-    for ids in (("a", "b"), ("d", "c"), ("e", "f", "g"), ("b", "c"), ("a", "d")):
-        sets.join(ids)
-    assert sets.all() == [["a", "b", "c", "d"], ["e", "f", "g"]]
-    assert len(sets) == 7
-
-
-def test_equal_digests_are_found_whatever_the_order_and_forgotten_then() -> None:
-    ids = [str(UUID(int=number)) for number in range(6)]
-    digests = Digests()
-    digests.add({one: bytes([int(place) % 3]) * 16 for place, one in enumerate(ids[:4])})
-    digests.add({ids[4]: b"x" * 16, ids[5]: bytes(16)})
-    assert len(digests) == 6
-    assert list(digests.equal()) == [[ids[0], ids[3], ids[5]]]
-    assert len(digests) == 0
-
-
-def test_sets_are_asked_for_together_and_large_ones_in_pieces() -> None:
-    sets = [list("ab"), list("cde"), list("fghijkl"), list("mn")]
-    assert [["".join(one) for one in some] for some in packed(sets, 5)] == [["ab", "cde"], ["fghij"], ["kl", "mn"]]
-    assert list(packed([list("abcdef")], 5)) == [[list("abcde")]]  # the last one waits for the next round
-    assert list(packed([], 5)) == []
 
 
 def test_what_stays_goes_in_a_later_transaction_only() -> None:

@@ -1,16 +1,12 @@
 """The steps by which duplicates are found and merged: what is kept apart, and what becomes of repetition and change."""
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
-import numpy as np
 import pytest
 
 from engramq.deploy.cli.duplicates import Digests
-from engramq.schemas import limits
 from engramq.schemas.commands import (
     Connect,
     Connected,
@@ -30,7 +26,6 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Sector, Verification
 from engramq.workers.db import vectors
-from engramq.workers.db.vectors import Embedding
 from engramq.workers.memories import duplicates
 from tests.jobs import job, repeated
 from tests.refusals import refused
@@ -171,26 +166,6 @@ async def test_memories_are_compared_without_a_transaction(world: World, monkeyp
     monkeypatch.setattr(duplicates, "grouped", watched)
     assert await grouped(world, old, new) == {new: [old]}
     assert seen == [(0, False)]
-
-
-async def test_a_thousand_that_are_alike_are_compared_in_a_moment() -> None:
-    dice = np.random.default_rng(7)
-    row = {
-        "kind": "facts", "content": "Anna prefers green tea. " * 80, "verification": "unverified", "created_at": LATER,
-        "kept": True, "is_told": True, "is_telling": True,
-    }  # fmt: skip
-    several = [
-        row
-        | {
-            "id": UUID(int=number),
-            "content": f"{row['content']}{'.' * number}",
-            "embedding": Embedding.of(1, dice.normal(size=384).astype(np.float32)).half,
-        }
-        for number in range(limits.DUPLICATES_COMPARED)
-    ]
-    began = time.process_time()
-    assert duplicates.grouped([[str(one["id"]) for one in several]], several, 0.9) == []
-    assert time.process_time() - began < 1.0  # .2 s; each pair by itself took 1.6 where one could go at once
 
 
 async def test_what_is_hidden_is_no_duplicate(world: World) -> None:

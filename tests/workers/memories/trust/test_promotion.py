@@ -2,7 +2,6 @@
 
 import asyncio
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -21,11 +20,9 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, MemoryState, Partition, Scope, Verification
-from engramq.workers.memories.review import PROMOTE
+from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Partition, Scope, Verification
 from tests.jobs import job, repeated
 from tests.refusals import refused
-from tests.running import opened
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio
@@ -311,19 +308,3 @@ async def test_only_who_may_verify_verifies_and_promotes(world: World, principal
     for one in (memory_id, uuid7()):
         await refusal(world, one, FaultCode.FORBIDDEN, principal=principal)
     assert standing(world) == before
-
-
-@pytest.mark.own_database
-async def test_a_promotion_writes_one_version_of_the_row(world: World) -> None:
-    """Each version may cost an entry in the index of vectors, which takes milliseconds."""
-    ids = [await research(world, f"Fact {number}", verification=Verification.VERIFIED) for number in range(20)]
-    async with opened(world.store, DEFAULT_NAMESPACE) as tx:
-        for memory_id in ids:
-            await tx.rows(PROMOTE, id=UUID(memory_id), promoted_by="reviewer")
-        await tx.rows(b"select pg_stat_force_next_flush()")
-    figures = {
-        row["relname"]: (row["n_tup_upd"], row["n_tup_del"])
-        for row in world.rows("select * from pg_stat_user_tables where relname like 'memories_%%trusted'")
-    }
-    assert figures == {"memories_untrusted": (0, 20), "memories_trusted": (0, 0)}
-    assert {row["partition"] for row in standing(world)} == {"trusted"}
