@@ -80,7 +80,7 @@ def within(body: Body, budget: int, rest: Callable[[int], str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _CutText:
     """A text that may be cut, and where it stands."""
 
     holder: Body
@@ -107,12 +107,12 @@ class _Fitting:
         self._inner = inner
         self._budget = budget
         self._needed = needed
-        self._texts: list[_Text] = []
+        self._texts: list[_CutText] = []
 
     def run(self) -> None:
         """Cut the contents, then take out what is too much, then give the contents what room is left."""
         self._leave_out_objects(at_least=self._budget)  # such a one can never stay
-        self._texts = [_Text(*found) for found in _strings(self._inner) if found[1] in _TEXTS]
+        self._texts = [_CutText(*found) for found in _strings(self._inner) if found[1] in _TEXTS]
         least = LEAST_CHARS
         self._cut(least)
         for harsher in (self._leave_out_objects, self._end_lists):
@@ -120,7 +120,7 @@ class _Fitting:
                 harsher()
         if not self._fits():
             least = SHORTEST_CHARS
-            self._texts += [_Text(*found) for found in _strings(self._inner) if found[1] not in _TEXTS]
+            self._texts += [_CutText(*found) for found in _strings(self._inner) if found[1] not in _TEXTS]
             self._cut(least)
         if not self._fits():
             self._empty_lists()
@@ -206,11 +206,11 @@ class _Fitting:
         self._texts = [text for text in self._texts if text.holder.get(text.key) is not None]
         listed = {(id(text.holder), text.key) for text in self._texts}
         self._texts += [
-            _Text(holder, key, whole)
+            _CutText(holder, key, whole)
             for holder, key, whole in _strings(inner, longer_than=0)
             if key in _TEXTS and (id(holder), key) not in listed
         ]
-        self._texts += [_Text(inner, key, inner[key]) for key in _WORDS if key in inner]
+        self._texts += [_CutText(inner, key, inner[key]) for key in _WORDS if key in inner]
 
 
 def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:

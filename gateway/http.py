@@ -22,7 +22,7 @@ from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
 from engramq.gateway.limits import Shared
 from engramq.gateway.overview import AskHealth, Health
-from engramq.gateway.protocol import BOUNDS, BoundedProtocol, Bounds, Connections, affordable
+from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, Connections, affordable
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import REST_PREFIX
@@ -276,7 +276,7 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def http_server(routes: Routes, settings: Settings, bounds: Bounds = BOUNDS) -> HttpServer:
+def http_server(routes: Routes, settings: Settings, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
     """Return a server of what answers requests, on connections that are bounded."""
     bounds = affordable(bounds)
     options: dict[str, Any] = {

@@ -115,14 +115,14 @@ class Asker:
             await anyio.sleep(ASK_AGAIN_S)
 
     async def _until_ended(self, command_id: str, kind: type[R], progress: Callable[[], Awaitable[None]] | None) -> R:
-        told_at = time.monotonic()
+        last_at = time.monotonic()
         while True:
             answer = await self.ask(GetCommand(command_id=command_id))
             report = answer.reply if isinstance(answer, Answer) else None
             if isinstance(report, CommandReport) and report.status in ENDED:
                 return _reported(report, kind)
-            if progress is not None and time.monotonic() > told_at + PROGRESS_S:
-                told_at = time.monotonic()
+            if progress is not None and time.monotonic() > last_at + PROGRESS_S:
+                last_at = time.monotonic()
                 await progress()
             await anyio.sleep(ASK_AGAIN_S)
 

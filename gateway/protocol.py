@@ -26,7 +26,7 @@ _FILES_OF_OUR_OWN: Final = 256  # Redis, stdio sessions, logs, and what Python o
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ConnectionBounds:
     """What a connection may take: bytes, seconds, and a place among the others.
 
     A request's head, and what frames its body beside the body itself (chunk sizes, trailers), has at most
@@ -48,10 +48,10 @@ class Bounds:
     spare_s: float = 2.0
 
 
-BOUNDS: Final = Bounds()
+BOUNDS: Final = ConnectionBounds()
 
 
-class Standing(Enum):
+class Admission(Enum):
     """What a new connection gets."""
 
     SERVED = "served"
@@ -65,32 +65,32 @@ class Connections:
     Trusted proxies have no share: many clients come by way of each.
     """
 
-    def __init__(self, bounds: Bounds, proxies: Iterable[str] = ()) -> None:
+    def __init__(self, bounds: ConnectionBounds, proxies: Iterable[str] = ()) -> None:
         self._bounds = bounds
         self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
-        self._held: dict[Standing, Counter[str]] = {Standing.SERVED: Counter(), Standing.SPARE: Counter()}
-        self._all = {Standing.SERVED: 0, Standing.SPARE: 0}
+        self._held: dict[Admission, Counter[str]] = {Admission.SERVED: Counter(), Admission.SPARE: Counter()}
+        self._all = {Admission.SERVED: 0, Admission.SPARE: 0}
 
-    def enter(self, address: str) -> Standing:
+    def enter(self, address: str) -> Admission:
         """Count a connection and say what it gets; whoever is not refused has to `leave`."""
         bounds, network = self._bounds, network_of(address)
         is_free = {
-            Standing.SERVED: self._all[Standing.SERVED] < bounds.connections
-            and (self._held[Standing.SERVED][network] < bounds.share or self._is_proxy(address)),
-            Standing.SPARE: self._all[Standing.SPARE] < bounds.spare
-            and self._held[Standing.SPARE][network] < bounds.spare_of_one,
+            Admission.SERVED: self._all[Admission.SERVED] < bounds.connections
+            and (self._held[Admission.SERVED][network] < bounds.share or self._is_proxy(address)),
+            Admission.SPARE: self._all[Admission.SPARE] < bounds.spare
+            and self._held[Admission.SPARE][network] < bounds.spare_of_one,
         }
-        for standing, has_place in is_free.items():
+        for admission, has_place in is_free.items():
             if has_place:
-                self._held[standing][network] += 1
-                self._all[standing] += 1
-                return standing
-        return Standing.REFUSED
+                self._held[admission][network] += 1
+                self._all[admission] += 1
+                return admission
+        return Admission.REFUSED
 
-    def leave(self, address: str, standing: Standing) -> None:
+    def leave(self, address: str, admission: Admission) -> None:
         """Take a connection off the count."""
-        held, network = self._held[standing], network_of(address)
-        self._all[standing] -= 1
+        held, network = self._held[admission], network_of(address)
+        self._all[admission] -= 1
         held[network] -= 1
         if not held[network]:
             del held[network]
@@ -104,7 +104,7 @@ class Connections:
         return any((mapped or parsed) in network for network in self._proxies)
 
 
-def affordable(bounds: Bounds) -> Bounds:
+def affordable(bounds: ConnectionBounds) -> ConnectionBounds:
     """Return the bounds as far as this process may open files; it asks for as many as it needs, if it may have them."""
     needed = bounds.connections + bounds.spare + _FILES_OF_OUR_OWN
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -143,7 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        bounds: Bounds,
+        bounds: ConnectionBounds,
         connections: Connections,
         health: frozenset[str],
     ) -> None:
@@ -151,7 +151,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bounds = bounds
         self._counted = connections
         self._health = frozenset(path.encode() for path in health)
-        self._standing = Standing.REFUSED
+        self._admission = Admission.REFUSED
         self._address = ""
         self._line = LocalConnection(None, None)
         self._in_head = False
@@ -171,8 +171,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self._line = LocalConnection(self.client, _with_port(self.server))
-        self._standing = self._counted.enter(self._address)
-        if self._standing is Standing.REFUSED:
+        self._admission = self._counted.enter(self._address)
+        if self._admission is Admission.REFUSED:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
             self.transport.close()  # at once, since it is not counted
         else:
@@ -182,9 +182,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Take the connection off the count, once."""
         self._disarm()
         self._stop_write_deadline()
-        if self._standing is not Standing.REFUSED:
-            self._counted.leave(self._address, self._standing)
-            self._standing = Standing.REFUSED
+        if self._admission is not Admission.REFUSED:
+            self._counted.leave(self._address, self._admission)
+            self._admission = Admission.REFUSED
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -241,7 +241,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         asks_for_health = self.url.partition(b"?")[0] in self._health
         if not asks_for_health and (
-            self._standing is Standing.SPARE or len(self.tasks) >= self._bounds.connections + self._bounds.spare
+            self._admission is Admission.SPARE or len(self.tasks) >= self._bounds.connections + self._bounds.spare
         ):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
             return
@@ -249,7 +249,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._frame_bytes = self._body_bytes = 0
         super().on_headers_complete()
         self.headers = []  # trailers go there, not into the request that its application has already
-        if self._standing is Standing.SPARE:
+        if self._admission is Admission.SPARE:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -292,7 +292,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._close_soon()
 
     def _await_head(self) -> None:
-        is_spare = self._standing is Standing.SPARE
+        is_spare = self._admission is Admission.SPARE
         self._arm(self._bounds.spare_s if is_spare else self._bounds.header_s, self._head_is_late)
 
     def _await_body(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.secret_patterns import KEYWORD, MARK, Place, is_secret_value, secrets_in, without_private_keys
+from engramq.gateway.secret_patterns import KEYWORD, MARK, SecretSpan, is_secret_value, secrets_in, without_private_keys
 from engramq.schemas import limits
 from engramq.schemas.commands import Command, ImportBatch, ImportMemories, ImportRow, StoreMemory, UpdateMemory
 from engramq.schemas.commands.memories import NewMemory
@@ -90,15 +90,15 @@ class Redaction:
         self.count += keys
         return self._marked(text, secrets_in(text))
 
-    def _marked(self, text: str, places: list[Place]) -> str:
+    def _marked(self, text: str, places: list[SecretSpan]) -> str:
         """Return a text with one mark in the place of secrets that overlap, of the kind that was listed first."""
         rank = {kind: number for number, kind in reversed(list(enumerate(place.kind for place in places)))}
-        merged: list[Place] = []
+        merged: list[SecretSpan] = []
         for place in sorted(places):
             if merged and place.start < merged[-1].end:
                 last = merged.pop()
                 kind = min(last.kind, place.kind, key=rank.__getitem__)
-                place = Place(last.start, max(last.end, place.end), kind)  # noqa: PLW2901 - both in one
+                place = SecretSpan(last.start, max(last.end, place.end), kind)  # noqa: PLW2901 - both in one
             merged.append(place)
         self.count += len(merged)
         parts: list[str] = []

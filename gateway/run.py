@@ -39,7 +39,7 @@ from engramq.gateway.mcp.server import McpServer, Profile, build_server, http_ca
 from engramq.gateway.mcp.wire import HttpWire, ToolCalls
 from engramq.gateway.operator import run
 from engramq.gateway.overview import Health, health_in, overview_of, whole_health_in
-from engramq.gateway.protocol import BOUNDS, Bounds
+from engramq.gateway.protocol import BOUNDS, ConnectionBounds
 from engramq.gateway.queue.bus import Bus, open_bus
 from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.rest.app import OPEN_PATHS, Rest
@@ -111,7 +111,7 @@ class Gateway:
         server = build_server(service, profile, lambda _ctx: caller)
         return partial(serve_lines, server, _tool_calls(server, service, profile), caller)
 
-    def web(self, bounds: Bounds = BOUNDS) -> HttpServer:
+    def web(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
         settings = self._settings
         profile = profile_of(settings.tools, output_schemas=settings.output_schemas)

@@ -160,7 +160,7 @@ IN_ADDRESS: Final = "Basic Auth Credentials"
 KEYWORD: Final = "Secret Keyword"
 
 
-class Place(NamedTuple):
+class SecretSpan(NamedTuple):
     """Where a secret stands in a text, from `start` up to `end`, and of what kind it is."""
 
     start: int
@@ -284,23 +284,23 @@ _OTHERS: Final[tuple[tuple[str, str, re.Pattern[str], Callable[[str], bool]], ..
 )
 
 
-def known_tokens(text: str, folded: str) -> Iterator[Place]:
+def known_tokens(text: str, folded: str) -> Iterator[SecretSpan]:
     """Give the places of the secrets that their form tells; `folded` is the text in small letters."""
     for found in _TOKEN.finditer(text):
         name = found.lastgroup or ""
         if _is_random(found[name]):
-            yield Place(found.start(), found.end(), _PREFIXES[int(name[1:])][0])
+            yield SecretSpan(found.start(), found.end(), _PREFIXES[int(name[1:])][0])
     for kind, mark, pattern, is_secret in _OTHERS:
         for found in pattern.finditer(text) if mark in folded else ():
             if is_secret(found[1]):
-                yield Place(found.start(1), found.end(1), kind)
+                yield SecretSpan(found.start(1), found.end(1), kind)
 
 
-def in_addresses(text: str) -> Iterator[Place]:
+def in_addresses(text: str) -> Iterator[SecretSpan]:
     """Give the places of passwords in addresses such as postgresql://ada:password@host."""
     for found in _ADDRESS.finditer(text) if "://" in text else ():
         if is_password(found[1], shortest=1) and _PORT.match(found[1]) is None:
-            yield Place(found.start(1), found.end(1), IN_ADDRESS)
+            yield SecretSpan(found.start(1), found.end(1), IN_ADDRESS)
 
 
 KEY_MARK: Final = f"{MARK}Private Key]"
@@ -336,7 +336,7 @@ def without_private_keys(text: str) -> tuple[str, int]:
     return kept + text[at:], found
 
 
-def secrets_in(text: str) -> list[Place]:
+def secrets_in(text: str) -> list[SecretSpan]:
     """Return the places of secrets, the kinds that tell most first; some overlap."""
     folded = text.casefold()
     places = [*known_tokens(text, folded), *in_addresses(text)]
@@ -345,7 +345,7 @@ def secrets_in(text: str) -> list[Place]:
         begin = 0
         for line in text.splitlines(keepends=True):
             for start, end in passwords(line.rstrip("\r\n")) if has_name(line.casefold()) else ():
-                places.append(Place(begin + start, begin + end, KEYWORD))
+                places.append(SecretSpan(begin + start, begin + end, KEYWORD))
                 secrets[line[start:end]] = KEYWORD
             begin += len(line)
     for secret, kind in secrets.items():  # wherever else they stand
@@ -353,7 +353,7 @@ def secrets_in(text: str) -> list[Place]:
         while at >= 0:
             end = at + len(secret)
             if _stands_alone(text, at, end, kind):
-                places.append(Place(at, end, kind))
+                places.append(SecretSpan(at, end, kind))
             at = text.find(secret, end)
     return places
 

@@ -26,7 +26,7 @@ SAID_BY_NAME: Final = frozenset({"detail", "idempotency_key"})
 LISTED_MAXIMUM: Final = 1_000  # what is larger (a budget, a position) no model comes near
 
 
-class Session(msgspec.Struct, kw_only=True):
+class SessionParameter(msgspec.Struct, kw_only=True):
     """The parameter of every tool that leaves or reads breadcrumbs."""
 
     session: Annotated[SessionName, Meta(description="From begin_session")] | UnsetType = msgspec.UNSET
@@ -82,7 +82,7 @@ def parameter_structs(tool: Tool) -> tuple[type[msgspec.Struct], ...]:
     extra = (
         (Detailed, tool.detailed),
         (Bounded, tool.bounded),
-        (Session, tool.takes_session),
+        (SessionParameter, tool.takes_session),
         (Idempotency, tool.write),
     )
     return (tool.parameters, *(struct for struct, taken in extra if taken))

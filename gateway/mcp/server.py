@@ -37,24 +37,24 @@ JSON_TYPE: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResourceCall:
     """The tool call that a resource stands for."""
 
     tool: str
     arguments: dict[str, Any]
 
 
-def reading_of(uri: str) -> Reading | None:
+def resource_call(uri: str) -> ResourceCall | None:
     """Return the tool call that a resource's address stands for, None for an unknown address."""
     if uri == STATS_URI:
-        return Reading("memory_stats", {})
+        return ResourceCall("memory_stats", {})
     if uri == GUIDE_URI:
-        return Reading("guide", {})
+        return ResourceCall("guide", {})
     for prefix, tool, parameter in _TEMPLATES:
         named = unquote(uri.removeprefix(prefix))
         if uri.startswith(prefix) and named.strip():
             budget = {"max_chars": limits.REPLY_CHARS_MAX} if prefix == MEMORY_PREFIX else {}
-            return Reading(tool, {parameter: named, **budget})
+            return ResourceCall(tool, {parameter: named, **budget})
     return None
 
 
@@ -277,12 +277,12 @@ class _Handlers:
         )
 
     def _may_read(self, ctx: Context, uri: str) -> bool:
-        reading = reading_of(uri)
+        reading = resource_call(uri)
         return reading is not None and allowed(TOOLS[reading.tool], self._caller_of(ctx).principal)
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)
-        reading = reading_of(uri)
+        reading = resource_call(uri)
         reply = None if reading is None else await self._call(ctx, TOOLS[reading.tool], reading.arguments)
         if reply is None or reply.body["status"] == "not_found":
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})

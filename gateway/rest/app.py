@@ -14,7 +14,7 @@ from engramq.gateway.budget import Body, text_of
 from engramq.gateway.identity.authorization import CALLER
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.rest import openapi
-from engramq.gateway.rest.requests import MISSING, CallerLeft, Match, WrongRequest, arguments_of, match
+from engramq.gateway.rest.requests import MISSING, CallerLeft, PathMatch, WrongRequest, arguments_of, match
 from engramq.gateway.service import Call, Service, fault_reply
 from engramq.schemas.commands import REST_PREFIX, Tool
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
@@ -57,7 +57,7 @@ class Rest:
             return _other_method(method, found.methods)
         return await self._call(tool, found, scope, receive)
 
-    async def _call(self, tool: Tool, found: Match, scope: Scope, receive: Receive) -> Response:
+    async def _call(self, tool: Tool, found: PathMatch, scope: Scope, receive: Receive) -> Response:
         caller, headers = scope[CALLER], Headers(scope=scope)
         try:
             arguments = await arguments_of(tool, found.values, scope["query_string"], headers, receive)

@@ -22,7 +22,7 @@ _Shape = tuple[str | None, ...]  # a path's segments, None for a parameter
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PathMatch:
     """The tools of a path by method, and what stands in the places of its parameters, in their order."""
 
     tools: Mapping[str, Tool]
@@ -50,7 +50,7 @@ def _by_shape(tools: Iterable[Tool]) -> Mapping[_Shape, Mapping[str, Tool]]:
 _SHAPES: Final = _by_shape(TOOLS.values())
 
 
-def match(raw_path: bytes) -> Match | None:
+def match(raw_path: bytes) -> PathMatch | None:
     """Return what a path as it was sent means, None when nothing is there.
 
     It is cut at its slashes before escapes are read, so that an escaped slash belongs to its segment.
@@ -62,7 +62,7 @@ def match(raw_path: bytes) -> Match | None:
         pairs = list(zip(shape, parts, strict=False))
         if len(shape) == len(parts) and all(word in (None, part) for word, part in pairs):
             values = tuple(part for word, part in pairs if word is None)
-            return Match(tools, values) if all(values) else None
+            return PathMatch(tools, values) if all(values) else None
     return None
 
 

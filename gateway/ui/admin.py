@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.memory import undo_of
-from engramq.gateway.ui.request import CallRefused, PageRequest
+from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import AuditAction, Decision, ProposalState, Scope, WorkerKind
@@ -34,7 +34,7 @@ async def show_counts(page: PageRequest) -> Response:
     """Show what the namespace holds, or why nobody can tell."""
     try:
         stats = await page.ask("memory_stats")
-    except CallRefused as refusal:
+    except PageCallRefused as refusal:
         return page.render("counts.html", stats=None, refusal=refusal.body)
     return page.render("counts.html", stats=stats, refusal=None)
 
@@ -51,7 +51,7 @@ async def show_audit(page: PageRequest) -> Response:
     refusal = None
     try:
         shown = await page.ask("audit", limit=AUDIT_ROWS, cursor=page.query("cursor"), **filters)
-    except CallRefused as refused:
+    except PageCallRefused as refused:
         if refused.status != 400:
             raise
         refusal = refused.body
@@ -150,7 +150,7 @@ async def create_token(page: PageRequest) -> Response:
             expires_at=format_time(datetime.now(UTC) + timedelta(days=int(days))),
             idempotency_key=page.entry("once"),
         )
-    except CallRefused as refused:
+    except PageCallRefused as refused:
         if refused.body["code"] == FaultCode.IDEMPOTENCY_CONFLICT:  # the page was loaded anew
             return page.go("/ui/tokens", done="made_before")
         return await _token_list(page, status=refused.status, refusal=refused.body)

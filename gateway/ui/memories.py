@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.request import CallRefused, PageRequest
+from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, Sector, Verification
 
@@ -104,7 +104,7 @@ async def show_memories(page: PageRequest) -> Response:
             shown, left_out = await _search(page, filters)
         else:
             shown = await _list(page, filters)
-    except CallRefused as refused:
+    except PageCallRefused as refused:
         if refused.status != 400:
             raise
         refusal = refused.body

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.html import DONE
-from engramq.gateway.ui.request import CallRefused, PageRequest
+from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import invalid
 from engramq.schemas.vocabulary import EVERY_PROJECT, AuditAction, MemoryState, Partition, Scope, Verification
@@ -125,7 +125,7 @@ async def show_memory(page: PageRequest) -> Response:
     refusal = None
     try:
         found = await read(page, memory_id, as_of)
-    except CallRefused as refused:
+    except PageCallRefused as refused:
         if refused.status != 400 or not as_of:
             raise
         refusal, found = refused.body, await read(page, memory_id)

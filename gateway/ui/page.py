@@ -18,7 +18,7 @@ from engramq.gateway.service import Service
 from engramq.gateway.ui import admin, graph, memories, memory
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
-from engramq.gateway.ui.request import AskOverview, CallRefused, PageRequest, Site, read_form
+from engramq.gateway.ui.request import AskOverview, PageCallRefused, PageRequest, Site, read_form
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
@@ -74,7 +74,7 @@ async def show_missing(page: PageRequest) -> Response:
     return page.missing()
 
 
-async def show_refusal(page: PageRequest, refusal: CallRefused) -> Response:
+async def show_refusal(page: PageRequest, refusal: PageCallRefused) -> Response:
     """Show why a request was refused, and where nothing is answered, what of the installation is missing."""
     is_away = refusal.status == 503
     trouble = [check for check in (await page.site.look()).checks if check.state != "ok"] if is_away else []
@@ -180,8 +180,8 @@ class PageApp:
                 else:
                     response = await view(page)
             except EngramqError as refusal:
-                response = await show_refusal(page, CallRefused(fault_body(refusal.fault)))
-            except CallRefused as refusal:
+                response = await show_refusal(page, PageCallRefused(fault_body(refusal.fault)))
+            except PageCallRefused as refusal:
                 response = await show_refusal(page, refusal)
             if page.visitor is not stranger and "set-cookie" not in response.headers:
                 self._site.door.remember(request, response, page.visitor)

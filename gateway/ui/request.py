@@ -74,7 +74,7 @@ AskOverview = Callable[[], Awaitable[InstallationState]]
 FORM_FIELDS: Final = 200
 
 
-class CallRefused(Exception):
+class PageCallRefused(Exception):
     """A call was refused; `body` is the refusal as every client reads it."""
 
     def __init__(self, body: Body) -> None:
@@ -132,11 +132,11 @@ class PageRequest:
         return self.form.get(name, [""])[0].strip()
 
     async def ask(self, tool: str, **arguments: Any) -> Body:
-        """Call a tool as this visitor and return its reply; what is None or empty is left out. Raises CallRefused."""
+        """Return the reply to a call by this visitor; what is None or empty is left out. Raises PageCallRefused."""
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
         reply = await self.site.service.call(Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller))
         if reply.is_error:
-            raise CallRefused(reply.body)
+            raise PageCallRefused(reply.body)
         return reply.body
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

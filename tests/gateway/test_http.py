@@ -10,7 +10,7 @@ import pytest
 from mcp.client import Client
 
 from engramq.gateway.http import bind
-from engramq.gateway.protocol import BOUNDS, Bounds
+from engramq.gateway.protocol import BOUNDS, ConnectionBounds
 from engramq.gateway.run import Gateway
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
@@ -83,7 +83,7 @@ class Site:
 
 
 @asynccontextmanager
-async def site_of(gateway: Gateway, bounds: Bounds = BOUNDS) -> AsyncIterator[Site]:
+async def site_of(gateway: Gateway, bounds: ConnectionBounds = BOUNDS) -> AsyncIterator[Site]:
     with bind("127.0.0.1", 0) as bound:
         web = gateway.web(bounds)
         async with anyio.create_task_group() as tasks:

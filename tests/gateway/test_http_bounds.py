@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from engramq.gateway.protocol import BOUNDS, Bounds, Connections, Standing
+from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, Connections
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import ERAS, Site, message, site_of
@@ -27,7 +27,9 @@ POST = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json
 
 
 @asynccontextmanager
-async def served(redis_url: str, keys: Keys, bounds: Bounds = QUICK, auth: str = "none") -> AsyncIterator[Site]:
+async def served(
+    redis_url: str, keys: Keys, bounds: ConnectionBounds = QUICK, auth: str = "none"
+) -> AsyncIterator[Site]:
     async with (
         worker_side(redis_url, keys),
         gateway_over(redis_url, keys, auth=auth) as gateway,
@@ -265,11 +267,11 @@ async def test_who_does_not_read_is_ended(redis_url: str, keys: Keys) -> None:
 
 def test_a_proxy_has_no_share() -> None:
     connections = Connections(replace(BOUNDS, share=1, spare_of_one=1, connections=4), ["10.0.0.0/8"])
-    assert [connections.enter("192.0.2.1") for _ in range(3)] == [Standing.SERVED, Standing.SPARE, Standing.REFUSED]
-    assert connections.enter("2001:db8::1") is Standing.SERVED
-    assert connections.enter("2001:db8::2") is Standing.SPARE  # one network
-    assert connections.enter("10.1.2.3") is Standing.SERVED
-    assert connections.enter("::ffff:10.1.2.3") is Standing.SERVED
-    assert connections.enter("10.1.2.3") is Standing.SPARE  # all have one bound together
-    connections.leave("192.0.2.1", Standing.SERVED)
-    assert connections.enter("192.0.2.1") is Standing.SERVED
+    assert [connections.enter("192.0.2.1") for _ in range(3)] == [Admission.SERVED, Admission.SPARE, Admission.REFUSED]
+    assert connections.enter("2001:db8::1") is Admission.SERVED
+    assert connections.enter("2001:db8::2") is Admission.SPARE  # one network
+    assert connections.enter("10.1.2.3") is Admission.SERVED
+    assert connections.enter("::ffff:10.1.2.3") is Admission.SERVED
+    assert connections.enter("10.1.2.3") is Admission.SPARE  # all have one bound together
+    connections.leave("192.0.2.1", Admission.SERVED)
+    assert connections.enter("192.0.2.1") is Admission.SERVED
