@@ -2,6 +2,11 @@
 
 from typing import Any
 
+import msgspec
+from msgspec import inspect
+
+from engramq.schemas.commands import Tool
+
 # Kinds of things that belong to somebody; a probe's arguments name them where a value stands.
 MEMORY = "<memory>"
 EDGE = "<edge>"
@@ -160,6 +165,59 @@ NAMES_NOTHING = frozenset((
     "new_sector", "on_duplicate", "actor", "action", "clear", "decision", "state", "topic", "source",
     "states", "verifications", "created_by", "valid_from", "valid_until", "expires_at", "as_of",
 ))  # fmt: skip
+
+
+# What a free text may name of which nothing is said above: a new tool or field is tried with each, without a line here.
+ANY_KIND = (CONTENT, THREAD, TAG, PROJECT, NAME)
+
+
+def probes_of(tool: Tool) -> list[dict[str, Any]]:
+    """Return the probes of a tool, else its guide's example, and more for each free text that they leave out."""
+    probes = list(PROBES.get(tool.name, [tool.guide.example.arguments]))
+    usual = probes[0]
+    for parameter, kinds, is_list in _left_out(tool.parameters, tool.ids, probes):
+        if parameter not in tool.batches:
+            probes += [{**usual, parameter: [kind] if is_list else kind} for kind in kinds]
+    for batch, items in tool.batches.items():
+        given = [item for probe in probes for item in probe.get(batch, ())]
+        for field, kinds, is_list in _left_out(items.taken, items.ids, given):
+            probes += [{**usual, batch: [{**given[0], field: [kind] if is_list else kind}]} for kind in kinds]
+    return probes
+
+
+def _left_out(
+    struct: type[msgspec.Struct], ids: tuple[str, ...], probes: list[dict[str, Any]]
+) -> list[tuple[str, tuple[str, ...], bool]]:
+    """Return (field, what it may name, whether it is a list) of the free texts that no probe gives a kind of thing."""
+    texts = [
+        (field, (MEMORY,) if field in ids else MAY_NAME.get(field, ANY_KIND), is_list)
+        for field, is_list in free_texts(struct).items()
+        if field in ids or field not in NAMES_NOTHING
+    ]
+    return [text for text in texts if not any(kinds_in(probe.get(text[0])) & set(text[1]) for probe in probes)]
+
+
+def free_texts(struct: type[msgspec.Struct]) -> dict[str, bool]:
+    """Return the fields of a Struct that take any text, and whether they take a list of them."""
+    shape = inspect.type_info(struct)
+    assert isinstance(shape, inspect.StructType)
+    found: dict[str, bool] = {}
+    for field in shape.fields:
+        kinds = list(_parts(field.type))
+        if any(isinstance(kind, inspect.StrType) for kind in kinds):
+            found[field.name] = any(isinstance(kind, inspect.VarTupleType) for kind in kinds)
+    return found
+
+
+def _parts(kind: inspect.Type) -> list[inspect.Type]:
+    match kind:
+        case inspect.UnionType(types=types):
+            return [part for each in types for part in _parts(each)]
+        case inspect.Metadata(type=part):
+            return _parts(part)
+        case inspect.VarTupleType(item_type=part):
+            return [kind, *_parts(part)]
+    return [kind]
 
 
 def filled(value: Any, given: dict[str, Any]) -> Any:

@@ -1,6 +1,6 @@
 """Untrusted memories among trusted ones, and every door tried for them: tools, resources, prompts.
 
-A tool or resource without an entry here fails the test.
+A tool without an entry is tried by its guide's example; a resource without one fails the test.
 """
 
 import asyncio
@@ -14,13 +14,14 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
-from engramq.schemas.commands import TOOLS
+from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.ids import uuid7
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, Stage, agent_of, staged
 from tests.workers.memories.trust.poison import COUNT, TOKEN, bare, poison
+from tests.workers.tenants.doors import free_texts
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ class Scene:
         pairs = list(zip(ids, some, strict=False))
         by_id = [{"memory_id": one} for one in (*ids, *self.untrusted)]
         names = [{"source_name": text[:200], "target_name": text[-200:], "relation": "R"} for text in near[:3]]
-        return {
+        calls: dict[str, list[Arguments]] = {
             "store_memory": [{"content": text, "thread": "twins"} for text in near[::8]],
             "search_memories": [
                 *({"query": text} for text in near),  # what is most like it would come first
@@ -101,6 +102,16 @@ class Scene:
             "audit": [{}, *({"target": one} for one in some)],
             "guide": [{}, *({"topic": text[:100]} for text in near[:3])],
         }
+        return {name: calls[name] if name in calls else self._near(tool) for name, tool in TOOLS.items()}
+
+    def _near(self, tool: Tool) -> list[Arguments]:
+        """Return calls of a tool that has no entry above: its guide's example, with untrusted words and ids in it."""
+        words = [bare(text)[:200] for text in self.texts[:3]]
+        return [
+            {**tool.guide.example.arguments, parameter: [value] if is_list else value}
+            for parameter, is_list in free_texts(tool.parameters).items()
+            for value in (self.untrusted[:3] if parameter in tool.ids else words)
+        ] or [tool.guide.example.arguments]
 
     def addresses(self) -> dict[str, list[str]]:
         """Return for each resource and template the addresses to read."""
@@ -174,11 +185,6 @@ def test_the_texts_are_many_and_different() -> None:
     texts = poison()
     assert len({bare(text) for text in texts}) == len(texts) == COUNT
     assert all(TOKEN.search(text) and not TOKEN.search(bare(text)) for text in texts)
-
-
-def test_every_tool_has_an_entry() -> None:
-    scene = Scene(None, poison(), ["a"] * 8, ["b"] * COUNT, ["c"] * 8)  # type: ignore[arg-type]
-    assert set(TOOLS) <= set(scene.doors())
 
 
 # Those that change a memory which the caller names answer with it, and its warning; reads have no such excuse. What
