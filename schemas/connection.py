@@ -63,7 +63,7 @@ CONNECTION_ERRORS: Final = (RedisError, RedisClusterException, OSError, TimeoutE
 # What a server answers that has surely not carried a command out, since its keys are, or will soon be, elsewhere. MOVED
 # is an AskError; one that became a replica takes no writes.
 ELSEWHERE: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError)
-REFUSED_AFTER_S: Final = 0.3  # of an exchange's time that is left when it is given up, so that the refusal is told
+REFUSED_AFTER_S: Final = 0.3  # of an exchange's time that is left when it is given up, so that the refusal is reported
 
 
 class UnsupportedServer(RuntimeError):

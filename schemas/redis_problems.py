@@ -92,11 +92,11 @@ def _on(key: str, commands: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [tuple(key if word == KEY else word for word in command) for command in commands]
 
 
-def missing_right(told: str) -> str:
-    """Return as a sentence what Redis said of a command that a user may not run, or a key that it may not touch."""
-    if command := re.search(r"run the '([a-z|]+)' command", told):
+def missing_right(answer: str) -> str:
+    """Return as a sentence what Redis answers to a command that a user may not run, or a key that it may not touch."""
+    if command := re.search(r"run the '([a-z|]+)' command", answer):
         return f"{NOT_ALLOWED} run {command[1].upper().replace('|', ' ')}."
-    if "key" in told:
+    if "key" in answer:
         return f"{NOT_ALLOWED} use the keys of this installation."
     return f"{NOT_ALLOWED} do that."
 
@@ -108,8 +108,8 @@ def together(refusals: Sequence[str]) -> str:
     )
     runs = [right.removeprefix("run ") for right in distinct if right.startswith("run ")]
     others = [right for right in distinct if not right.startswith("run ")]
-    told = ([f"run {', '.join(runs)}"] if runs else []) + others
-    return f"{NOT_ALLOWED} {' or '.join(told)}." if told else ""
+    parts = ([f"run {', '.join(runs)}"] if runs else []) + others
+    return f"{NOT_ALLOWED} {' or '.join(parts)}." if parts else ""
 
 
 FOREIGN_CA: Final = "Redis shows a certificate of a CA that is not trusted here."
@@ -165,14 +165,14 @@ def handshake_problem(problem: object) -> str:
             code = seen.verify_code
             return OTHER_NAME if code in _NAMES else EXPIRED if code in _TIMES else FOREIGN_CA
         if isinstance(seen, ssl.SSLError):
-            told = str(seen).upper().replace("SSLV3_", "").replace("TLSV13_", "").replace("TLSV1_", "")
-            return next((sentence for word, sentence in _BY_REASON.items() if word in told), "")
+            reason = str(seen).upper().replace("SSLV3_", "").replace("TLSV13_", "").replace("TLSV1_", "")
+            return next((sentence for word, sentence in _BY_REASON.items() if word in reason), "")
         seen = seen.__cause__ or seen.__context__
-    told = str(problem)
-    if _NO_FILE.match(told):
+    text = str(problem)
+    if _NO_FILE.match(text):
         return BAD_FILES
     # A server that takes TLS alone answers plain bytes by an alert: content type 21, version 3.
-    return ONLY_TLS if "\x15" in told or "\\x15" in told else ""
+    return ONLY_TLS if "\x15" in text or "\\x15" in text else ""
 
 
 _NOT_LET_IN: Final = "Redis wants a password, or another one."

@@ -39,7 +39,7 @@ from engramq.schemas.vocabulary import WorkerKind
 log = logging.getLogger(__name__)
 
 UNREACHABLE_S: Final = 2.0  # a command that could not be sent for so long is refused
-REFUSED_S: Final = 30.0  # how long a refusal is told that nothing since has contradicted
+REFUSED_S: Final = 30.0  # how long a refusal is reported that nothing since has contradicted
 SEND_S: Final = 2.0  # for the replies to one write
 NOTES_MAX: Final = 1_000  # notes kept while Redis is away
 NOTE_WAIT_S: Final = 0.5  # how long a caller waits for its note to be written
@@ -90,7 +90,7 @@ class Callers:
 class WaitingCall:
     """A command whose caller waits.
 
-    The future's result is the answer, or None when nothing more can be said than that it may be carried out.
+    The future's result is the answer, or None when all that is known is that it may be carried out.
     """
 
     id: str
@@ -348,7 +348,7 @@ class BusLane:
                     fail(waiting.future, unavailable(why))
 
     def _conclude_pings(self, count: int, reply: Any) -> None:
-        """Act on what Redis said of a PING, which it refuses while it cannot write to its disk."""
+        """Act on the answer to a PING, which it refuses while it cannot write to its disk."""
         refused = self.note_refusal(reply) if isinstance(reply, RedisError) else ""
         for ping in self._pings[:count]:
             if refused:
@@ -358,7 +358,7 @@ class BusLane:
         del self._pings[:count]
 
     async def _conclude_untaken(self, batch: Batch, reply: Any) -> None:
-        """Act on what Redis said of a batch that it did not take: what room there is and will be, or an error."""
+        """Act on the answer for a batch that Redis did not take: for how many there is room, and when, or an error."""
         if isinstance(reply, NoScriptError):
             await self._sending.close()  # opening it again loads the scripts
             self._resend.append(batch)

@@ -1,5 +1,5 @@
--- Everything that a worker does with a job that it holds. KEYS lease; ARGV token, then steps, each a word, the number of
--- its arguments and these. Returns 0 with nothing done when the lease is not this worker's any more, else 1, or when
+-- Everything that a worker does with a job that it holds. KEYS lease; ARGV token, then actions, each a word, how many
+-- arguments it has, and these. Returns 0 with nothing done when the lease is not this worker's any more, else 1, or when
 -- sessions were used: now, then instance, ticked and owed of each (see use_session).
 --   end     mailbox, depth, job, tries, job id, rate, how many of its commands were served: the job is over
 --   reply   reply list, ttl (s), answers...; left out when the gateway reads none and too many bytes wait for it
@@ -9,23 +9,23 @@
 --           recalled ('-' none, else ids each with a newline), touched ids...
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local now = now_ms()
-local steps, used = {}, {now}
-steps['end'] = function(a)
+local actions, used = {}, {now}
+actions['end'] = function(a)
   note_served(a[1], a[6], depth_of(a[1], a[2]), tonumber(a[7]), string.sub(a[4], 1, -#a[5] - 1), now)
   redis.call('ZREM', a[1], a[5])
   redis.call('DEL', a[3], a[4], KEYS[1])
   subtract(a[2], commands_in(a[5]))
 end
-steps['reply'] = function(a)
+actions['reply'] = function(a)
   if redis.call('LLEN', a[1]) >= FEW_REPLIES and redis.call('MEMORY', 'USAGE', a[1]) > REPLY_BYTES then return end
   redis.call('RPUSH', a[1], unpack(a, 3))
   redis.call('EXPIRE', a[1], a[2])
 end
-steps['job'] = function(a)
+actions['job'] = function(a)
   local taken = enqueue(a[1], a[2], a[3], a[4], a[6], a[7], tonumber(a[8]), now + a[9])
   if taken == -1 and a[10] ~= '0' then redis.call('SET', a[5], a[10]) end
 end
-steps['dead'] = function(a)
+actions['dead'] = function(a)
   drop_letter(a[1], a[2], a[3], a[4])
   letter_bytes(a[1], a[3])
   redis.call('HSET', a[1], a[4], a[5])
@@ -37,7 +37,7 @@ steps['dead'] = function(a)
     bytes, letters = tonumber(redis.call('GET', a[3])), letters - 1
   end
 end
-steps['session_state'] = function(a)
+actions['session_state'] = function(a)
   local instance, ticked, owed = use_session(a[1], now, tonumber(a[6]), true)
   used[#used + 1] = instance
   used[#used + 1] = ticked
@@ -63,7 +63,7 @@ while i <= #ARGV do
   local count = tonumber(ARGV[i + 1])
   local arguments = {}
   for j = 1, count do arguments[j] = ARGV[i + 1 + j] end
-  steps[ARGV[i]](arguments)
+  actions[ARGV[i]](arguments)
   i = i + 2 + count
 end
 if #used == 1 then return 1 end

@@ -40,7 +40,7 @@ async def settle(stage: Stage, *steps: tuple[str | bytes | float, ...]) -> None:
 async def bury(stage: Stage, letter: DeadLetter) -> None:
     made = Settlement(stage.keys, RECALL)
     made.bury(letter)
-    await settle(stage, *made._steps)
+    await settle(stage, *made._actions)
 
 
 async def counted(stage: Stage) -> int:

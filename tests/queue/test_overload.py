@@ -231,7 +231,7 @@ async def carry_out(stage: Stage, served: int = 1) -> None:
     settlement.end(name.decode(), served)
     packed = settlement.pack(name.decode(), "me")
     assert packed
-    steps = [part for word, *rest in settlement._steps for part in (word, len(rest), *rest)]
+    steps = [part for word, *rest in settlement._actions for part in (word, len(rest), *rest)]
     assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + name.decode(), "me", *steps) == 1
 
 

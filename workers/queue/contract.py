@@ -128,7 +128,7 @@ class Actor:
     # A background task that gets the sessions that commands used, refused commands too; best effort.
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
     activity: Activity = field(default_factory=Activity)  # of the process
-    observe: Observe | None = None  # told of each try of a command
+    observe: Observe | None = None  # called with each try of a command
 
 
 @dataclass(frozen=True, slots=True)

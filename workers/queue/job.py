@@ -163,14 +163,14 @@ class ClaimedJob:
     async def _carry_out(self, envelope: Envelope) -> None:
         """Run the handler of a command, keep the result, and report both. Only cancellation comes through."""
         actor, name, progress = self.mailbox.actor, type(envelope.command).__name__, _Progress()
-        told = {
+        attributes = {
             "engramq.command_id": envelope.id,
             "engramq.mailbox": actor.kind.value,
             "engramq.attempt": envelope.attempt,
         }
         with (
             Subject(trace_id_of(envelope.traceparent), envelope.id),
-            span(name, SpanKind.CONSUMER, envelope.traceparent, told) as active,
+            span(name, SpanKind.CONSUMER, envelope.traceparent, attributes) as active,
         ):
             try:
                 self._results.append(await self._result_of(envelope, progress))

@@ -77,7 +77,7 @@ class _Lanes:
             await send_follow_ups(self.pipelines[number], self._lanes.all[number], [follow_up])
 
     async def report_alive(self) -> None:
-        """Write until `stop` which workers live, so that a mailbox that nobody serves can be told of; then undo it."""
+        """Write until `stop` which workers live, so that a mailbox that nobody serves shows; then undo it."""
         await asyncio.gather(*map(self._report_alive, self._lanes.all, self.pipelines))
 
     async def _report_alive(self, keys: Keys, pipeline: Pipeline) -> None:
@@ -126,9 +126,9 @@ class Schedule:
         began = time.monotonic()
         renewing = asyncio.create_task(self._renew_key())
         try:
-            found = await self._periodic.run()
-            if isinstance(found, tuple):
-                await self._send([item for item in found if isinstance(item, FollowUp)])
+            result = await self._periodic.run()
+            if isinstance(result, tuple):
+                await self._send([item for item in result if isinstance(item, FollowUp)])
         except ConnectionLost:
             raise
         except Exception as problem:  # noqa: BLE001 - the next time may go well
@@ -167,7 +167,7 @@ async def serve(
 ) -> None:
     """Carry out the commands of these kinds until SIGTERM, SIGINT or `stop`.
 
-    Waits for Redis when it is away. Sets `ready` when the workers listen; `polling` is told of them. Raises
+    Waits for Redis when it is away. Sets `ready` when the workers listen; `polling` looks at them. Raises
     UnsupportedServer when Redis is too old, or used with another number of lanes. `settings.redis_url` must name a
     server; `lanes` are those of the settings, shared with others who ask there.
     """

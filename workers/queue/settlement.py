@@ -56,12 +56,12 @@ class Result:
 
 @dataclass(slots=True)
 class Settlement:
-    """Gathers the steps of one settlement of a job in `mailbox`; the script takes them in order."""
+    """Gathers the actions of one settlement of a job in `mailbox`; the script takes them in order."""
 
     keys: Keys
     mailbox: WorkerKind
     gathered: list[FollowUp] = field(default_factory=list)  # to be sent later, once the settlement is written
-    _steps: list[tuple[Argument, ...]] = field(default_factory=list)
+    _actions: list[tuple[Argument, ...]] = field(default_factory=list)
     _sessions: list[Session] = field(default_factory=list)
 
     def end(self, job: str, served: int) -> None:
@@ -70,7 +70,7 @@ class Settlement:
         Comes first: a Redis at its memory limit lets a script go on that has begun to write.
         """
         of = self.keys.of[self.mailbox]
-        self._steps.append(("end", of.mailbox, of.depth, JOB_KEY + job, TRIES_KEY + job, job, of.rate, served))
+        self._actions.append(("end", of.mailbox, of.depth, JOB_KEY + job, TRIES_KEY + job, job, of.rate, served))
 
     def add(self, results: Sequence[Result]) -> None:
         """Send the answers, enqueue retries and follow-ups, keep dead letters, use and change the sessions."""
@@ -91,7 +91,7 @@ class Settlement:
                         continue
                     envelope = follow_up_envelope(follow_up, result.envelope.traceparent)
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
-        self._steps += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
+        self._actions += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
         if any(result.envelope.session or result.envelope.in_session for result in results):
             self._use_sessions(result for result in results if result.retry is None)
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
@@ -122,19 +122,19 @@ class Settlement:
             JOB_KEY + job,
             TRIES_KEY + job,
         )
-        self._steps.append(("job", *where, job, payload, bound, delay_ms, tries))
+        self._actions.append(("job", *where, job, payload, bound, delay_ms, tries))
 
     def bury(self, letter: DeadLetter) -> None:
         """Keep a dead letter."""
         of = self.keys.of[letter.mailbox]
         where = (of.dead, of.dead_index, of.dead_bytes)
         most = (DEAD_LETTERS_MAX // self.keys.lanes, DEAD_BYTES_MAX // self.keys.lanes)
-        self._steps.append(("dead", *where, letter.id, encode_letter(letter), *most))
+        self._actions.append(("dead", *where, letter.id, encode_letter(letter), *most))
 
     def pack(self, job: str, token: str) -> bytes:
         """Return the call of the script, which writes if the lease of `job` is still held with `token`."""
         arguments: list[Argument] = [token]
-        for word, *rest in self._steps:
+        for word, *rest in self._actions:
             arguments += (word, len(rest), *rest)
         return pack_script(SETTLE, (LEASE_KEY + job, *self.keys.guard), arguments)
 
@@ -173,7 +173,7 @@ class Settlement:
             )
             keys = self.keys
             self._sessions.append(session)
-            self._steps.append(
+            self._actions.append(
                 (
                     "session_state",
                     *keys.session(*session),
