@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.workers.embedders.e5 import build, graph, packed
+from engramq.workers.embedders.e5 import build, graph
 from engramq.workers.embedders.onnx_folder import FolderSession, read_folder
 
 TEXTS = Path(__file__).with_name("texts.jsonl")
@@ -42,12 +42,12 @@ def main(*, wheel: Path, write: bool) -> None:
 
 def centres(weights: bytes) -> NDArray[np.float32]:
     """Return the centres [2, 384] of the published vectors: of texts, and of questions."""
-    read = packed.read(weights)
+    read = graph.read(weights)
     nothing = np.zeros((2, read.hidden), dtype=np.float32)
     made = {
         build.MODEL_FILE: graph.model(read, nothing),
-        build.TOKENIZER_FILE: packed.tokenizer(read.pieces),
-        build.REPLACEMENTS_FILE: packed.replacements(read.pieces),
+        build.TOKENIZER_FILE: graph.tokenizer(read.pieces),
+        build.REPLACEMENTS_FILE: graph.replacements(read.pieces),
         **build.CONFIGS,
     }
     with tempfile.TemporaryDirectory(prefix="e5-centres-") as folder:

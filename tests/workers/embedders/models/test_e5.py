@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from engramq.deploy.cli.model import build_model, list_models
 from engramq.schemas.command_line import CommandFailed
-from engramq.workers.embedders.e5 import build, graph, packed
+from engramq.workers.embedders.e5 import build, graph
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.onnx_folder import FolderSession, read_folder
@@ -111,11 +111,11 @@ def centres() -> NDArray[np.float32]:
 def folder(small: Small, centres: NDArray[np.float32], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the small model."""
     folder = tmp_path_factory.mktemp("e5")
-    read = packed.read(small.content)
+    read = graph.read(small.content)
     for name, content in {
         build.MODEL_FILE: graph.model(read, centres),
-        build.TOKENIZER_FILE: packed.tokenizer(read.pieces),
-        build.REPLACEMENTS_FILE: packed.replacements(read.pieces),
+        build.TOKENIZER_FILE: graph.tokenizer(read.pieces),
+        build.REPLACEMENTS_FILE: graph.replacements(read.pieces),
         **build.CONFIGS,
     }.items():
         (folder / name).write_bytes(content)
@@ -141,7 +141,7 @@ def pinned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_packed_is_read(small: Small) -> None:
-    read = packed.read(small.content)
+    read = graph.read(small.content)
     assert read.pieces.pieces == PIECES
     assert read.pieces.replaced == REPLACED
     matrix = read.matrix("l0.fo.w", 4 * HIDDEN)
@@ -152,8 +152,8 @@ def test_what_is_packed_is_read(small: Small) -> None:
 @pytest.mark.parametrize("damage", ["", "E5S2", "E5S1", "cut"])
 def test_what_is_no_such_file_is_refused(small: Small, damage: str) -> None:
     content = small.content[:-100_000] if damage == "cut" else damage.encode()
-    with pytest.raises((packed.Unreadable, struct.error)):
-        packed.read(content)
+    with pytest.raises((graph.Unreadable, struct.error)):
+        graph.read(content)
 
 
 def test_the_graph_is_what_onnx_calls_valid(folder: Path) -> None:
