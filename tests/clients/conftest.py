@@ -35,7 +35,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Visit:
+class Connection:
     """What a client is to call through which door: `http`, or a stdio relay of the profile `full` or `core`.
 
     `fill` tells what it gives for parameters that a call does not name; `programs/calling.py` says how.
@@ -56,11 +56,11 @@ class Client:
     package: str = ""
     era: str = ""
 
-    def run(self, stack: Stack, visits: Sequence[Visit]) -> list[dict[str, Any]]:
-        """Let it make these visits in one process, and return its report of each."""
+    def run(self, stack: Stack, connections: Sequence[Connection]) -> list[dict[str, Any]]:
+        """Let it make these connections in one process, and return its report of each."""
         ended = subprocess.run(
             self._command(),
-            input=json.dumps([self._job(stack, visit) for visit in visits]),
+            input=json.dumps([self._job(stack, connection) for connection in connections]),
             cwd=ROOT,
             env=stack.environment,
             capture_output=True,
@@ -72,14 +72,14 @@ class Client:
         reports: list[dict[str, Any]] = json.loads(ended.stdout.splitlines()[-1])
         return reports
 
-    def _job(self, stack: Stack, visit: Visit) -> dict[str, Any]:
+    def _job(self, stack: Stack, connection: Connection) -> dict[str, Any]:
         job: dict[str, Any] = {
-            "url": stack.url if visit.door == "http" else None,
+            "url": stack.url if connection.door == "http" else None,
             "command": ENGRAMQ,
-            "arguments": ["stdio", *(("--tools", "core") if visit.door == "core" else ())],
+            "arguments": ["stdio", *(("--tools", "core") if connection.door == "core" else ())],
             "environment": stack.environment,
-            "fill": visit.fill,
-            "calls": visit.calls,
+            "fill": connection.fill,
+            "calls": connection.calls,
         }
         return job | ({"package": self.package, "era": self.era} if self.package else {})
 

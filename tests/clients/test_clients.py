@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import Client, Stack, Visit
+from tests.clients.conftest import Client, Connection, Stack
 
 SDKS = (
     Client("python-1.9", "with_mcp_session", "mcp-1.9"),
@@ -55,15 +55,17 @@ class Runs:
     def report(self, client: Client, door: str, fill: str = "omitted") -> dict[str, Any]:
         """Return what the client reports of everyday calls, and over HTTP of some more."""
         if (client.name, door, fill) not in self._reports:
-            visits = [visit(client, one, how) for one in DOORS for how in ("omitted", *FILLING.get(client.name, ()))]
-            for made, report in zip(visits, client.run(self._stack, visits), strict=True):
+            connections = [
+                connection(client, entry, how) for entry in DOORS for how in ("omitted", *FILLING.get(client.name, ()))
+            ]
+            for made, report in zip(connections, client.run(self._stack, connections), strict=True):
                 self._reports[client.name, made.door, made.fill] = report
         return self._reports[client.name, door, fill]
 
 
-def visit(client: Client, door: str, fill: str) -> Visit:
+def connection(client: Client, door: str, fill: str) -> Connection:
     subject = subject_of(client.name, door, fill)
-    return Visit(door, fill, [*everyday(subject), *(further(subject) if door == "http" else ())])
+    return Connection(door, fill, [*everyday(subject), *(further(subject) if door == "http" else ())])
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ def runs(stack: Stack) -> Runs:
 def listings(stack: Stack) -> dict[str, dict[str, Any]]:
     """The schemas of the tools by door, as the newest Python SDK gets them, which leaves them as they are."""
     doors = (*DOORS, "full")
-    reports = SDKS[3].run(stack, [Visit(door) for door in doors])
+    reports = SDKS[3].run(stack, [Connection(door) for door in doors])
     listed = {door: report["tools"] for door, report in zip(doors, reports, strict=True)}
     assert listed["http"] == listed["full"]
     assert len(listed["core"]) < len(listed["full"])
