@@ -4,7 +4,7 @@ Field names are the columns of the tables. Fields that are not here are passed o
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, get_args
 from uuid import UUID
 
 import msgspec
@@ -242,17 +242,7 @@ Record: TypeAlias = (
     | ImportedRowRecord
     | AuditRecord
 )
-RECORDS: Final[tuple[type[Record], ...]] = (
-    MemoryRecord,
-    NodeRecord,
-    EdgeRecord,
-    LinkRecord,
-    DeferredLinkRecord,
-    TombstoneRecord,
-    ProposalRecord,
-    ImportedRowRecord,
-    AuditRecord,
-)  # in the order of their lines
+RECORDS: Final[tuple[type[Record], ...]] = get_args(Record)  # in the order of their lines
 
 
 class _Kind(msgspec.Struct, frozen=True):
