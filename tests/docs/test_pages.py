@@ -1,6 +1,7 @@
 """Pages that are made from the program say what the program says; links lead somewhere."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -76,12 +77,24 @@ def test_the_worked_example_of_scaling_follows_from_the_measured_figures() -> No
     assert scale.example_table(figures) in page, "run: python -m bench.scale --write"
 
 
+MODULE = re.compile(r"\b[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|sql|lua)\b")
+FOLDERS = ("schemas", "gateway", "workers", "deploy", "telemetry", "client", "integrations", "bench", "tools", "tests")
+PLACES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if MODULE.fullmatch(path.name)]
+
+
+def is_there(module: str) -> bool:
+    return any(f"/{path.relative_to(ROOT)}".endswith(f"/{module}") for path in PLACES)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_a_page_names_modules_that_exist(page: Path) -> None:
+    named = {name for name in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")) if MODULE.fullmatch(name)}
+    assert [name for name in named if "/" in name and not is_there(name)] == []
+
+
 def test_the_page_of_the_architecture_names_modules_and_functions_that_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    everything = list(ROOT.glob("[a-z]*/**/*.py")) + list(ROOT.glob("[a-z]*/**/*.sql")) + list(ROOT.glob("*/**/*.lua"))
-    names = {str(path.relative_to(ROOT)) for path in everything if ".venv" not in path.parts}
-    source = "\n".join(path.read_text(encoding="utf-8") for path in everything if path.parts[-2] != "tests")
-    modules = set(re.findall(r"\b[a-z_]+(?:/[a-z_]+)*\.(?:py|sql|lua)\b", page))
-    assert [module for module in modules if not any(f"/{name}".endswith(f"/{module}") for name in names)] == []
+    assert [module for module in set(MODULE.findall(page)) if not is_there(module)] == []
+    source = "\n".join(path.read_text(encoding="utf-8") for path in PLACES if ROOT / "tests" not in path.parents)
     functions = set(re.findall(r"\.py (?:[A-Z]\w+\.)?([a-z_]+)\b", page)) | set(re.findall(r"`(\w+_\w+)`", page))
     assert [name for name in functions if not re.search(rf"\b{name}\b", source)] == []
