@@ -45,14 +45,6 @@ async def test_what_held_then_is_found_and_what_holds_no_longer_is_not(agent: Ag
     assert ended["id"] not in [one["id"] for one in similar["similar_memories"]]
 
 
-@pytest.mark.promise("TI-1")
-async def test_an_interval_takes_its_beginning_and_not_its_end(agent: Agent) -> None:
-    await agent.store("The lift is broken", valid_from=MAY, valid_until=JUNE)
-    assert await agent.recent(as_of=MAY) == ["The lift is broken"]
-    assert await agent.found("lift", as_of=MAY) == ["The lift is broken"]
-    assert await agent.recent(as_of=JUNE) == await agent.found("lift", as_of=JUNE) == []
-
-
 @pytest.mark.promise("TI-1", "TI-2")
 async def test_a_supersession_ends_the_old_one_where_the_new_one_begins(agent: Agent) -> None:
     old = await agent.store("Ada works at Acme", valid_from=MAY)

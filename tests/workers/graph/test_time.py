@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.schemas.commands import AddEdge, FindPath, ListEdges, QueryNeighbors
-from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import format_time
 from tests.refusals import refused
 from tests.workers.graph.facts import OPEN, asked, fact, reclassified
@@ -163,21 +163,6 @@ async def test_an_interval_that_ends_before_it_begins_is_refused_by_name(harness
         await harness.do(fact(valid_until=until))
     assert faults[0].field == "valid_until"
     assert harness.everything() == before
-
-
-@pytest.mark.promise("TI-2")
-@pytest.mark.parametrize(
-    "command",
-    [
-        ListEdges(node_name="Ada", as_of=LATER),
-        QueryNeighbors(node_name="Ada", as_of=LATER),
-        FindPath(start_node="Ada", end_node="Bob", as_of=LATER),
-    ],
-)
-def test_a_time_to_come_is_refused_by_name(command: ListEdges) -> None:
-    with pytest.raises(EngramqError) as caught:
-        command.check()
-    assert caught.value.fault.field == "as_of"
 
 
 @pytest.mark.promise("TI-1")
