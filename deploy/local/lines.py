@@ -82,5 +82,5 @@ class Channel:
         return message if isinstance(message, dict) else {}
 
     def close(self) -> None:
-        """Hang up; a lease held on it ends."""
+        """Hang up."""
         self._socket.close()

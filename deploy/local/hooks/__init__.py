@@ -1,5 +1,6 @@
-"""What runs when a client tells of an event: recall for the model, capture of what was said.
+"""What `engramq hook` does at a client's event: recall for the model, capture of what was said.
 
 A process for each event, which the client waits for: standard library only, one connection to the running stack's
-gateway, and a bound for the whole. It never fails in a way that the client would show or be stopped by.
+gateway, and a bound for the whole. It never fails in a way that the client would show or be stopped by. A further
+client is a module with its ClientFormat, and an entry in `capture.CLIENTS`.
 """
