@@ -3,10 +3,13 @@
 from typing import Any
 
 import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas import records
-from engramq.schemas.contents import Contents, contents_of, fields_holding
+from engramq.schemas.contents import CUT, Contents, contents_of, fields_holding, preview_of
 from engramq.schemas.records import AuditEntry, Link, Memory, MemoryFields
 
 
@@ -60,3 +63,27 @@ def test_every_mark_is_of_a_kind_that_is_known() -> None:
     structs: list[Any] = [kind for kind in vars(records).values() if isinstance(kind, msgspec.StructMeta)]
     marked = {name for struct in structs for kind in kinds for name in fields_holding(struct, kind)}
     assert {"id", "created_at", "created_by", "relation", "warning", "old"} <= marked
+
+
+@pytest.mark.parametrize(
+    ("text", "preview"),
+    [
+        ("The release is on May 4th", "The release is on…"),
+        ("The release is on May", "The release is on May"),
+        ("  two\n\n\tlines \n", "two lines"),
+        ("twenty characters ok!", "twenty characters ok!"),
+        ("unbroken" * 9, "unbrokenunbrokenunbr…"),
+        ("a " + "unbroken" * 9, "a unbrokenunbrokenun…"),
+        ("exactly twenty chars one", "exactly twenty chars…"),
+        ("", ""),
+    ],
+)
+def test_a_preview_is_one_line_cut_at_a_word(text: str, preview: str) -> None:
+    assert preview_of(text, 21) == preview
+
+
+@given(st.text(), st.integers(2, 40))
+def test_no_preview_is_longer_than_its_limit_or_invents_anything(text: str, limit: int) -> None:
+    preview, line = preview_of(text, limit), " ".join(text.split())
+    assert len(preview) <= limit
+    assert preview == line if len(line) <= limit else line.startswith(preview.removesuffix(CUT))
