@@ -38,16 +38,16 @@ HOSTS: Final = (
 
 def filled(schema: Mapping[str, Any], given: Mapping[str, Any], fill: Fill) -> dict[str, Any]:
     """Return the arguments of a call with what the model writes for the rest of the tool's parameters."""
-    rest = {name: one for name, one in schema.get("properties", {}).items() if name not in given}
+    rest = {name: item for name, item in schema.get("properties", {}).items() if name not in given}
     match fill:
         case Fill.OMITTED:
             return dict(given)
         case Fill.NULL:
             return {**dict.fromkeys(rest), **given}
         case Fill.DEFAULTS:
-            return {**{name: one["default"] for name, one in rest.items() if "default" in one}, **given}
+            return {**{name: item["default"] for name, item in rest.items() if "default" in item}, **given}
         case Fill.BLANK:
-            return {**{name: one.get("default", _blank(one)) for name, one in rest.items()}, **given}
+            return {**{name: item.get("default", _blank(item)) for name, item in rest.items()}, **given}
 
 
 def _blank(schema: Mapping[str, Any]) -> str | None:

@@ -153,7 +153,7 @@ class Window:
         body = await self._call(step.tool, step.arguments)
         if step.about:
             touched = ids_of(step.tool, body)
-            stood_for = {one["id"] for one in body.get("resolved_references", {}).values()}
+            stood_for = {item["id"] for item in body.get("resolved_references", {}).values()}
             if touched != set(step.about) or not stood_for <= touched:
                 self.figures.crossed.append(f"{self._project}: {step.tool}({step.arguments}) -> {json.dumps(body)}")
         return body
@@ -192,18 +192,18 @@ def ids_of(tool: str, body: Mapping[str, Any]) -> set[str]:
         case "connect":
             ids = [body.get("source_id"), body.get("target_id")]
         case "connects":
-            ids = [one.get(end) for one in body.get("results", ()) for end in ("source_id", "target_id")]
+            ids = [item.get(end) for item in body.get("results", ()) for end in ("source_id", "target_id")]
         case "record_outcome":
-            ids = [one["memory_id"] for one in body.get("updated", ())]
+            ids = [item["memory_id"] for item in body.get("updated", ())]
         case "supersede_memory":
-            ids = [body.get(one, {}).get("id") for one in ("old", "new")]
+            ids = [body.get(name, {}).get("id") for name in ("old", "new")]
         case "forget_memory":
             ids = [body.get("id")]
         case "get_breadcrumbs":
             ids = [body.get("last_stored_id")]
         case _:
             ids = [(body.get("memory") or {}).get("id")]
-    return {one for one in ids if one is not None}
+    return {item for item in ids if item is not None}
 
 
 @asynccontextmanager
@@ -240,11 +240,11 @@ async def play(doors: Doors, host: Host, rounds: int) -> Figures:
 async def _in_step(windows: Sequence[Window], number: int) -> None:
     """Take the same step in all windows at once, the next when all are answered: nothing could cross more easily."""
     at_work = [each.work(number) for each in windows]
-    steps = [next(one) for one in at_work]
+    steps = [next(item) for item in at_work]
     while True:
         bodies = await asyncio.gather(*(each.take(step) for each, step in zip(windows, steps, strict=True)))
         try:
-            steps = [one.send(body) for one, body in zip(at_work, bodies, strict=True)]
+            steps = [item.send(body) for item, body in zip(at_work, bodies, strict=True)]
         except StopIteration:
             return
 
@@ -252,8 +252,8 @@ async def _in_step(windows: Sequence[Window], number: int) -> None:
 def added(several: Sequence[Figures]) -> Figures:
     """Return the sums of all figures."""
     return Figures(
-        calls=sum(one.calls for one in several),
-        tokens=sum((one.tokens for one in several), Counter()),
-        refused=list(chain.from_iterable(one.refused for one in several)),
-        crossed=list(chain.from_iterable(one.crossed for one in several)),
+        calls=sum(item.calls for item in several),
+        tokens=sum((item.tokens for item in several), Counter()),
+        refused=list(chain.from_iterable(item.refused for item in several)),
+        crossed=list(chain.from_iterable(item.crossed for item in several)),
     )

@@ -207,7 +207,7 @@ def test_openai_makes_every_schema_strict_that_can_be(
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(
     ("client", "fill"),
-    [pytest.param(one, how, id=f"{one.name}-{how}") for one in HOSTS for how in FILLING.get(one.name, ())],
+    [pytest.param(host, how, id=f"{host.name}-{how}") for host in HOSTS for how in FILLING.get(host.name, ())],
 )
 def test_what_a_host_sends_for_parameters_it_has_no_use_for_counts_as_absent(
     client: Client, fill: str, door: str, runs: Runs

@@ -66,8 +66,8 @@ class HomeSite:
     async def pids(self, *words: str) -> list[int]:
         """Return the processes of services whose names have one of these words; of all without words."""
         services = (await self.status())["services"]
-        named = [one for one in services if not words or any(word in one["name"] for word in words)]
-        return [one["pid"] for one in named if one["pid"]]
+        named = [service for service in services if not words or any(word in service["name"] for word in words)]
+        return [item["pid"] for item in named if item["pid"]]
 
 
 @asynccontextmanager
@@ -113,7 +113,7 @@ async def home_supervisor_killed(site: HomeSite) -> None:
 async def home_everything_killed(site: HomeSite) -> None:
     """Kill -9 the supervisor and all that it runs."""
     status = await site.status()
-    await _kill([status["pid"], *(one["pid"] for one in status["services"] if one["pid"])])
+    await _kill([status["pid"], *(service["pid"] for service in status["services"] if service["pid"])])
 
 
 async def home_supervisor_paused(site: HomeSite) -> None:

@@ -60,7 +60,7 @@ class Account:
 
     @property
     def acknowledged(self) -> list[Stored]:
-        return [one for one in self.stores if one.fate is Fate.ACKNOWLEDGED]
+        return [store for store in self.stores if store.fate is Fate.ACKNOWLEDGED]
 
     @property
     def failed(self) -> int:
@@ -176,7 +176,7 @@ class Load:
 
     async def _search(self, caller: Caller, stored: Stored) -> None:
         fate, body = await self._ask(lambda: caller.call("search_memories", query=stored.word))
-        found = [one["id"] for one in body.get("memories", ())]
+        found = [item["id"] for item in body.get("memories", ())]
         if fate is Fate.ACKNOWLEDGED and stored.memory_id not in found:
             self.account.misses.append(stored.content)
 

@@ -27,11 +27,11 @@ class Shelf:
 
     def rows(self, query: str, *_values: Any) -> list[dict[str, Any]]:
         if "memory_usage" in query:
-            return [{"id": one, "helped": total} for one, total in self.helped.items()]
+            return [{"id": item, "helped": total} for item, total in self.helped.items()]
         if "sector_source" in query:
             return [{"n": len(self.unfinished)}]
         texts = set(self.contents.values())
-        ids = {text: sorted(one for one in self.contents if self.contents[one] == text) for text in texts}
+        ids = {text: sorted(content for content in self.contents if self.contents[content] == text) for text in texts}
         return [{"content": text, "n": len(found), "id": found[0]} for text, found in ids.items()]
 
     async def callers(self, count: int) -> list[Caller]:
@@ -48,13 +48,13 @@ class ShelfCaller:
         self._shelf = shelf
 
     async def call(self, tool: str, **arguments: Any) -> Body:
-        seen = {one: text for one, text in self._shelf.contents.items() if one not in self._shelf.hidden}
+        seen = {content: text for content, text in self._shelf.contents.items() if content not in self._shelf.hidden}
         if tool == "get_memory":
             text = seen.get(arguments["memory_id"])
             return {"status": "success", "memory": None if text is None else {"content": text}}
         return {
             "status": "success",
-            "memories": [{"id": one} for one, text in seen.items() if arguments["query"] in text],
+            "memories": [{"id": item} for item, text in seen.items() if arguments["query"] in text],
         }
 
     async def aclose(self) -> None:
@@ -160,9 +160,9 @@ async def test_a_call_is_judged_by_what_its_caller_was_told_and_a_keyed_one_repe
     await load.stop()
     told = load.account.told
     assert (told["pending"], told["unavailable"], told["cut: x"], told["not sent: y"]) == (2, 2, 2, 2)
-    once = {one.content: one for one in load.account.stores if one.key is None}
-    keyed = [one for one in load.account.stores if one.key is not None]
-    assert {one.fate for one in keyed} == {Fate.ACKNOWLEDGED}
-    sent = [one["content"] for one in writer.sent]
+    once = {store.content: store for store in load.account.stores if store.key is None}
+    keyed = [store for store in load.account.stores if store.key is not None]
+    assert {item.fate for item in keyed} == {Fate.ACKNOWLEDGED}
+    sent = [item["content"] for item in writer.sent]
     assert all(sent.count(content) == 1 for content in once)
     assert len(sent) > len(load.account.stores) - 1

@@ -67,14 +67,14 @@ async def verdict(site: Site, account: Account, run: str) -> Verdict:
     )
     there = {row["content"]: row for row in rows}
     acknowledged = account.acknowledged
-    lost = [one for one in acknowledged if there.get(one.content, {}).get("id") != one.memory_id]
-    refused = [one for one in account.stores if one.fate is Fate.REFUSED and one.content in there]
+    lost = [item for item in acknowledged if there.get(item.content, {}).get("id") != item.memory_id]
+    refused = [store for store in account.stores if store.fate is Fate.REFUSED and store.content in there]
     outcomes = _outcomes(site, account)
-    present = [one for one in acknowledged if one not in lost]
+    present = [item for item in acknowledged if item not in lost]
     return Verdict(
         stores=len(acknowledged),
-        outcomes=sum(one.acknowledged for one in account.outcomes.values()),
-        unknown=sum(one.fate is Fate.UNKNOWN for one in account.stores),
+        outcomes=sum(outcome.acknowledged for outcome in account.outcomes.values()),
+        unknown=sum(store.fate is Fate.UNKNOWN for store in account.stores),
         lost=len(lost) + outcomes[0],
         doubled=sum(row["n"] > 1 for row in rows) + outcomes[1],
         applied_though_refused=len(refused),
@@ -128,7 +128,7 @@ async def _unread(site: Site, stores: list[Stored]) -> int:
             got = await _asked(caller, "get_memory", memory_id=stored.memory_id)
             found = await _asked(caller, "search_memories", query=stored.word)
             same = (got.get("memory") or {}).get("content") == stored.content
-            unread += not (same and stored.memory_id in [one["id"] for one in found.get("memories", ())])
+            unread += not (same and stored.memory_id in [item["id"] for item in found.get("memories", ())])
 
     await asyncio.gather(*(look(caller) for caller in callers))
     for caller in callers:

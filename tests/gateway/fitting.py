@@ -38,7 +38,7 @@ def _fitting(name: str) -> st.SearchStrategy[dict[str, Any]]:
 def _objects(
     schema: dict[str, Any], ids: tuple[str, ...], known: dict[str, st.SearchStrategy[Any]] | None = None
 ) -> st.SearchStrategy[dict[str, Any]]:
-    values = {name: _values(one, name in ids) for name, one in schema["properties"].items()} | (known or {})
+    values = {name: _values(item, name in ids) for name, item in schema["properties"].items()} | (known or {})
     required = schema.get("required", [])
     return st.fixed_dictionaries(
         {name: values[name] for name in required},

@@ -140,13 +140,13 @@ def shape_of(info: inspect.Type) -> set[str]:
         case inspect.Metadata(type=within):
             return shape_of(within)
         case inspect.UnionType(types=several):
-            return set().union(*(shape_of(one) for one in several))
+            return set().union(*(shape_of(entry) for entry in several))
         case inspect.StructType(cls=cls):
             return {IS_A.get(cls, cls).__name__}
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-            return {f"[{one}]" for one in shape_of(item)}
+            return {f"[{entry}]" for entry in shape_of(item)}
         case inspect.DictType(value_type=value):
-            return {f"{{{one}}}" for one in shape_of(value)}
+            return {f"{{{entry}}}" for entry in shape_of(value)}
         case inspect.EnumType(cls=words):
             return {words.__name__}
         case inspect.NoneType():
@@ -171,8 +171,8 @@ def words_of(info: inspect.Type) -> Iterator[str]:
         case inspect.Metadata(type=within):
             yield from words_of(within)
         case inspect.UnionType(types=several):
-            for one in several:
-                yield from words_of(one)
+            for item in several:
+                yield from words_of(item)
         case inspect.EnumType(cls=words):
             yield from (str(word.value) for word in words)
         case inspect.LiteralType(values=values):

@@ -67,7 +67,7 @@ class Line:
         while b"\r\n\r\n" not in found:
             found += self.socket.recv(65_536)
         head, _, body = found.partition(b"\r\n\r\n")
-        length = next(int(one.split(b":")[1]) for one in head.split(b"\r\n") if one.startswith(b"content-length"))
+        length = next(int(word.split(b":")[1]) for word in head.split(b"\r\n") if word.startswith(b"content-length"))
         while len(body) < length:
             body += self.socket.recv(65_536)
         return head + b"\r\n\r\n" + body

@@ -238,7 +238,7 @@ async def test_who_comes_with_a_token_is_limited_and_told_so_by_the_tool(redis_u
         body = refused[0].structured_content
         assert body is not None
         assert (body["status"], body["code"], body["retry_after_s"] > 0) == ("error", "rate_limited", True)
-        assert len([one for one in workers.seen if not isinstance(one.command, Authenticate)]) == 4 - len(refused)
+        assert len([item for item in workers.seen if not isinstance(item.command, Authenticate)]) == 4 - len(refused)
 
 
 # JWTs over HTTP.

@@ -159,7 +159,7 @@ async def test_many_who_bring_the_same_unknown_token_ask_once(registry: Registry
     registry.gate.set()
     found = await asyncio.gather(*asking, return_exceptions=True)
     assert isinstance(found[0], asyncio.CancelledError)
-    assert all(isinstance(one, Caller) for one in found[1:])
+    assert all(isinstance(item, Caller) for item in found[1:])
     assert len(registry.asked) == 1
 
 

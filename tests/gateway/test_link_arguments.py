@@ -146,8 +146,8 @@ def test_a_promotion_takes_its_id_by_either_name_and_not_by_both() -> None:
     for name in ("record_id", "recordId", "memory_id"):
         assert check_arguments(tool, {name: "m"}).parameters == PromoteMemory(record_id="m")
         assert refusal(tool.name, **{name: " "}) == (FaultCode.INVALID_PARAMETER, "record_id")
-    for one, other in (("record_id", "recordId"), ("record_id", "memory_id"), ("recordId", "memory_id")):
-        assert refusal(tool.name, **{one: "m", other: "n"}) == (FaultCode.INVALID_PARAMETER, "record_id")
+    for item, other in (("record_id", "recordId"), ("record_id", "memory_id"), ("recordId", "memory_id")):
+        assert refusal(tool.name, **{item: "m", other: "n"}) == (FaultCode.INVALID_PARAMETER, "record_id")
     assert refusal(tool.name) == (FaultCode.INVALID_PARAMETER, "record_id")
     assert refusal(tool.name, recordid="m") == (FaultCode.INVALID_PARAMETER, "record_id")
     assert not {"recordId", "memory_id"} & set(input_schema(tool)["properties"])

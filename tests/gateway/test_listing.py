@@ -198,11 +198,11 @@ async def client_for(service: Service, principal: Principal, profile: str = "ful
 async def everything_shown(client: Client) -> Iterator[tuple[str, str]]:
     """Return all texts that a client can read without calling a tool, each with where it stands."""
     shown = [("instructions", client.instructions or "")]
-    shown += [(tool.name, json.dumps(one)) for tool in (await client.list_tools()).tools for one in dumped([tool])]
+    shown += [(tool.name, json.dumps(item)) for tool in (await client.list_tools()).tools for item in dumped([tool])]
     resources = (await client.list_resources()).resources
     templates = (await client.list_resource_templates()).resource_templates
-    shown += [(one.name, f"{one.title} {one.description}") for one in resources]
-    shown += [(one.name, f"{one.title} {one.description}") for one in templates]
+    shown += [(resource.name, f"{resource.title} {resource.description}") for resource in resources]
+    shown += [(template.name, f"{template.title} {template.description}") for template in templates]
     (prompt,) = (await client.list_prompts()).prompts
     (message,) = (await client.get_prompt(prompt.name)).messages
     shown += [(prompt.name, f"{prompt.description} {message.content}")]

@@ -166,7 +166,7 @@ def test_a_token_is_kept_and_read_by_its_owner_alone(tmp_path: Path) -> None:
     assert token is not None
     assert len(token) >= 43
     assert home_token(tmp_path) == token
-    assert [(one.name, one.stat().st_mode & 0o777) for one in tmp_path.iterdir()] == [(TOKEN_FILE, 0o600)]
+    assert [(path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir()] == [(TOKEN_FILE, 0o600)]
     (tmp_path / TOKEN_FILE).chmod(0o640)
     with pytest.raises(PermissionError):
         home_token(tmp_path)

@@ -30,7 +30,7 @@ def keys(key_prefix: str) -> Keys:
 
 
 async def look(redis_url: str, keys: Keys) -> MailboxState:
-    found = {one.kind: one for one in (await look_at(lanes_at(redis_url, keys))).mailboxes}
+    found = {mailbox.kind: mailbox for mailbox in (await look_at(lanes_at(redis_url, keys))).mailboxes}
     assert set(found) == set(WorkerKind)
     return found[KIND]
 

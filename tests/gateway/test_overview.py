@@ -42,8 +42,8 @@ async def test_all_is_well_where_every_kind_lives_and_one_answers(gateway: Gatew
     found = await gateway.overview()
     assert found.status == "ready"
     assert set(states(found).values()) == {"ok"}
-    assert [one.kind for one in found.mailboxes] == list(WorkerKind)
-    assert all((one.depth, one.dead, one.workers) == (0, 0, 1) for one in found.mailboxes), workers
+    assert [mailbox.kind for mailbox in found.mailboxes] == list(WorkerKind)
+    assert all((mailbox.depth, mailbox.dead, mailbox.workers) == (0, 0, 1) for mailbox in found.mailboxes), workers
 
 
 async def test_all_who_ask_at_the_same_time_share_one_look(gateway: Gateway, workers: WorkerSide) -> None:
@@ -62,7 +62,7 @@ async def test_a_mailbox_tells_depth_age_rate_dead_letters_and_workers(redis_url
     await redis.zadd(of.dead_index, {"x": 1})
     await redis.zadd(of.alive, {"here": time.time(), "gone": time.time() - 60})
     look = await look_at(lanes_at(redis_url, keys))
-    (found,) = [one for one in look.mailboxes if one.kind is WorkerKind.EDGES]
+    (found,) = [mailbox for mailbox in look.mailboxes if mailbox.kind is WorkerKind.EDGES]
     assert (found.depth, found.dead, found.workers) == (3, 1, 1)
     assert 39 < found.oldest_s < 45
     assert found.per_s == pytest.approx(250)
@@ -155,13 +155,13 @@ def test_every_check_says_what_it_looks_at_and_how_to_mend_it() -> None:
 def test_where_a_home_runs_a_server_no_setting_of_it_is_named() -> None:
     broken = [failed(CheckName(name), "It is away.") for name in CHECKS if name is not CheckName.SETTINGS]
     special = failed(CheckName.REDIS, "Redis is out of memory.", "Raise its maxmemory.")
-    whole = {one.name: one.mend for one in at_home(broken, redis=True, database=True)}
+    whole = {item.name: item.mend for item in at_home(broken, redis=True, database=True)}
     for name in (CheckName.GATEWAY, CheckName.REDIS, CheckName.DATABASE, CheckName.SCHEMA, CheckName.WORKER):
         assert "_URL" not in whole[name]
         assert "engramq up" in whole[name]
     others = [special, passed(CheckName.WORKER)]
     assert at_home(others, redis=True, database=True) == others
-    half = {one.name: one.mend for one in at_home(broken, redis=True, database=False)}
+    half = {item.name: item.mend for item in at_home(broken, redis=True, database=False)}
     assert half[CheckName.REDIS] == whole[CheckName.REDIS]
     assert half[CheckName.DATABASE] == CHECKS[CheckName.DATABASE].mend
     assert at_home(broken, redis=False, database=False) == broken

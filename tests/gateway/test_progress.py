@@ -46,9 +46,11 @@ def told(messages: list[dict[str, Any]], token: str | int) -> list[tuple[Any, ..
     """Return what notifications say, in order; the last message must be the answer."""
     *notifications, answer = messages
     assert answer["result"]["structuredContent"]["status"] == "accepted"
-    params = [one["params"] for one in notifications if one["method"] == "notifications/progress"]
-    assert all(one["progressToken"] == token for one in params)
-    return [(one["progress"], one["total"], one["message"]) for one in params]
+    params = [
+        notification["params"] for notification in notifications if notification["method"] == "notifications/progress"
+    ]
+    assert all(param["progressToken"] == token for param in params)
+    return [(param["progress"], param["total"], param["message"]) for param in params]
 
 
 @pytest.mark.parametrize("era", ["legacy", NEWER])

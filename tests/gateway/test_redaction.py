@@ -139,7 +139,7 @@ def test_a_password_is_no_part_of_another_word() -> None:
     assert kept == "password = '[redacted: Secret Keyword]'\nassert not invalid1xy, '[redacted: Secret Keyword]'"
 
 
-@pytest.mark.parametrize("token", ISSUED, ids=[one[:8] for one in ISSUED])
+@pytest.mark.parametrize("token", ISSUED, ids=[item[:8] for item in ISSUED])
 def test_a_token_of_a_known_form_is_taken_out_whole(token: str) -> None:
     for before, after in (("Use ", ", please"), ("", ""), ("x" * 3_990 + " ", " y"), ('{"a":"\\n', '"}')):
         kept = Redaction().of_text(f"{before}{token}{after}")
@@ -269,7 +269,7 @@ def test_the_setting_says_what_is_looked_through() -> None:
     update = UpdateMemory(memory_id="last", metadata={"token": GITHUB})
     batch = ImportBatch(records=(ImportRecord(content="plain"), ImportRecord(content=f"token {GITHUB}")))
     found = {
-        wanted: tuple(redacted(one, wanted).secrets for one in (store, update, batch))
+        wanted: tuple(redacted(item, wanted).secrets for item in (store, update, batch))
         for wanted in (Redact.OFF, Redact.IMPORTS, Redact.ALL)
     }
     assert found == {Redact.OFF: (0, 0, 0), Redact.IMPORTS: (0, 0, 1), Redact.ALL: (1, 1, 1)}

@@ -127,7 +127,7 @@ async def test_without_a_session_references_are_refused_and_plain_calls_work(
     assert body["recovery"].startswith("Call begin_session, then pass its session.")
     assert workers.seen == []
     await call(service, "store_memory", content="Ada prefers tea")
-    assert [(one.session, one.in_session) for one in workers.seen] == [("", True)]
+    assert [(item.session, item.in_session) for item in workers.seen] == [("", True)]
 
 
 @pytest.mark.promise("AG-11")
@@ -144,7 +144,7 @@ async def test_a_front_has_a_session_of_its_own(service: Service, workers: Worke
     tool = TOOLS["get_memory"]
     own, other = (local_caller("ns", "me", session) for session in ("s", "t"))
     await service.call(Call(tool=tool, arguments={"memory_id": "@stored"}, caller=own))
-    assert [(one.command.memory_id, one.session) for one in workers.seen] == [("m-9", "s")]  # type: ignore[attr-defined]
+    assert [(item.command.memory_id, item.session) for item in workers.seen] == [("m-9", "s")]  # type: ignore[attr-defined]
     refused = await service.call(Call(tool=tool, arguments={"memory_id": "@stored"}, caller=other))
     assert refused.body["field"] == "memory_id"
     begun = await service.call(Call(tool=TOOLS["begin_session"], arguments={}, caller=own))
@@ -160,7 +160,7 @@ async def test_what_references_stand_for_travels_with_the_command(
 ) -> None:
     await call(service, "connect", source="@stored", target="@recalled[1]", session="s")
     await call(service, "connect", source="m-9", target="m-2", session="s")
-    assert [one.references for one in workers.seen] == [{"@stored": "m-9", "@recalled[1]": "m-2"}, {}]
+    assert [item.references for item in workers.seen] == [{"@stored": "m-9", "@recalled[1]": "m-2"}, {}]
 
 
 @pytest.mark.promise("AG-12")

@@ -424,7 +424,7 @@ def test_the_end_of_a_list_goes_before_its_contents_say_nothing_any_more() -> No
     cut("search_memories", body, 8_000)
     assert body["count"] == len(body["memories"]) == 50 - body["omitted"]
     assert 15 < body["count"] < 25
-    assert all(len(one["content"]) >= LEAST_CHARS * 2 // 3 for one in body["memories"])
+    assert all(len(item["content"]) >= LEAST_CHARS * 2 // 3 for item in body["memories"])
 
 
 @pytest.mark.promise("AG-4")

@@ -166,12 +166,12 @@ async def test_output_schemas_are_advertised_only_when_asked_for(
 
 
 async def test_memories_and_statistics_can_be_read_as_resources(client: Client, workers: WorkerSide) -> None:
-    assert [str(one.uri) for one in (await client.list_resources()).resources] == [
+    assert [str(resource.uri) for resource in (await client.list_resources()).resources] == [
         "engramq://guide",
         "engramq://stats",
     ]
     templates = (await client.list_resource_templates()).resource_templates
-    assert [one.uri_template for one in templates] == ["engramq://memory/{id}", "engramq://guide/{topic}"]
+    assert [template.uri_template for template in templates] == ["engramq://memory/{id}", "engramq://guide/{topic}"]
     (memory,) = (await client.read_resource("engramq://memory/m%2D7")).contents
     assert json.loads(memory.text)["memory"]["id"] == "m-7"  # type: ignore[union-attr]
     (stats,) = (await client.read_resource("engramq://stats")).contents

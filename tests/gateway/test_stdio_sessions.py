@@ -147,7 +147,7 @@ async def test_each_front_is_who_its_hello_says_with_the_tools_it_asks_for(serve
         await one.call("memory_stats")
         assert [tool["name"] for tool in (await two.ask("tools/list"))["result"]["tools"]] == ["memory_stats"]
         assert (await two.ask("tools/call", {"name": "store_memory", "arguments": {}}))["error"]["code"] == -32602
-    assert [(one.namespace, one.principal.name) for one in workers.seen] == [("other", "me"), ("ns", "me")]
+    assert [(item.namespace, item.principal.name) for item in workers.seen] == [("other", "me"), ("ns", "me")]
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ async def test_the_headers_of_a_call_are_judged(gateway: Gateway, workers: Worke
         cases += [("mcp-method", "tools/list", 400), ("mcp-name", "store_memory", 400)]
     async with running(gateway.web().config.app) as app:
         for name, value, expected in cases:
-            others = [(key, one) for key, one in headers_of(version, "guide") if key != name]
+            others = [(key, item) for key, item in headers_of(version, "guide") if key != name]
             (status, _), _ = await exchange(app, [*others, (name, value)], body)
             assert status == expected, (name, value)
 

@@ -26,13 +26,15 @@ def structs_of_writes() -> set[type[msgspec.Struct]]:
     """Return every Struct that brief replies to the tools of other scopes than read and admin are made of."""
     tools = [tool for tool in TOOLS.values() if tool.scope in (Scope.WRITE, Scope.VERIFY)]
     assert len(tools) > 10
-    waiting = [*msgspec.inspect.multi_type_info([BRIEF_FORMS.get(one, one) for tool in tools for one in tool.replies])]
+    waiting = [
+        *msgspec.inspect.multi_type_info([BRIEF_FORMS.get(reply, reply) for tool in tools for reply in tool.replies])
+    ]
     found: set[type[msgspec.Struct]] = set()
     while waiting:
         match waiting.pop():
             case msgspec.inspect.StructType(cls=cls, fields=fields) if cls not in found:
                 found.add(cls)
-                waiting += [one.type for one in fields]
+                waiting += [field.type for field in fields]
             case msgspec.inspect.UnionType(types=types):
                 waiting += types
             case msgspec.inspect.ListType(item_type=item) | msgspec.inspect.Metadata(type=item):
@@ -50,7 +52,7 @@ def free_texts(struct: type[msgspec.Struct]) -> set[str]:
             case msgspec.inspect.StrType() | msgspec.inspect.AnyType():
                 return True
             case msgspec.inspect.UnionType(types=types):
-                return any(is_free(one) for one in types)
+                return any(is_free(entry) for entry in types)
             case msgspec.inspect.ListType(item_type=item) | msgspec.inspect.Metadata(type=item):
                 return is_free(item)
             case msgspec.inspect.DictType(value_type=value):
@@ -59,7 +61,11 @@ def free_texts(struct: type[msgspec.Struct]) -> set[str]:
 
     info = msgspec.inspect.type_info(struct)
     assert isinstance(info, msgspec.inspect.StructType)
-    return {one.name for one in info.fields if is_free(one.type) and one.name != "id" and not one.name.endswith("_id")}
+    return {
+        field.name
+        for field in info.fields
+        if is_free(field.type) and field.name != "id" and not field.name.endswith("_id")
+    }
 
 
 @pytest.mark.promise("SE-17")

@@ -69,9 +69,9 @@ def test_every_dependency_is_named_with_the_licence_of_its_metadata() -> None:
         told = metadata(package)
         expression = (told.get_all("License-Expression") or [None])[0]
         classified = [
-            one.rpartition(" :: ")[2] for one in told.get_all("Classifier") or () if one.startswith("License")
+            item.rpartition(" :: ")[2] for item in told.get_all("Classifier") or () if item.startswith("License")
         ]
         if expression is not None:
             assert licence == expression, package
         else:
-            assert set(licence.split(" OR ")) == {NAMES[one] for one in classified}, package
+            assert set(licence.split(" OR ")) == {NAMES[item] for item in classified}, package

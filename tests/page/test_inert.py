@@ -24,39 +24,42 @@ FOREIGN = (
 @pytest.fixture(scope="module")
 def poisoned(stack: Stack) -> dict[str, list[str]]:
     """Store each of them as everything that somebody may choose."""
-    edges = [{"source_name": "Evil", "target_name": one, "relation": one, "target_label": one} for one in PAYLOADS]
+    edges = [
+        {"source_name": "Evil", "target_name": payload, "relation": payload, "target_label": payload}
+        for payload in PAYLOADS
+    ]
     duties = [
         {
-            "source_name": one,
+            "source_name": payload,
             "target_name": "Duty",
             "relation": "MUST",
-            "properties": {"is_constitutive": True, one: one},
+            "properties": {"is_constitutive": True, payload: payload},
         }
-        for one in PAYLOADS[:10]
+        for payload in PAYLOADS[:10]
     ]
     stack.call_all("ada", "graph_add_edge", edges)
     made = stack.call_all("ada", "graph_add_edge", duties)
     whole: list[dict[str, Any]] = [
         {
-            "content": f"{number} {one}",
-            "speaker": one,
-            "thread": one,
-            "project": one,
-            "tags": [one],
-            "metadata": {one: one},
+            "content": f"{number} {payload}",
+            "speaker": payload,
+            "thread": payload,
+            "project": payload,
+            "tags": [payload],
+            "metadata": {payload: payload},
         }
-        for number, one in enumerate(PAYLOADS)
+        for number, payload in enumerate(PAYLOADS)
     ]
     apart = [{**memory, "source_type": memory["speaker"]} for memory in whole]
     ids = {
         "trusted": [reply["stored"]["id"] for reply in stack.call_all("ada", "store_memory", whole)],
         "untrusted": [reply["stored"]["id"] for reply in stack.call_all("scout", "store_memory", apart)],
     }
-    for number, (one, edge) in enumerate(zip(PAYLOADS[:10], made, strict=True)):
+    for number, (item, edge) in enumerate(zip(PAYLOADS[:10], made, strict=True)):
         ends = ids["trusted"][number], ids["trusted"][number + 1]
-        stack.call("ada", "connect", source=ends[0], target=ends[1], relation=one, note=one)
-        stack.call("ada", "forget_memory", memory_id=ids["trusted"][number + 20], reason=one)
-        stack.call("ada", "propose_reclassification", edge_id=edge["edge_id"], new_sector="episodic", reason=one)
+        stack.call("ada", "connect", source=ends[0], target=ends[1], relation=item, note=item)
+        stack.call("ada", "forget_memory", memory_id=ids["trusted"][number + 20], reason=item)
+        stack.call("ada", "propose_reclassification", edge_id=edge["edge_id"], new_sector="episodic", reason=item)
     return ids
 
 
@@ -86,9 +89,9 @@ def test_nothing_that_is_stored_runs_on_any_page(
         "/ui/imports",
         f"/ui/sign-in?next={quote(PAYLOADS[23])}",
         f"/ui/{quote(PAYLOADS[0], safe='')}",
-        *(f"/ui/memories/{one}" for one in poisoned["trusted"]),
-        *(f"/ui/memories/{one}" for one in poisoned["untrusted"][::8]),
-        *(f"/ui/graph?memory={one}" for one in poisoned["trusted"][:4]),
+        *(f"/ui/memories/{item}" for item in poisoned["trusted"]),
+        *(f"/ui/memories/{item}" for item in poisoned["untrusted"][::8]),
+        *(f"/ui/graph?memory={item}" for item in poisoned["trusted"][:4]),
     ]
     for address in addresses:
         page = seen.go(address)

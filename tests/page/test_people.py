@@ -40,7 +40,7 @@ def violations(page: Page) -> list[str]:
         "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}}).then((told) => told.violations)",
         list(RULES),
     )
-    return [f"{one['id']}: {one['nodes'][0]['html'][:160]} {one['nodes'][0]['failureSummary']}" for one in found]
+    return [f"{item['id']}: {item['nodes'][0]['html'][:160]} {item['nodes'][0]['failureSummary']}" for item in found]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -141,7 +141,7 @@ def test_the_graph_is_explored_by_clicks_and_the_tables_tell_the_same(opened: Ca
     box = page.locator("#drawing").bounding_box()
     assert box is not None
     ids = {row.get_attribute("data-node"): row.inner_text() for row in page.locator("#node-rows tr").all()}
-    (billing,) = [one for one in places if "Billing" in ids[one["id"]]]
+    (billing,) = [place for place in places if "Billing" in ids[place["id"]]]
     page.mouse.click(box["x"] + billing["x"], box["y"] + billing["y"])
     page.wait_for_selector("#drawing[data-steps='2']")
     expect(page.locator("#node-rows")).to_contain_text("Ledger")

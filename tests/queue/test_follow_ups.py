@@ -36,13 +36,13 @@ async def test_follow_ups_of_many_calls_become_few_commands_that_name_all_memori
         return Outcome(SectorsClassified(classified=0))
 
     async def all_seen() -> bool:
-        return len([one for ids in seen for one in ids]) >= CALLERS
+        return len([item for ids in seen for item in ids]) >= CALLERS
 
     bus = await stage.bus()
     await stage.workers(causing_with_numbers(), Actor(WorkerKind.SECTORS, {ClassifySectors: classify}))
     await asyncio.gather(*(ping(bus) for _ in range(CALLERS)))
     await stage.until(all_seen)
-    assert sorted(int(one) for ids in seen for one in ids) == list(range(CALLERS))
+    assert sorted(int(item) for ids in seen for item in ids) == list(range(CALLERS))
     assert len(seen) < CALLERS / 2
 
 
@@ -57,7 +57,7 @@ async def test_a_worker_that_stops_sends_what_it_has_gathered(stage: Stage) -> N
 @pytest.mark.parametrize("first", [1, MEMORIES_PER_FOLLOW_UP - 1, MEMORIES_PER_FOLLOW_UP])
 def test_commands_are_joined_up_to_the_most_memories_of_one(first: int) -> None:
     ids = tuple(str(number) for number in range(first))
-    activated = tuple(Activated(memory_id=one) for one in ids)
+    activated = tuple(Activated(memory_id=item) for item in ids)
     fits = first < MEMORIES_PER_FOLLOW_UP
     classify, link = ClassifySectors(memory_ids=("new",)), LinkActivated(memories=(Activated(memory_id="new"),))
     assert ClassifySectors(memory_ids=ids).joined(classify) == (

@@ -39,7 +39,7 @@ from tests.queue.stage import ADA, ADA_ID, BOUND_S, InProcess, echo, payload_of
 pytestmark = pytest.mark.anyio
 
 KINDS = (WorkerKind.RECALL, WorkerKind.EMBEDDING)
-SCRIPTS = {one.sha: name for name, one in vars(scripts).items() if isinstance(one, Script)}
+SCRIPTS = {var.sha: name for name, var in vars(scripts).items() if isinstance(var, Script)}
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ async def test_every_command_and_script_touches_one_slot_only(
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-    called = {SCRIPTS[sha] for sha in SCRIPTS if any(sha in one or _shown(sha) in one for one in watched.commands)}
+    called = {SCRIPTS[sha] for sha in SCRIPTS if any(sha in item or _shown(sha) in item for item in watched.commands)}
     assert called == set(SCRIPTS.values())
     slots = set()
     for command in watched.commands:
@@ -174,7 +174,7 @@ async def test_every_command_and_script_touches_one_slot_only(
 
 def _shown(sha: str) -> str:
     """Return how a script is shown that was sent as text: its last line."""
-    text = next(one.text for one in vars(scripts).values() if isinstance(one, Script) and one.sha == sha)
+    text = next(var.text for var in vars(scripts).values() if isinstance(var, Script) and var.sha == sha)
     return text[-60:].replace("\n", "\\n")
 
 
@@ -355,8 +355,8 @@ async def test_callers_of_all_lanes_are_bounded_together(
         with pytest.raises(EngramqError) as refusal:
             await ask(bus, "tenant-0", "x")
         assert refusal.value.fault.code == FaultCode.OVERLOADED
-        for one in asked:
-            one.cancel()
+        for item in asked:
+            item.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
 
 

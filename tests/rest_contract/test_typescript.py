@@ -77,7 +77,7 @@ def test_the_package_holds_what_it_needs_and_nothing_else(package: Path) -> None
     python = str(INSTALLED / "bin" / "python")
     said = run(python, "-c", packed, "pack", "--dry-run", "--json", "--ignore-scripts", cwd=package)
     (told,) = json.loads(said[said.index("[") :])
-    files = {one["path"] for one in told["files"]}
+    files = {file["path"] for file in told["files"]}
     modules = {path.stem for path in (CLIENT / "src").glob("*.ts")}
     built = {f"dist/{name}{kind}" for name in modules for kind in (".js", ".d.ts")}
     assert files == {"package.json", "README.md", "LICENSE", *built}

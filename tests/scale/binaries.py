@@ -38,7 +38,7 @@ def fetch(program: str, folder: Path) -> None:
 
 def find(program: str, folder: Path) -> Path | None:
     """Return where a program was unpacked to."""
-    return next((one for place in ("bin", "sbin") for one in folder.glob(f"root/usr/{place}/{program}")), None)
+    return next((path for place in ("bin", "sbin") for path in folder.glob(f"root/usr/{place}/{program}")), None)
 
 
 def _apt(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -35,14 +35,14 @@ class Load:
 
     def count(self, namespace: str) -> int:
         """How many stores were answered in a namespace."""
-        return sum(one == namespace for one, _ in self.stored)
+        return sum(item == namespace for item, _ in self.stored)
 
     async def goes_on(self, more: int = 5, bound_s: float = 60.0) -> None:
         """Wait until so many more stores are answered in each namespace."""
         since = {namespace: self.count(namespace) for namespace in self.namespaces}
 
         async def went_on() -> bool:
-            return all(self.count(one) >= before + more for one, before in since.items())
+            return all(self.count(item) >= before + more for item, before in since.items())
 
         await until(went_on, bound_s)
 
@@ -52,9 +52,9 @@ class Load:
             found = Counter(contents(database, namespace))
             twice = {content for content, count in found.items() if count > 1}
             assert not twice, f"{len(twice)} are there twice"
-            lost = {content for one, content in self.stored if one == namespace} - set(found)
+            lost = {content for item, content in self.stored if item == namespace} - set(found)
             assert not lost, f"{len(lost)} of {self.count(namespace)} acknowledged are lost"
-            done = {content for one, content in self.refused if one == namespace} & set(found)
+            done = {content for item, content in self.refused if item == namespace} & set(found)
             assert not done, f"{len(done)} were refused and are there"
 
 

@@ -75,7 +75,7 @@ class RedisSentinel:
     @property
     def url(self) -> str:
         """What settings take."""
-        hosts = ",".join(f"127.0.0.1:{one.port}" for one in self.sentinels)
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://:{PASSWORD}@{hosts}/{SERVICE}?sentinel_password={SENTINEL_PASSWORD}"
 
     def __enter__(self) -> Self:
@@ -119,9 +119,9 @@ class RedisSentinel:
     @property
     def master(self) -> Node:
         """The server that the Sentinels name now."""
-        asked = next(one for one in self.sentinels if one.answers())
+        asked = next(sentinel for sentinel in self.sentinels if sentinel.answers())
         _, port = asked.redis.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-        return next(one for one in self.servers if one.port == int(port))
+        return next(server for server in self.servers if server.port == int(port))
 
     def is_settled(self) -> bool:
         """Say whether the master that is named takes writes, and a replica follows it."""

@@ -85,8 +85,8 @@ class PostgresServer:
         """End it as a crash would: its processes end when they see that the first one is gone."""
         if self._process is None:
             return
-        for one in process.working_in(self.data, "postgres"):
-            os.kill(one.pid, signal.SIGKILL)
+        for item in process.working_in(self.data, "postgres"):
+            os.kill(item.pid, signal.SIGKILL)
         self._process.wait(BOUND_S)
         self._process = None
         assert process.wait_until(lambda: not process.working_in(self.data, "postgres"), BOUND_S)
@@ -94,12 +94,12 @@ class PostgresServer:
 
     def pause(self) -> None:
         """Let it answer nobody, without closing any connection."""
-        for one in process.working_in(self.data, "postgres"):
-            os.kill(one.pid, signal.SIGSTOP)
+        for item in process.working_in(self.data, "postgres"):
+            os.kill(item.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        for one in process.working_in(self.data, "postgres"):
-            os.kill(one.pid, signal.SIGCONT)
+        for item in process.working_in(self.data, "postgres"):
+            os.kill(item.pid, signal.SIGCONT)
 
     def standby(self, name: str) -> "PostgresServer":
         """Copy the cluster to follow this one."""

@@ -35,7 +35,7 @@ from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-2")]
 
 LANES = 3
-EVERY_SCRIPT = tuple(one for one in vars(scripts).values() if isinstance(one, Script))
+EVERY_SCRIPT = tuple(var for var in vars(scripts).values() if isinstance(var, Script))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_doctor_and_the_dead_letters_are_asked_by_the_command(
     assert main(["dead", "list", "--json"]) == ExitCode.DONE
     assert capsys.readouterr().out == ""
     main(["doctor", "--json"])
-    checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert "told" not in checks["redis"]
 
 

@@ -54,7 +54,7 @@ async def test_the_whole_story_on_the_master_that_sentinels_name(
         terminal = terminal_of(settings, capsys, ENGRAMQ_PORT="0", ENGRAMQ_HOME=str(tmp_path / "home"))
         await tell(stage, terminal, tmp_path, f"redis://:{PASSWORD}@127.0.0.1:{watched.master.port}")
         checks = json.loads((await terminal("doctor", "--json"))[1])["checks"]
-        assert [one for one in checks if one["name"] == "redis"] == [{"name": "redis", "state": "ok"}] or checks
+        assert [check for check in checks if check["name"] == "redis"] == [{"name": "redis", "state": "ok"}] or checks
 
 
 async def test_masters_die_and_hang_under_load_and_nothing_acknowledged_is_lost_or_doubled(

@@ -102,7 +102,7 @@ async def test_the_whole_story_by_tls_as_a_user_of_the_least_rights(
             terminal = terminal_of(settings, capsys, ENGRAMQ_PORT="0", ENGRAMQ_HOME=str(tmp_path / "home"))
             await tell(stage, terminal, tmp_path, guarded.url)
             told = (await terminal("doctor", "--json"))[1]
-            checks = {one["name"]: one.get("state", "ok") for one in json.loads(told)["checks"]}
+            checks = {check["name"]: check.get("state", "ok") for check in json.loads(told)["checks"]}
             assert {checks[name] for name in ("redis", "database", "worker", "queue")} == {"ok"}, told
             rewritten = await terminal("purge", "--rewrite")
             assert "NOPERM" not in rewritten[2], rewritten
@@ -111,26 +111,26 @@ async def test_the_whole_story_by_tls_as_a_user_of_the_least_rights(
 
 
 def refused_by(administrator: Any) -> list[Any]:
-    return [(one["reason"], one["object"]) for one in administrator.acl_log()]
+    return [(item["reason"], item["object"]) for item in administrator.acl_log()]
 
 
 def test_the_rights_that_are_listed_are_those_that_are_used() -> None:
     """No command of a script or of a connection is missing in the table, and deploy/redis.acl is the table."""
     given = {word[1:] for word in ACL.read_text().split() if word.startswith("+")}
     two = {"SCRIPT", "MEMORY"}
-    listed = {"|".join(one[: 1 + (one[0] in two)]).lower() for one in (*rights.COMMANDS, *rights.TRANSACTION)}
+    listed = {"|".join(item[: 1 + (item[0] in two)]).lower() for item in (*rights.COMMANDS, *rights.TRANSACTION)}
     assert given == listed | {"discard", "select", "asking", "command", "cluster|slots"}
     source = Path(rights.__file__).resolve().parents[1]
     scripts = "".join(file.read_text() for file in (source / "schemas" / "lua").glob("*.lua"))
     called = {command.lower() for command in re.findall(r"redis\.call\('([A-Z]+)'", scripts)}
     assert called
     packed = {
-        one.lower()
+        match.lower()
         for half in ("schemas", "gateway", "workers")
         for file in (source / half).rglob("*.py")
-        for one in re.findall(r"""pack\(\s*"([A-Z]+)\"""", file.read_text())
+        for match in re.findall(r"""pack\(\s*"([A-Z]+)\"""", file.read_text())
     }
-    assert (called | packed) <= {one.partition("|")[0] for one in given}
+    assert (called | packed) <= {item.partition("|")[0] for item in given}
 
 
 @pytest.mark.parametrize("taken", ["-zadd", "-bgrewriteaof", "-evalsha -blmpop", "-multi", "resetkeys"])
@@ -143,7 +143,7 @@ async def test_a_missing_right_is_named_by_the_doctor_and_in_the_log(
     settings = stage_settings(database, f"unix://{USER}@{guarded.socket}", key_prefix)
     terminal = terminal_of(settings, capsys, ENGRAMQ_PORT="0", ENGRAMQ_HOME=str(tmp_path / "home"))
     code, told, _ = await terminal("doctor", "--json")
-    (found,) = [one for one in json.loads(told)["checks"] if one["name"] == "redis"]
+    (found,) = [check for check in json.loads(told)["checks"] if check["name"] == "redis"]
     words = [word[1:].upper() for word in taken.split() if word.startswith("-")] or ["the keys of this installation"]
     assert code != 0
     assert found["told"].startswith(rights.NOT_ALLOWED)
@@ -263,7 +263,7 @@ async def test_postgresql_is_verified_by_its_authority_and_its_name(
             settings = read_settings({"ENGRAMQ_DATABASE_URL": f"{url}&sslrootcert={trusted.certificate}"})
             environment = {"ENGRAMQ_PORT": "0", "ENGRAMQ_HOME": str(tmp_path / "home"), "ENGRAMQ_EMBEDDER": "hash"}
             checks = json.loads((await terminal_of(settings, capsys, **environment)("doctor", "--json"))[1])["checks"]
-            (found,) = [one for one in checks if one["name"] == "database"]
+            (found,) = [check for check in checks if check["name"] == "database"]
             assert told in found.get("told", ""), found
             assert bool(told) == (found.get("state", "ok") != "ok")
             if told:

@@ -32,11 +32,11 @@ async def processes(*commands: tuple[dict[str, str], tuple[str, ...]]) -> AsyncI
     try:
         yield started
     finally:
-        for one in started:
-            one.send_signal(signal.SIGTERM)
-        said = await asyncio.gather(*(asyncio.to_thread(one.communicate, timeout=BOUND_S) for one in started))
+        for item in started:
+            item.send_signal(signal.SIGTERM)
+        said = await asyncio.gather(*(asyncio.to_thread(item.communicate, timeout=BOUND_S) for item in started))
         # What a process that failed has said is more than that its callers were not answered.
-        assert [one.returncode for one in started] == [0] * len(started), [told[1][-2000:] for told in said]
+        assert [item.returncode for item in started] == [0] * len(started), [told[1][-2000:] for told in said]
 
 
 async def test_every_kind_on_its_own_finds_all_by_settings_and_keeps_no_file(
@@ -55,7 +55,7 @@ async def test_every_kind_on_its_own_finds_all_by_settings_and_keeps_no_file(
         await until(lambda: is_ready(port))
         caller = HttpCaller(lambda: [port], 0)
         stored = [await caller.call("store_memory", content=f"The ferry number {n} sails at dawn") for n in range(5)]
-        assert {one["status"] for one in stored} == {"stored"}, stored
+        assert {item["status"] for item in stored} == {"stored"}, stored
         refused = await caller.call("store_memory", content="The sixth ferry stays in harbour")
         assert refused["code"] == "quota_exceeded", refused
         found = await caller.call("search_memories", query="When do the boats leave?")  # by the bundled model
@@ -66,5 +66,5 @@ async def test_every_kind_on_its_own_finds_all_by_settings_and_keeps_no_file(
             return bool(row["n"] == 0)
 
         await until(finished)
-        assert [one.poll() for one in started] == [None] * len(started)
+        assert [item.poll() for item in started] == [None] * len(started)
         await caller.aclose()

@@ -101,7 +101,9 @@ async def stored_under(
                 told["stored"] += 1
                 if body["status"] == "stored":
                     found = await agent.call("search_memories", query=content, limit=50)
-                    if found["status"] == "success" and content not in [one["content"] for one in found["memories"]]:
+                    if found["status"] == "success" and content not in [
+                        memory["content"] for memory in found["memories"]
+                    ]:
                         told["missed"] += 1
 
     async with asyncio.TaskGroup() as group:

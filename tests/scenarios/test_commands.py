@@ -143,7 +143,7 @@ async def test_an_admin_may_ask_about_anybodys_command_while_it_waits_too(
             agent_of(service, namespace="another tenant", principal="writer") as stranger,
         ):
             asked = {"command_id": (await writer.call("store_memory", content="Unserved"))["command_id"]}
-            told = [(await one.call("get_command", **asked))["status"] for one in (writer, admin, other, stranger)]
+            told = [(await item.call("get_command", **asked))["status"] for item in (writer, admin, other, stranger)]
     assert told == ["pending", "pending", "unknown", "unknown"]
 
 
@@ -162,7 +162,7 @@ async def test_a_full_mailbox_refuses_at_once_and_serves_again_when_it_has_drain
 
         waiting = [asyncio.create_task(store(number)) for number in range(20)]
         refused = [
-            body for body in [await one for one in asyncio.as_completed(waiting, timeout=BOUND_S)] if "code" in body
+            body for body in [await item for item in asyncio.as_completed(waiting, timeout=BOUND_S)] if "code" in body
         ]
         assert len(refused) == 15
         assert {body["code"] for body in refused} == {"overloaded"}

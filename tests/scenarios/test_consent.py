@@ -126,7 +126,7 @@ async def test_a_cursor_leads_through_all_proposals(stage: Stage, max_chars: int
             page = await agent.call("list_proposals", state="pending", max_chars=max_chars, **cursor)
             assert page["proposals"]
             assert page["truncated"] is (page["next_cursor"] is not None)
-            seen += [one["proposal_id"] for one in page["proposals"]]
+            seen += [item["proposal_id"] for item in page["proposals"]]
         assert seen == made[::-1]
         other = await agent.call("list_proposals", state="used", cursor="x" * 40)
         assert (other["status"], other["field"]) == ("invalid_parameter", "cursor")

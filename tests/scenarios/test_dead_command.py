@@ -138,13 +138,13 @@ async def test_a_retried_command_is_done_once_and_a_dropped_one_never_and_both_a
         assert await stored()
         assert "Never to be stored" not in await ada.recent()
         entries = (await ada.call("audit"))["entries"]
-        noted = [(one["action"], one["command_id"], one["reason"]) for one in reversed(entries)]
+        noted = [(entry["action"], entry["command_id"], entry["reason"]) for entry in reversed(entries)]
         assert noted == [
             ("retry_command", retried.id, "fixed"),
             ("retry_command", retried.id, None),
             ("drop_command", dropped.id, None),
         ]
-        assert {one["actor"] for one in entries} == {"I/O"}
+        assert {entry["actor"] for entry in entries} == {"I/O"}
         assert "heliotrope" not in json.dumps(entries)
 
 

@@ -77,11 +77,11 @@ async def lived_in(agent: Agent) -> None:
 async def answers(agent: Agent) -> list[Any]:
     """Return what searches and the graph answer, without what the clock changes."""
     told: list[Any] = [
-        [(one["id"], pytest.approx(one["score"], abs=1e-3)) for one in await agent.search(query, limit=20)]
+        [(memory["id"], pytest.approx(memory["score"], abs=1e-3)) for memory in await agent.search(query, limit=20)]
         for query in QUERIES
     ]
-    told += [[one["id"] for one in await agent.search("pump", include_superseded=True, limit=50)]]
-    told += [[one["id"] for one in await agent.search("vault", partitions=["untrusted"])]]
+    told += [[memory["id"] for memory in await agent.search("pump", include_superseded=True, limit=50)]]
+    told += [[memory["id"] for memory in await agent.search("vault", partitions=["untrusted"])]]
     for when in ({}, {"as_of": "2021-07-01"}, {"as_of": "2023-07-01"}):
         told.append((await agent.call("graph_list_edges", node_name="Ada", **when))["edges"])
     return told

@@ -41,7 +41,7 @@ async def test_a_fact_is_written_then_verified_then_deleted(stage: Stage, era: s
         }
         assert (written["created"], written["weight"]) == (True, 0.5)
         near = await agent.call("graph_query_neighbors", node_name="Bob")
-        assert [one["name"] for one in near["neighbors"]] == ["Ada"]
+        assert [neighbor["name"] for neighbor in near["neighbors"]] == ["Ada"]
         assert (await agent.call("graph_find_path", start_node="Bob", end_node="Ada"))["path_length"] == 1
         assert (await agent.call("graph_query_neighbors", node_name="Bob", sectors=[]))["neighbors"] == []
         assert (await agent.call("get_node_by_name", name="ada"))["suggestions"][0]["name"] == "Ada"

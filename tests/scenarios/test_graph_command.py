@@ -63,7 +63,7 @@ async def test_another_namespace_is_named(stage: Stage, agent: Agent, terminal: 
         body = json.loads(out)
         assert (body["status"], body["node_id"], body["edges_restored"]) == ("restored", edge["source_id"], 1)
         listed = await other.call("graph_list_edges", node_name="Ada")
-        assert [one["edge_id"] for one in listed["edges"]] == [edge["edge_id"]]
+        assert [item["edge_id"] for item in listed["edges"]] == [edge["edge_id"]]
 
 
 async def test_what_cannot_be_restored_says_what_to_do_first(agent: Agent, terminal: Terminal) -> None:

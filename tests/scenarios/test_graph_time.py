@@ -18,7 +18,10 @@ async def test_an_agent_tells_and_asks_when_facts_hold(agent: Agent) -> None:
     async def homes(**when: str) -> list[list[str]]:
         listed = await agent.call("graph_list_edges", node_name="Ada", **when)
         around = await agent.call("graph_query_neighbors", node_name="Ada", **when)
-        return [[edge["target"]["name"] for edge in listed["edges"]], [one["name"] for one in around["neighbors"]]]
+        return [
+            [edge["target"]["name"] for edge in listed["edges"]],
+            [neighbor["name"] for neighbor in around["neighbors"]],
+        ]
 
     assert await homes() == [["Paris"]] * 2
     assert await homes(as_of="2021-07-01") == [["London"]] * 2

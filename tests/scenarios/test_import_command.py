@@ -116,13 +116,13 @@ async def test_an_edited_file_doubles_nothing(
     file = tmp_path / "rows.jsonl"
     rows = [f"row {number}" for number in range(300)] + ["the same", "the same"]
     bad = {"content": "row 5", "confidence": 7}
-    told = [json.dumps({"content": one}) for one in rows]
+    told = [json.dumps({"content": row}) for row in rows]
 
     file.write_text("\n".join([*told[:5], json.dumps(bad), *told[6:]]))
     assert await bring_in(file) == ExitCode.FAILED
     assert counted(capsys) == [301, 0, 0, 1]
     rejects = tmp_path / "rows.jsonl.rejects.jsonl"
-    assert [(one["line"], one["field"]) for one in map(json.loads, rejects.read_text().splitlines())] == [
+    assert [(line["line"], line["field"]) for line in map(json.loads, rejects.read_text().splitlines())] == [
         (6, "confidence")
     ]
 

@@ -65,12 +65,12 @@ async def receipts_of(agent: Agent, accepted: dict[str, Any]) -> list[dict[str, 
     assert reply["status"] == "accepted"
     assert (reply["accepted"], reply["rejected"]) == (accepted["accepted"], accepted["rejected"])
     receipts: list[dict[str, Any]] = reply["receipts"]
-    assert [one["index"] for one in receipts] == list(range(len(receipts)))
+    assert [receipt["index"] for receipt in receipts] == list(range(len(receipts)))
     return receipts
 
 
 def statuses(receipts: list[dict[str, Any]]) -> list[str]:
-    return [one["status"] for one in receipts]
+    return [receipt["status"] for receipt in receipts]
 
 
 def pending(database: Database) -> int:
@@ -93,14 +93,14 @@ async def test_a_thousand_rows_are_safe_whatever_the_model_and_bad_ones_are_rece
         }
         receipts = await receipts_of(agent, body)
         assert len(receipts) == ROWS
-        refused = {one["index"]: one["field"] for one in receipts if one["status"] == "rejected"}
+        refused = {receipt["index"]: receipt["field"] for receipt in receipts if receipt["status"] == "rejected"}
         assert refused == {index: field for index, (_, field) in BAD.items()}
-        assert all(one["error"] for one in receipts if one["status"] == "rejected")
-        stored = {one["index"]: one["memory_id"] for one in receipts if one["status"] == "stored"}
+        assert all(receipt["error"] for receipt in receipts if receipt["status"] == "rejected")
+        stored = {receipt["index"]: receipt["memory_id"] for receipt in receipts if receipt["status"] == "stored"}
         assert len(set(stored.values())) == ROWS - len(BAD)
         assert pending(database) == ROWS - len(BAD)
         hits = await agent.search("Crate 77 came by rail", limit=1)
-        assert [(one["id"], one["state"]) for one in hits] == [(stored[77], "pending")]
+        assert [(item["id"], item["state"]) for item in hits] == [(stored[77], "pending")]
 
         model.set()
         await until(lambda: _none_pending(database), 60.0)
@@ -142,7 +142,7 @@ async def test_an_update_of_the_content_is_found_by_words_at_once_and_embedded_a
 
     receipts = await receipts_of(agent, await agent.call("import_memories", records=rows, on_duplicate="update"))
     assert statuses(receipts) == ["updated", "updated", "stored", "updated"]
-    assert [one["memory_id"] for one in receipts[:2]] == [changed["id"], same["id"]]
+    assert [receipt["memory_id"] for receipt in receipts[:2]] == [changed["id"], same["id"]]
     (hit, *_) = await agent.search("green tea", limit=1)
     assert (hit["id"], hit["state"], hit["sector"]) == (changed["id"], "pending", "emotional")
     assert hit["metadata"] == {"cups": 3, "pots": 1}
@@ -207,7 +207,7 @@ async def test_a_killed_worker_leaves_all_or_nothing_and_the_same_key_brings_all
         assert body["status"] in {"accepted", "pending"}
         kept = database.rows("select node_id::text as id from memories")
         receipts = await receipts_of(agent, again)
-        assert sorted(one["id"] for one in kept) == sorted(one["memory_id"] for one in receipts)
+        assert sorted(item["id"] for item in kept) == sorted(receipt["memory_id"] for receipt in receipts)
         await until(lambda: _none_pending(database))
 
 
@@ -239,7 +239,7 @@ async def test_to_vouch_takes_the_scope_in_each_row(stage: Stage) -> None:
     rows = [{"content": "one", "verification": "verified"}, {"content": "two", "verification": "unverified"}]
     async with agent_of(await stage.gateway(), principal="w", scopes=writer) as agent:
         receipts = await receipts_of(agent, await agent.call("import_memories", records=rows))
-        assert [one.get("field") for one in receipts] == ["verification", None]
+        assert [receipt.get("field") for receipt in receipts] == ["verification", None]
         assert "'verify'" in receipts[0]["error"]
 
 
@@ -259,7 +259,7 @@ async def test_an_untrusted_principal_brings_in_what_is_kept_apart_and_changes_o
         assert (body["accepted"], body["rejected"]) == (1, 4)
         assert "until somebody else vouches" in body["notice"]
         receipts = await receipts_of(crawler, body)
-        assert [one.get("field") for one in receipts] == [
+        assert [receipt.get("field") for receipt in receipts] == [
             "external_id",
             "external_id",
             None,
@@ -301,7 +301,7 @@ async def test_secrets_are_left_out_row_by_row(settings: Settings, database: Dat
         assert body["notice"].endswith("each marked in its place: 3.")
         receipts = await receipts_of(agent, body)
         assert statuses(receipts) == ["stored", "rejected", "stored", "stored"]
-        kept = [one["content"] for one in database.rows("select content from memories")]
+        kept = [row["content"] for row in database.rows("select content from memories")]
         assert "Ada deploys with [redacted: GitHub Token]" in kept
         assert GITHUB not in str(kept)
         assert GITHUB not in str(database.rows("select answer::text from ledger"))

@@ -20,7 +20,7 @@ async def test_chance_words_do_not_outrank_what_is_meant_and_identifiers_do(
 ) -> None:
     """A question about a little boy once found who speaks "a little Dutch": one first hit in five was right."""
     settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
-    some = [one["en"] for one in facts()[:FACTS]]
+    some = [item["en"] for item in facts()[:FACTS]]
     room = asyncio.Semaphore(AT_ONCE)
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
 
@@ -28,7 +28,7 @@ async def test_chance_words_do_not_outrank_what_is_meant_and_identifiers_do(
             async with room:
                 await agent.store(content)
 
-        await asyncio.gather(*(keep(one) for one in [*(fact["fact"] for fact in some), IDENTIFIER]))
+        await asyncio.gather(*(keep(item) for item in [*(fact["fact"] for fact in some), IDENTIFIER]))
         places = []
         for fact in some:
             hits = [hit["content"] for hit in await agent.search(fact["question"])]

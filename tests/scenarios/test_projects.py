@@ -23,7 +23,7 @@ async def test_a_project_sees_itself_and_what_is_in_none(stage: Stage) -> None:
         on_venus = await venus.store(f"{WORDS} Tuesday")
         in_none = await nobody.store(f"{WORDS} Friday")
         by_all = await everybody.store(f"{WORDS} Sunday")
-        assert [one["project"] for one in (on_mars, on_venus, in_none, by_all)] == ["mars", "venus", None, None]
+        assert [item["project"] for item in (on_mars, on_venus, in_none, by_all)] == ["mars", "venus", None, None]
         shared = {in_none["content"], by_all["content"]}
         all_of_them = {*shared, on_mars["content"], on_venus["content"]}
 
@@ -56,9 +56,9 @@ async def test_what_is_similar_is_of_the_project_however_much_of_others_is_neare
         for _ in range(12):
             await venus.store(f"{WORDS} week")
         stored = await mars.call("store_memory", content=f"{WORDS} week")
-        assert [one["id"] for one in stored["similar_memories"]] == [own["id"]]
+        assert [memory["id"] for memory in stored["similar_memories"]] == [own["id"]]
         twin = await mars.call("store_memory", content=f"{WORDS} week")
-        assert [one["id"] for one in twin["similar_memories"]] == [stored["stored"]["id"], own["id"]]
+        assert [memory["id"] for memory in twin["similar_memories"]] == [stored["stored"]["id"], own["id"]]
         everyones = await mars.call("store_memory", content=f"{WORDS} week", project="*")
         assert (everyones["status"], everyones["field"]) == ("invalid_parameter", "project")
 
@@ -100,7 +100,7 @@ async def test_a_cursor_is_of_no_use_in_another_project(stage: Stage) -> None:
         cursor = page["next_cursor"]
         for named in ({}, {"project": "mars"}):
             rest = await mars.call("list_recent_memories", cursor=cursor, **named)
-            assert [one["content"] for one in rest["memories"]] == ["Entry 1", "Entry 0"]
+            assert [memory["content"] for memory in rest["memories"]] == ["Entry 1", "Entry 0"]
         assert (await venus.call("list_recent_memories", cursor=cursor, project="mars"))["count"] == 2
         for agent, other in ((venus, {}), (mars, {"project": "*"}), (mars, {"tags": ["x"]})):
             refused = await agent.call("list_recent_memories", cursor=cursor, **other)

@@ -68,7 +68,7 @@ async def test_an_import_leaves_secrets_out_and_says_how_many(
             shown = capsys.readouterr()
             assert f"stored {stored}" in shown.out
             assert "2 secrets were left out, each marked in its place" in shown.err
-        memories = {one["content"]: one for one in (await agent.call("list_recent_memories"))["memories"]}
+        memories = {memory["content"]: memory for memory in (await agent.call("list_recent_memories"))["memories"]}
         assert memories.keys() == {KEPT, "Bob likes tea"}
         assert memories[KEPT]["metadata"] == {"token": "[redacted: GitHub Token]"}
         assert GITHUB not in everywhere(database)

@@ -44,10 +44,10 @@ async def test_five_short_hits_cost_at_most_450_tokens(agent: Agent) -> None:
         await agent.store(HIT.format(number))
     found = await agent.call("search_memories", query="what does Ada drink at her desk?")
     assert found["count"] == 5
-    assert all(58 <= len(one["content"]) <= 62 for one in found["memories"])
+    assert all(58 <= len(memory["content"]) <= 62 for memory in found["memories"])
     assert cost(found) <= 450
     whole = await agent.call("search_memories", query="what does Ada drink at her desk?", detail="full")
-    assert [one["id"] for one in whole["memories"]] == [one["id"] for one in found["memories"]]
+    assert [memory["id"] for memory in whole["memories"]] == [memory["id"] for memory in found["memories"]]
     assert {"usefulness", "score", "partition", "verification"} <= set(whole["memories"][0])
 
 
@@ -63,7 +63,7 @@ async def test_a_store_costs_at_most_80_tokens_and_with_five_similar_ones_460(ag
     assert len(stored["similar_memories"]) == 5
     assert all(290 <= len(LONG_HIT.format(number)) <= 310 for number in range(5))
     assert cost(stored) <= 460
-    assert all(len(one["preview"]) <= 160 for one in stored["similar_memories"])
+    assert all(len(memory["preview"]) <= 160 for memory in stored["similar_memories"])
 
 
 @pytest.mark.promise("AG-3")
@@ -130,7 +130,7 @@ async def test_a_page_that_ends_early_goes_on_at_the_next(agent: Agent) -> None:
         more = {} if cursor is None else {"cursor": cursor}
         page = await agent.call("list_recent_memories", limit=20, max_chars=2_000, **more)
         assert len(json.dumps(page, separators=(",", ":"))) <= 2_000
-        seen += [one["content"] for one in page["memories"]]
+        seen += [memory["content"] for memory in page["memories"]]
         cursor, pages = page["next_cursor"], pages + 1
         assert cursor is None or "omitted" in page
     assert pages > 3
@@ -147,7 +147,7 @@ async def test_every_page_shows_something_however_small_it_is(agent: Agent, deta
     while len(seen) < 10:
         page = await agent.call("list_recent_memories", limit=3, detail=detail, max_chars=most, **more)
         assert len(json.dumps(page, separators=(",", ":"), ensure_ascii=False)) <= most
-        seen += [one["id"] for one in page["memories"]]
+        seen += [memory["id"] for memory in page["memories"]]
         if page["next_cursor"] is None:
             break
         more = {"cursor": page["next_cursor"]}
@@ -183,12 +183,12 @@ def said(rest: str) -> dict[str, Any]:
 @pytest.mark.promise("AG-4")
 async def test_links_that_were_made_together_are_all_told_again(agent: Agent) -> None:
     ids = [(await agent.store(HIT.format(number)))["id"] for number in range(12)]
-    pairs = [(one, other) for one in ids[:6] for other in ids[6:]]
-    edges = [{"source": one, "target": other, "note": "n" * 300} for one, other in pairs]
+    pairs = [(item, other) for item in ids[:6] for other in ids[6:]]
+    edges = [{"source": pair, "target": other, "note": "n" * 300} for pair, other in pairs]
     made = await agent.call("connects", edges=edges)
     report = await agent.call("get_command", command_id=made["command_id"])
     assert len(json.dumps(made)) > limits.REPLY_CHARS
-    assert [one["note"] for one in report["reply"]["results"]] == [one["note"] for one in made["results"]]
+    assert [result["note"] for result in report["reply"]["results"]] == [result["note"] for result in made["results"]]
 
 
 @pytest.mark.promise("AG-1")
@@ -211,5 +211,5 @@ async def test_a_store_that_is_kept_apart_says_so_and_what_to_do(agent: Agent) -
     assert (await agent.call("search_memories", query="zebra server"))["count"] == 0
     assert "untrusted" in apart["notice"]
     found = await agent.call("search_memories", query="zebra server", partitions=["untrusted"])
-    assert [one["id"] for one in found["memories"]] == [apart["stored"]["id"]]
+    assert [memory["id"] for memory in found["memories"]] == [apart["stored"]["id"]]
     assert found["memories"][0]["warning"]

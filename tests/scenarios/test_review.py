@@ -14,10 +14,10 @@ async def test_forgotten_and_rejected_memories_are_found_again(agent: Agent) -> 
     kept, forgotten, rejected, both = [
         (await agent.store(f"The {name} fact"))["id"] for name in ("kept", "forgotten", "rejected", "doubly hidden")
     ]
-    for one in (forgotten, both):
-        await agent.call("forget_memory", memory_id=one)
-    for one in (rejected, both):
-        await agent.call("verify_memory", memory_id=one, verification="rejected")
+    for item in (forgotten, both):
+        await agent.call("forget_memory", memory_id=item)
+    for item in (rejected, both):
+        await agent.call("verify_memory", memory_id=item, verification="rejected")
 
     async def listed(**filters: Any) -> list[str]:
         page = await agent.call("list_recent_memories", **filters)
@@ -75,8 +75,8 @@ async def test_a_list_is_narrowed_by_what_is_known_of_a_memory(stage: Stage) -> 
 @pytest.mark.promise("OV-13", "OV-14")
 async def test_a_cursor_walks_the_archive_and_no_other_list(agent: Agent) -> None:
     ids = [(await agent.store(f"Entry {number}"))["id"] for number in range(5)]
-    for one in ids[:4]:
-        await agent.call("forget_memory", memory_id=one)
+    for item in ids[:4]:
+        await agent.call("forget_memory", memory_id=item)
     arguments: dict[str, Any] = {"states": ["archived"], "limit": 2}
     page = await agent.call("list_recent_memories", **arguments)
     rest = await agent.call("list_recent_memories", **arguments, cursor=page["next_cursor"])

@@ -59,8 +59,8 @@ async def test_replies_to_writes_hold_ids_without_contents(stage: Stage, era: st
 
         body = await writer.call("store_memory", content="Ada drinks green tea in the morning", detail=detail)
         similar = quiet(body)["similar_memories"]
-        assert {first, second} <= {one["id"] for one in similar}
-        assert {one["preview"] for one in similar} == {None}
+        assert {first, second} <= {item["id"] for item in similar}
+        assert {item["preview"] for item in similar} == {None}
 
         changed = quiet(await writer.call("update_memory", memory_id=first, confidence=0.5, detail=detail))["memory"]
         assert (changed["id"], changed["confidence"], "content" in changed) == (first, 0.5, False)

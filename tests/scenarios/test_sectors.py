@@ -39,7 +39,7 @@ async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         expected = {RECIPE: "procedural", FEELING: "emotional", EVENT: "episodic"}
         stored = {content: await agent.store(content) for content in expected}
-        assert all((one["sector"], one["sector_source"]) == ("semantic", None) for one in stored.values())
+        assert all((item["sector"], item["sector_source"]) == ("semantic", None) for item in stored.values())
         assert {content: await sector(agent, stored[content]["id"]) for content in expected} == expected
         for content, name in expected.items():
             assert await agent.found(RECIPE, sectors=[name]) == [content]

@@ -35,14 +35,14 @@ async def test_what_held_then_is_found_and_what_holds_no_longer_is_not(agent: Ag
     assert await agent.recent() == now
     assert set(await agent.found("office")) == set(now)
     for moment, held in ((MAY, [ended]), (JULY, [open_one]), ("2023-04-30", [])):
-        contents = [one["content"] for one in held]
+        contents = [item["content"] for item in held]
         assert await agent.recent(as_of=moment) == contents
         assert await agent.found("office", as_of=moment) == contents
         assert await agent.found("office", as_of=moment, ranking="similarity") == contents
     assert set(await agent.recent(include_superseded=True)) == {*now, ended["content"]}
     assert (await read(agent, ended["id"]))["content"] == ended["content"]
     similar = await agent.call("store_memory", content="The office is in Graz now")
-    assert ended["id"] not in [one["id"] for one in similar["similar_memories"]]
+    assert ended["id"] not in [memory["id"] for memory in similar["similar_memories"]]
 
 
 @pytest.mark.promise("TI-1", "TI-2")
@@ -146,8 +146,8 @@ async def test_links_lead_to_what_held_then(agent: Agent) -> None:
     hub = await agent.store("Ada", valid_from=MAY)
     old = await agent.store("The desk is by the window", valid_from=MAY, valid_until=JUNE)
     new = await agent.store("The desk is by the door", valid_from=JUNE)
-    for one in (old, new):
-        await agent.call("connect", source=hub["id"], target=one["id"], relation="elaborates")
+    for item in (old, new):
+        await agent.call("connect", source=hub["id"], target=item["id"], relation="elaborates")
 
     async def linked(**arguments: Any) -> list[str]:
         links = (await agent.call("get_memory", memory_id=hub["id"], **arguments))["links"]
@@ -155,7 +155,7 @@ async def test_links_lead_to_what_held_then(agent: Agent) -> None:
 
     assert await linked() == await linked(as_of=JULY) == [new["id"]]
     assert await linked(as_of=MAY) == [old["id"]]
-    via = [one["id"] for one in await agent.search("Ada", as_of=MAY)]
+    via = [memory["id"] for memory in await agent.search("Ada", as_of=MAY)]
     assert new["id"] not in via
 
 
@@ -219,7 +219,7 @@ async def test_a_cursor_of_today_goes_on_today(agent: Agent) -> None:
         cursor: dict[str, Any] = {}
         while True:
             page = await agent.call(tool, **arguments, **cursor, as_of=today, limit=1)
-            found += [one.get("content") or one["target"]["name"] for one in page[listed]]
+            found += [item.get("content") or item["target"]["name"] for item in page[listed]]
             if page["next_cursor"] is None:
                 break
             cursor = {"cursor": page["next_cursor"]}
@@ -239,7 +239,7 @@ async def test_what_expires_is_hidden_at_its_time_and_can_be_restored(agent: Age
     other = await agent.store("The door has a camera")
     await agent.call("connect", source=memory["id"], target=other["id"], relation="supports")
     assert memory["expires_at"] == expires_at
-    assert set(await agent.recent()) == {one["content"] for one in (kept, memory, other)}
+    assert set(await agent.recent()) == {item["content"] for item in (kept, memory, other)}
 
     async def has_expired() -> bool:
         return bool((await read(agent, memory["id"]))["state"] == "archived")

@@ -20,7 +20,7 @@ AT_ONCE = 8
 @pytest.mark.promise("AG-19")
 async def test_what_is_not_known_has_no_hit_but_weak_ones(database: Database, redis_url: str, key_prefix: str) -> None:
     settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
-    pairs = [one for one in read_pairs(PAIRS) if one.paraphrase is not None][:ASKED]
+    pairs = [item for item in read_pairs(PAIRS) if item.paraphrase is not None][:ASKED]
     room = asyncio.Semaphore(AT_ONCE)
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
 
@@ -28,9 +28,9 @@ async def test_what_is_not_known_has_no_hit_but_weak_ones(database: Database, re
             async with room:
                 await agent.store(content)
 
-        await asyncio.gather(*(keep(one) for one in [*(pair.memory for pair in pairs), *bystanders()[:BESIDES]]))
-        unknown = [await agent.search(f"What do we know about {one}?") for one in UNKNOWN]
-        known = [await agent.search(one.paraphrase or "") for one in pairs]
+        await asyncio.gather(*(keep(item) for item in [*(pair.memory for pair in pairs), *bystanders()[:BESIDES]]))
+        unknown = [await agent.search(f"What do we know about {item}?") for item in UNKNOWN]
+        known = [await agent.search(item.paraphrase or "") for item in pairs]
         nothing = await agent.call("search_memories", query="Who composed the national anthem of Mongolia?")
     assert sum(any("weak" not in hit for hit in several) for several in unknown) <= SHARE * len(UNKNOWN)
     assert sum("weak" in several[0] for several in known) <= SHARE * len(pairs)

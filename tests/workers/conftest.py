@@ -68,8 +68,8 @@ class World:
         self.settings = settings or self.settings
         self.services = build_services(self.store, self.embedder, self.settings)
         if services:
-            replaced = {type(one) for one in services}
-            kept = [one for kind, one in self.services._shared.items() if kind not in replaced]
+            replaced = {type(service) for service in services}
+            kept = [item for kind, item in self.services._shared.items() if kind not in replaced]
             self.services = Services(*kept, *services)
         self.runner = runner(self.store, mailboxes=self.mailboxes, settings=self.settings, services=self.services)
 

@@ -67,8 +67,8 @@ def tell_transactions(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str
 
 async def everything(upkeep: Upkeep) -> None:
     """Do all that is done on a schedule, once."""
-    for one in upkeep.schedule():
-        await one.run()
+    for item in upkeep.schedule():
+        await item.run()
 
 
 @pytest.mark.promise("SC-10")
@@ -103,7 +103,7 @@ async def test_a_namespace_is_looked_at_until_nothing_is_left_of_its_change(worl
     assert changed(world) == {"busy"}
     assert (await world.ask(PendingEmbedded, pending.command, namespace="busy")).activated == 1
     found = await upkeep.look()
-    assert {type(one.command) for one in found} == {ClassifySectors, LinkActivated}
+    assert {type(item.command) for item in found} == {ClassifySectors, LinkActivated}
     assert changed(world) == {"busy"}, "handed on, not done"
     world.rows(SETTLED)
     assert await upkeep.look() == ()
@@ -159,9 +159,9 @@ async def test_a_large_namespace_is_settled_by_a_round_through_all_of_it(
     upkeep = upkeep_of(world)
     found: list[str] = []
     for _ in range(12):
-        for one in await upkeep.look():
-            assert isinstance(one.command, LinkActivated)
-            found += [told.memory_id for told in one.command.memories]
+        for item in await upkeep.look():
+            assert isinstance(item.command, LinkActivated)
+            found += [told.memory_id for told in item.command.memories]
     assert set(found) == {ids[0]}
     assert changed(world) == {"default_user"}
     world.rows(SETTLED)

@@ -40,7 +40,7 @@ BEGINNING = "The release of the heron project is planned for the fourth…"
 
 def told(answer: Reply | Fault) -> dict[str, tuple[str, str | None]]:
     assert answer.resolved_references is not UNSET
-    return {name: (one.id, one.preview) for name, one in answer.resolved_references.items()}
+    return {name: (reference.id, reference.preview) for name, reference in answer.resolved_references.items()}
 
 
 async def refused(world: World, command: Command, **envelope: Any) -> Fault:

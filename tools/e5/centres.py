@@ -55,13 +55,13 @@ def centres(weights: bytes) -> NDArray[np.float32]:
             (Path(folder) / name).write_bytes(content)
         session = FolderSession("e5", read_folder(Path(folder)), threads=1, mend=build.MEND)
     sentences = [msgspec.json.decode(line, type=Sentences) for line in TEXTS.read_bytes().splitlines()]
-    texts = np.mean([_mean(session, one.texts, questions=False) for one in sentences], axis=0)
-    questions = np.mean([_mean(session, one.questions, questions=True) for one in sentences], axis=0)
+    texts = np.mean([_mean(session, sentence.texts, questions=False) for sentence in sentences], axis=0)
+    questions = np.mean([_mean(session, sentence.questions, questions=True) for sentence in sentences], axis=0)
     return np.round(np.stack([texts, questions]), DIGITS).astype(np.float32)
 
 
 def _mean(session: FolderSession, texts: list[str], *, questions: bool) -> NDArray[np.float32]:
-    runs = [session.run([one], questions=questions) for one in session.encode(texts, questions=questions)]
+    runs = [session.run([item], questions=questions) for item in session.encode(texts, questions=questions)]
     return np.asarray(np.concatenate(runs).mean(axis=0), dtype=np.float32)
 
 

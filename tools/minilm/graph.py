@@ -184,8 +184,8 @@ def _attention(graph: Graph, weights: Weights, name: str, source: str, hidden: s
         return graph.op("Transpose", [split], f"{name}.{part}.heads", perm=order)
 
     query, key, value = (
-        heads(part, one, order)
-        for part, one, order in zip(factors, flat, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+        heads(part, item, order)
+        for part, item, order in zip(factors, flat, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
     )
     scores = graph.op("Add", [graph.op("MatMul", [query, key], f"{name}.scores.raw"), bias], f"{name}.scores")
     shares = graph.op("Softmax", [scores], f"{name}.shares", axis=-1)

@@ -27,7 +27,7 @@ def expected_error(confidence: Matrix, correct: NDArray[np.bool_]) -> float:
     """Return the mean gap between confidence and accuracy over ten bins of equal width, 0 to 1; both inputs [n]."""
     bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
     gaps = [
-        float(np.sum(bins == one)) * abs(float(confidence[bins == one].mean() - correct[bins == one].mean()))
-        for one in np.unique(bins)
+        float(np.sum(bins == item)) * abs(float(confidence[bins == item].mean() - correct[bins == item].mean()))
+        for item in np.unique(bins)
     ]
     return sum(gaps) / len(correct)

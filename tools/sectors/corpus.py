@@ -71,7 +71,7 @@ def held_out_turns() -> list[Turn]:
 
 def english_texts() -> list[str]:
     """Return our own English texts; models are calibrated by the first of them."""
-    return [one.text for one in own_texts() if one.lang == "en"]
+    return [text.text for text in own_texts() if text.lang == "en"]
 
 
 def unused_english_texts() -> list[str]:
@@ -81,19 +81,19 @@ def unused_english_texts() -> list[str]:
 
 def labels(texts: Sequence[Labelled]) -> Rows:
     """Return the place of each text's sector in SECTORS, [len(texts)]."""
-    return np.array([SECTORS.index(one.sector) for one in texts], dtype=np.intp)
+    return np.array([SECTORS.index(text.sector) for text in texts], dtype=np.intp)
 
 
 def fits(texts: Sequence[Text]) -> NDArray[np.bool_]:
     """Return which of OUTCOMES are right for each text, [len(texts), 6]."""
-    return np.array([[(one or NONE) in _names(text) for one in OUTCOMES] for text in texts], dtype=np.bool_)
+    return np.array([[(outcome or NONE) in _names(text) for outcome in OUTCOMES] for text in texts], dtype=np.bool_)
 
 
 def groups(texts: Sequence[Text], vectors: Vectors) -> Rows:
     """Return a group number per row, [n]: turns of a topic share it, and rows in a chain of cosines above ALIKE."""
     first_of: dict[str, int] = {}
     group = np.array(
-        [first_of.setdefault(one.topic, row) if isinstance(one, Turn) else row for row, one in enumerate(texts)],
+        [first_of.setdefault(text.topic, row) if isinstance(text, Turn) else row for row, text in enumerate(texts)],
         dtype=np.intp,
     )
     for first, second in np.argwhere(np.triu(vectors @ vectors.T, 1) > ALIKE):

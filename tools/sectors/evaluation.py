@@ -52,9 +52,9 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             texts=texts,
             vectors=vectors,
-            cues=cue_rows([one.text for one in texts]),
+            cues=cue_rows([text.text for text in texts]),
             fits=corpus.fits(texts),
-            talk=np.array([isinstance(one, Turn) for one in texts]),
+            talk=np.array([isinstance(text, Turn) for text in texts]),
             groups=corpus.groups(texts, vectors),
         )
 
@@ -109,8 +109,8 @@ def folds(groups: Rows, count: int, seed: int) -> Iterator[tuple[Rows, Rows]]:
     """Yield (train, test) rows; a group is never on both sides."""
     numbers, place = np.unique(groups, return_inverse=True)
     fold = (np.random.default_rng(seed).permutation(len(numbers)) % count)[place]
-    for one in range(count):
-        yield np.flatnonzero(fold != one), np.flatnonzero(fold == one)
+    for number in range(count):
+        yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
 
 
 def cross_validated(data: Data, recipe: Recipe, *, count: int, seed: int) -> HeadOutput:
@@ -154,8 +154,8 @@ def scores(texts: Sequence[Labelled], told: HeadOutput) -> dict[str, float]:
     """Return accuracies of written texts: all, by language and hardness, and by sector (English)."""
     labels = corpus.labels(texts)
     right = told.best == labels
-    english = np.array([one.lang == "en" for one in texts])
-    hard = np.array([one.hard for one in texts])
+    english = np.array([text.lang == "en" for text in texts])
+    hard = np.array([text.hard for text in texts])
     parts: Mapping[str, Mask] = {
         "all": np.ones(len(texts), dtype=bool),
         "en": english,
@@ -184,7 +184,7 @@ def talk_scores(turns: Sequence[Turn], told: HeadOutput) -> dict[str, float]:
 def confusion(texts: Sequence[Labelled], told: HeadOutput) -> dict[str, dict[str, int]]:
     """Return how many English texts of each true sector went to each."""
     labels, guesses = corpus.labels(texts), told.best
-    english = np.array([one.lang == "en" for one in texts])
+    english = np.array([text.lang == "en" for text in texts])
     return {
         truth: {
             guess: int(np.sum(english & (labels == row) & (guesses == column)))

@@ -69,7 +69,7 @@ def report(data: Data, *, own: int, written: int, learned: int) -> Iterator[dict
     """Yield the figures. In the order of `data`: written texts, the first `own` of them ours and the others of another
     hand, turns up to `learned`, turns held out."""
     rows = data.everything
-    texts = [one for one in data.texts if isinstance(one, Labelled)]
+    texts = [text for text in data.texts if isinstance(text, Labelled)]
     ours, theirs, turns, held = np.split(rows, (own, written, learned))
     counted = {"texts": written, "own": own, "turns": len(turns), "turns_held_out": len(held)}
     yield {**counted, "groups": len(np.unique(data.groups)), "per_sector": _counts(texts[:own])}
@@ -117,10 +117,10 @@ def _heads(data: Data, standard: Standard, recipe: Recipe) -> Heads:
 
 
 def _compare(model: SectorModel, data: Data) -> None:
-    contents, digest = [one.text for one in data.texts], minilm.MODEL_SHA256
+    contents, digest = [text.text for text in data.texts], minilm.MODEL_SHA256
     shipped = SectorModel.load().classify_many(contents, data.vectors, embedder_sha256=digest)
     trained = model.classify_many(contents, data.vectors, embedder_sha256=digest)
-    furthest = max(abs(one.confidence - other.confidence) for one, other in zip(shipped, trained, strict=True))
+    furthest = max(abs(item.confidence - other.confidence) for item, other in zip(shipped, trained, strict=True))
     if furthest > _SAME:
         raise click.ClickException(f"the shipped weights differ (by {furthest:.3f}): train without --check and commit")
 
@@ -136,7 +136,7 @@ async def embed(texts: Sequence[Text]) -> Vectors:
     """Return the vectors that the weights are made for, float32 [len(texts), 384]."""
     embedder = MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)  # the weights serve both
     try:
-        return await embedder.embed([one.text for one in texts])
+        return await embedder.embed([text.text for text in texts])
     finally:
         await embedder.aclose()
 
@@ -144,9 +144,9 @@ async def embed(texts: Sequence[Text]) -> Vectors:
 def _counts(texts: Sequence[Labelled]) -> dict[str, dict[str, int]]:
     return {
         sector: {
-            "all": sum(one.sector is sector for one in texts),
-            "hard": sum(one.sector is sector and one.hard for one in texts),
-            "de": sum(one.sector is sector and one.lang == "de" for one in texts),
+            "all": sum(text.sector is sector for text in texts),
+            "hard": sum(text.sector is sector and text.hard for text in texts),
+            "de": sum(text.sector is sector and text.lang == "de" for text in texts),
         }
         for sector in SECTORS
     }

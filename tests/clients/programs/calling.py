@@ -59,7 +59,7 @@ def run(program: Callable[[Job, Report], Awaitable[None]]) -> None:
     """Do the jobs that stand on stdin, one after the other, and print their reports as the last line."""
     reports = []
     for given in json.load(sys.stdin):
-        job = Job(**{**given, "fill": Fill(given["fill"]), "calls": [Call(**one) for one in given["calls"]]})
+        job = Job(**{**given, "fill": Fill(given["fill"]), "calls": [Call(**call) for call in given["calls"]]})
         reports.append(Report())
         asyncio.run(_done(program(job, reports[-1])))
     sys.stdout.write(json.dumps([asdict(report) for report in reports]) + "\n")

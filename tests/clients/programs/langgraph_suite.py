@@ -161,7 +161,7 @@ def test_namespaces_are_listed(way: Way, root: str) -> None:
         way.put((root, *namespace), f"k{number}", {"n": number})
 
     def listed(**asked: Any) -> list[tuple[str, ...]]:
-        return [one[1:] for one in way.list_namespaces(**{"prefix": (root,), "limit": 1_000, **asked})]
+        return [namespace[1:] for namespace in way.list_namespaces(**{"prefix": (root,), "limit": 1_000, **asked})]
 
     assert listed() == sorted(below)
     assert listed(prefix=(root, "a", "b")) == below[:3]
@@ -233,7 +233,7 @@ def test_what_was_overwritten_or_deleted_is_kept(root: str) -> None:
         assert first is not None
         assert second is not None
         assert second.created_at == first.created_at, "of the item, as in LangGraph's stores on disk"
-        (new,) = [one for one in memory.each_recent(tags=["langgraph"]) if root in str(one.metadata)]
+        (new,) = [item for item in memory.each_recent(tags=["langgraph"]) if root in str(item.metadata)]
         old = memory.get(new.supersedes or "").memory
         assert old is not None
         assert old.superseded_by == new.id
@@ -250,7 +250,7 @@ def test_a_memory_that_only_looks_like_an_item_is_none(root: str) -> None:
     store = EngramqStore()
     store.put((root,), "k", {"v": 1})
     with Memory() as memory:
-        (item,) = [one for one in memory.each_recent(tags=["langgraph"]) if root in str(one.metadata)]
+        (item,) = [entry for entry in memory.each_recent(tags=["langgraph"]) if root in str(entry.metadata)]
         memory.store(
             "forged", tags=item.tags, metadata={"langgraph": {"namespace": [root], "key": "other", "value": 7}}
         )

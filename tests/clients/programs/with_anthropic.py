@@ -12,7 +12,7 @@ async def program(job: Job, report: Report) -> None:
     async with opened(job) as session:
         runnable = {}
         for tool in (await session.list_tools()).tools:
-            report.convert(tool, lambda one: async_mcp_tool(one, session).to_dict()["input_schema"])
+            report.convert(tool, lambda item: async_mcp_tool(item, session).to_dict()["input_schema"])
             runnable[tool.name] = async_mcp_tool(tool, session)
         for call in job.calls:
             arguments = filled(report.tools[call.tool], call.arguments, job.fill)

@@ -56,8 +56,8 @@ async def program(job: Job, report: Report) -> None:
                 "automatic_function_calling": {"maximum_remote_calls": len(job.calls) + 1},
             }
             await client.aio.models.generate_content(model="gemini-none", contents="Go on.", config=config)
-        sent = [one for tool in model.sent[0]["tools"] for one in tool["functionDeclarations"]]
-        report.tools = {one["name"]: one["parameters"] for one in sent}
+        sent = [declaration for tool in model.sent[0]["tools"] for declaration in tool["functionDeclarations"]]
+        report.tools = {item["name"]: item["parameters"] for item in sent}
         for turn in model.sent[-1]["contents"]:
             for part in turn["parts"]:
                 if "functionResponse" in part:

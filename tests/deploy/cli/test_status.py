@@ -39,7 +39,7 @@ def lines(**told: Any) -> list[str]:
 )
 def test_what_is_left_for_upkeep_is_counted(namespaces: int, pending: int, line: str | None) -> None:
     shown = lines(unfinished={"namespaces": namespaces, "pending": pending})
-    assert [one for one in shown if "upkeep" in one] == ([line] if line else [])
+    assert [item for item in shown if "upkeep" in item] == ([line] if line else [])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_namespaces_whose_words_are_made_anew_are_counted(rebuilding: int, line:
 def test_what_webhooks_have_not_taken_is_told_when_it_is_old_or_given_up(
     figures: dict[str, float], line: str | None
 ) -> None:
-    assert [one for one in lines(webhooks=figures) if "webhook" in one] == ([line] if line else [])
+    assert [item for item in lines(webhooks=figures) if "webhook" in item] == ([line] if line else [])
 
 
 @pytest.mark.parametrize(("total", "far"), [(1, "0 of 1 memory"), (2_000, "0 of 2,000 memories")])
@@ -93,7 +93,7 @@ def test_what_is_wrong_stands_under_the_health_with_its_mend() -> None:
     assert heading == "engramq on servers of the environment"
     assert state == "  health              degraded"
     assert wrong == "    worker: No worker of the kind edges lives. Start one."
-    assert [one.split()[0] for one in rest] == ["mailbox", "edges"]
+    assert [item.split()[0] for item in rest] == ["mailbox", "edges"]
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ async def test_filters_are_those_of_the_tools(shell: Shell) -> None:
         await shell.run("store", *words)
 
     async def contents(*words: str) -> set[str]:
-        return {one["content"] for one in (await shell.json(*words))["memories"]}
+        return {memory["content"] for memory in (await shell.json(*words))["memories"]}
 
     assert await contents("list") == {"of a day"}
     assert await contents("list", "--partition", "untrusted", "--thread", "t1") == {"apart"}

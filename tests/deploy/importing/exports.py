@@ -232,7 +232,7 @@ BUDGET: Final = "Forty thousand for the first phase. #money"
 
 def mcp_memory(folder: Path) -> Path:
     file = folder / "memory.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in MCP_MEMORY))
+    file.write_text("".join(json.dumps(item) + "\n" for item in MCP_MEMORY))
     return file
 
 
@@ -284,7 +284,7 @@ def obsidian(folder: Path) -> Path:
 
 
 def _lines(several: list[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(one) + "\n" for one in several).encode()
+    return "".join(json.dumps(item) + "\n" for item in several).encode()
 
 
 EXPORTS: Final[Mapping[ForeignFormat, Callable[[Path], Path]]] = {

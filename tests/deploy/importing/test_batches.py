@@ -19,14 +19,14 @@ def rows(said: Iterable[dict[str, Any]], **options: Any) -> list[Row | Rejection
 
 def identities(said: Iterable[dict[str, Any]], **options: Any) -> list[bytes]:
     made = rows(said, **options)
-    assert all(isinstance(one, Row) for one in made), made
-    return [one.identity for one in made if isinstance(one, Row)]
+    assert all(isinstance(item, Row) for item in made), made
+    return [item.identity for item in made if isinstance(item, Row)]
 
 
 def batches(said: Iterable[dict[str, Any]], size: int = 2) -> list[RowBatch]:
     made = list(make_batches(rows(said), size, chars=1_000))
-    assert all(isinstance(one, RowBatch) for one in made)
-    return [one for one in made if isinstance(one, RowBatch)]
+    assert all(isinstance(item, RowBatch) for item in made)
+    return [item for item in made if isinstance(item, RowBatch)]
 
 
 @pytest.mark.promise("IM-8")
@@ -89,9 +89,9 @@ def test_one_namespace_for_all_rows_is_theirs_in_their_identities_too() -> None:
 def test_rows_with_external_ids_travel_apart_from_others_and_every_batch_has_a_key_of_its_own() -> None:
     said = [{"content": "a", "external_id": "1"}, {"content": "b"}, {"content": "c", "external_id": "2"}]
     first, again = batches(said), batches(said)
-    assert [[row.line for row in one.rows] for one in first] == [[1, 3], [2]]
-    assert [one.named for one in first] == [True, False]
-    assert len({one.key for one in first + again}) == 4
+    assert [[row.line for row in item.rows] for item in first] == [[1, 3], [2]]
+    assert [item.named for item in first] == [True, False]
+    assert len({item.key for item in first + again}) == 4
 
 
 def test_rows_of_two_namespaces_travel_apart() -> None:
@@ -102,8 +102,8 @@ def test_rows_of_two_namespaces_travel_apart() -> None:
 def test_occurrences_are_counted_however_many_there_are() -> None:
     seen = Occurrences()
     digests = [digest_of(str(number)) for number in range(20_000)]
-    assert [seen.count(one) for one in digests] == [0] * 20_000
-    assert [seen.count(one) for one in digests[::7]] == [1] * len(digests[::7])
+    assert [seen.count(digest) for digest in digests] == [0] * 20_000
+    assert [seen.count(digest) for digest in digests[::7]] == [1] * len(digests[::7])
     assert seen.count(digests[7]) == 2
     assert (seen.count(bytes(16)), seen.count(bytes(16))) == (0, 1)
 
@@ -142,8 +142,8 @@ def test_a_key_on_the_edge_of_two_pieces_is_left_out_whole() -> None:
     key = "\n".join(["-----BEGIN PRIVATE " + "KEY-----", *[f"MIIE{line:060}" for line in range(40)]])
     text = f"{'word ' * 6_400}\n{key}\n-----END PRIVATE " + f"KEY-----\n{'more ' * 400}"
     made = rows([{"content": text}], split=True)
-    contents = [one.record.content for one in made if isinstance(one, Row)]
+    contents = [item.record.content for item in made if isinstance(item, Row)]
     assert len(contents) == 2
-    assert not any("MIIE" in one for one in contents)
+    assert not any("MIIE" in content for content in contents)
     raw = rows([{"content": text}], split=True, secrets=Secrets(left_out=False))
-    assert all("MIIE" in one.record.content for one in raw if isinstance(one, Row))
+    assert all("MIIE" in item.record.content for item in raw if isinstance(item, Row))

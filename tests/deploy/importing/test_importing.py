@@ -79,7 +79,7 @@ async def test_a_mem0_export_is_found_by_a_search(stage: Stage, tmp_path: Path) 
     assert await bring_in(exports.mem0(tmp_path)) == ExitCode.DONE
     async with agent_of(await stage.gateway()) as agent:
         found = await agent.search("which allergy to walnuts", tags=[])
-        assert "Is allergic to walnuts" in [one["content"] for one in found]
+        assert "Is allergic to walnuts" in [item["content"] for item in found]
 
 
 async def test_conversations_are_kept_apart_unless_they_were_looked_through(
@@ -91,7 +91,7 @@ async def test_conversations_are_kept_apart_unless_they_were_looked_through(
         assert "kept apart" in capsys.readouterr().err
         assert await agent.found("garlic") == []
         turns = await agent.search("garlic", partitions=["untrusted"])
-        assert {(one["speaker"], one["thread"]) for one in turns} == {
+        assert {(turn["speaker"], turn["thread"]) for turn in turns} == {
             ("user", "claude:c0000000-0000-4000-8000-000000000001"),
             ("assistant", "claude:c0000000-0000-4000-8000-000000000001"),
         }
@@ -108,7 +108,7 @@ async def test_a_graph_can_be_walked(stage: Stage, tmp_path: Path) -> None:
     assert await bring_in(exports.mcp_memory(tmp_path)) == ExitCode.DONE
     async with agent_of(await stage.gateway()) as agent:
         around = await agent.call("graph_query_neighbors", node_name="Ana Silva")
-        assert [(one["label"], one["name"], one["relation"]) for one in around["neighbors"]] == [
+        assert [(neighbor["label"], neighbor["name"], neighbor["relation"]) for neighbor in around["neighbors"]] == [
             ("place", "Lisbon office", "works_at")
         ]
 
@@ -124,7 +124,7 @@ async def test_a_secret_in_the_name_of_a_thing_is_left_out_and_its_edges_still_f
         {"type": "relation", "from": "Ana", "to": f"key {secret}", "relationType": "owns"},
     ]
     file = tmp_path / "memory.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert await bring_in(file) == ExitCode.DONE
     assert "2 secrets were left out" in capsys.readouterr().err
     async with agent_of(await stage.gateway()) as agent:

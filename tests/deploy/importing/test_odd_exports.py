@@ -24,7 +24,7 @@ ODD: Final[tuple[Any, ...]] = (None, True, 7, -1e308, "", "\x00 odd", [], [[]], 
 
 
 def lines(several: Any) -> bytes:
-    return "".join(json.dumps(one) + "\n" for one in several).encode()
+    return "".join(json.dumps(item) + "\n" for item in several).encode()
 
 
 def plain(name: str) -> Callable[[Path, Any], Path]:
@@ -88,7 +88,7 @@ def read(path: Path, kind: ForeignFormat) -> list[Any]:
     """Return the checked rows, or what is told of the file as a whole."""
     try:
         format_of(path)
-        given = [one for one in READERS[kind](path, Choices(all_messages=True)) if isinstance(one, Given)]
+        given = [item for item in READERS[kind](path, Choices(all_messages=True)) if isinstance(item, Given)]
     except UnusableFile as told:
         return [str(told)]
     return list(check_rows(given, "odd", one_namespace=True, split=True))

@@ -27,23 +27,23 @@ def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[
 
 
 def rows(found: list[Entry]) -> list[dict[str, Any]]:
-    return [one.values for one in found if isinstance(one, Given)]
+    return [item.values for item in found if isinstance(item, Given)]
 
 
 def rejected(found: list[Entry]) -> list[Rejection]:
-    return [one for one in found if isinstance(one, Rejection)]
+    return [item for item in found if isinstance(item, Rejection)]
 
 
 def left_out(found: list[Entry]) -> Counter[str]:
-    return Counter(one.what for one in found if isinstance(one, LeftOut))
+    return Counter(item.what for item in found if isinstance(item, LeftOut))
 
 
 def edges(found: list[Entry]) -> list[tuple[str, str, str]]:
-    return [(one.source, one.relation, one.target) for one in found if isinstance(one, ExportedEdge)]
+    return [(item.source, item.relation, item.target) for item in found if isinstance(item, ExportedEdge)]
 
 
 def nodes(found: list[Entry]) -> list[tuple[str, str]]:
-    return [(one.name, one.label) for one in found if isinstance(one, ExportedNode)]
+    return [(item.name, item.label) for item in found if isinstance(item, ExportedNode)]
 
 
 @pytest.mark.parametrize("kind", ForeignFormat)
@@ -84,7 +84,7 @@ def test_a_line_that_is_no_entity_is_rejected_by_its_field(tmp_path: Path, line:
     file = tmp_path / "memory.jsonl"
     file.write_text(json.dumps(exports.MCP_MEMORY[0]) + "\n" + json.dumps(line) + "\n")
     found = read(file, ForeignFormat.MCP_MEMORY)
-    assert [(one.line, one.field) for one in rejected(found)] == [(2, field)]
+    assert [(item.line, item.field) for item in rejected(found)] == [(2, field)]
     assert len(rows(found)) == 2
 
 
@@ -137,7 +137,7 @@ def test_a_conversation_of_claude_keeps_thread_speaker_and_time(tmp_path: Path) 
     assert left_out(found) == {"results of tools": 1, "messages without text": 1}
 
     more = rows(read(path, ForeignFormat.CLAUDE, Choices(all_messages=True, trusted=True)))
-    assert [(one["speaker"], one.get("source_type")) for one in more] == [
+    assert [(item["speaker"], item.get("source_type")) for item in more] == [
         ("user", None),
         ("assistant", None),
         ("tool", "tool_output"),  # others have written it: no choice makes that trusted
@@ -153,8 +153,8 @@ def test_of_chatgpt_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> No
     assert question["thread"] == answer["thread"] == "chatgpt:g0000000-0000-4000-8000-000000000001"
     assert left_out(found) == {"messages of the system and of tools": 3}
     more = rows(read(path, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
-    assert [one["speaker"] for one in more] == ["system", "user", "assistant (hidden)", "tool", "assistant"]
-    assert [one.get("source_type") for one in more] == ["tool_output", None, "tool_output", "tool_output", None]
+    assert [item["speaker"] for item in more] == ["system", "user", "assistant (hidden)", "tool", "assistant"]
+    assert [item.get("source_type") for item in more] == ["tool_output", None, "tool_output", "tool_output", None]
 
 
 def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> None:
@@ -163,10 +163,10 @@ def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> N
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([{**exports.CHATGPT[0], "mapping": mapping}]))
     found = read(file, ForeignFormat.CHATGPT)
-    assert [one["speaker"] for one in rows(found)] == ["assistant"]
+    assert [row["speaker"] for row in rows(found)] == ["assistant"]
     assert left_out(found) == {"messages of the system and of tools": 4}
     more = rows(read(file, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
-    assert [one["source_type"] for one in more if one["speaker"] == "user (hidden)"] == ["tool_output"]
+    assert [item["source_type"] for item in more if item["speaker"] == "user (hidden)"] == ["tool_output"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_conversation_that_leads_nowhere_is_rejected_alone(
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([{**exports.CHATGPT[0], **change}, *exports.CHATGPT], indent=1))
     found = read(file, ForeignFormat.CHATGPT)
-    assert [(one.line, one.field) for one in rejected(found)] == [(2, field)]
+    assert [(item.line, item.field) for item in rejected(found)] == [(2, field)]
     assert len(rows(found)) == 2
 
 
@@ -239,7 +239,7 @@ def test_a_link_names_a_note_by_its_file_too_and_a_memory_has_at_most_50_tags(tm
     text = "See [[Budget.md]] and [[Projects/Kickoff.md|this]]."
     (vault / "Many.md").write_text(f"---\ntags: [{', '.join(words)}]\n---\n{text}")
     found = read(vault, ForeignFormat.OBSIDIAN)
-    (many,) = [one for one in rows(found) if one["content"].startswith("Many")]
+    (many,) = [row for row in rows(found) if row["content"].startswith("Many")]
     assert many["tags"] == words[: limits.TAGS]
     assert [edge[2] for edge in edges(found) if edge[0] == "Many"] == ["Budget", "Kickoff"]
 
@@ -253,7 +253,7 @@ def test_a_link_out_of_the_vault_is_not_followed(tmp_path: Path) -> None:
     (vault / "folder").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(vault / "pipe.md")  # nobody ever writes into it
     found = read(vault, ForeignFormat.OBSIDIAN)
-    assert not [one for one in rows(found) if "mat" in one["content"] or "not of this" in one["content"]]
+    assert not [row for row in rows(found) if "mat" in row["content"] or "not of this" in row["content"]]
     assert left_out(found)["links and special files"] == 2
 
 
@@ -314,9 +314,9 @@ def test_items_are_read_in_pieces_as_they_are_written_and_by_their_lines(monkeyp
     for told in (several, {"a": [{"x": 1}], "b": 3, "results": several, "c": 1}):
         text = json.dumps(told, indent=1, ensure_ascii=False)
         read_again = list(items(io.BytesIO(b"\xef\xbb\xbf" + text.encode()), "results"))
-        assert [one.values for one in read_again if isinstance(one, Given)] == several
+        assert [item.values for item in read_again if isinstance(item, Given)] == several
         lines = text.splitlines()
-        assert all("{" in lines[one.line - 1] for one in read_again), "each begins on its line"
+        assert all("{" in lines[item.line - 1] for item in read_again), "each begins on its line"
 
 
 def test_a_number_at_the_end_of_what_was_read_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:

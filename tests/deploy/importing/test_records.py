@@ -32,12 +32,12 @@ def read(data: bytes, row_format: RowFormat | None = None) -> list[Given | Rejec
 
 def said(data: bytes, row_format: RowFormat | None = None) -> list[dict[str, Any]]:
     made = read(data, row_format)
-    assert all(isinstance(one, Given) for one in made), made[-1]
-    return [one.values for one in made if isinstance(one, Given)]
+    assert all(isinstance(item, Given) for item in made), made[-1]
+    return [item.values for item in made if isinstance(item, Given)]
 
 
 def rejected(made: list[Any]) -> list[tuple[int, str]]:
-    return [(one.line, one.field) for one in made if isinstance(one, Rejection)]
+    return [(item.line, item.field) for item in made if isinstance(item, Rejection)]
 
 
 def check(data: bytes, row_format: RowFormat | None = None) -> list[Row | Rejection]:
@@ -103,8 +103,8 @@ def test_cells_are_what_the_tool_takes(delimiter: str) -> None:
 @pytest.mark.promise("IM-8")
 def test_a_row_of_a_table_is_the_row_of_the_lines_that_say_the_same() -> None:
     table, lines = check(CSV), check(JSONL)
-    assert [one.identity for one in table if isinstance(one, Row)] == [
-        one.identity for one in lines if isinstance(one, Row)
+    assert [item.identity for item in table if isinstance(item, Row)] == [
+        line.identity for line in lines if isinstance(line, Row)
     ]
     assert len(table) == len(ROWS)
 
@@ -130,8 +130,8 @@ def test_bad_rows_of_a_table_are_told_with_line_field_and_reason() -> None:
         *((3, "confidence"), (4, "line"), (5, "line"), (6, "confidence"), (8, "metadata"), (9, "tags"), (10, "line")),
         *((11, "content"), (12, "content")),
     ]
-    assert all(one.reason for one in made if isinstance(one, Rejection))
-    assert [one.line for one in made if isinstance(one, Row)] == [2, 13]
+    assert all(item.reason for item in made if isinstance(item, Rejection))
+    assert [item.line for item in made if isinstance(item, Row)] == [2, 13]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_huge_rows_are_rejected_and_what_follows_is_not_mistaken(
 ) -> None:
     made = read(data)
     assert rejected(made) == bad
-    assert [one.values for one in made if isinstance(one, Given)] == [{"content": "good"}] * good
+    assert [item.values for item in made if isinstance(item, Given)] == [{"content": "good"}] * good
 
 
 @pytest.mark.promise("IM-2")
@@ -222,7 +222,7 @@ def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
 
     packed = gzip.compress(b'{"content": "slow"}\n')
     made = list(read_records(Source(Dripping(packed)).lines(), None))
-    assert [one.values for one in made if isinstance(one, Given)] == [{"content": "slow"}]
+    assert [item.values for item in made if isinstance(item, Given)] == [{"content": "slow"}]
 
 
 READING = """

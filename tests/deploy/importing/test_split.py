@@ -14,8 +14,8 @@ LONG = "\n\n".join(f"Paragraph {number}. " + "It says a little more. " * 30 for 
 
 def rows(*said: dict[str, Any], splitting: bool = True) -> list[Row]:
     made = checked(*said, splitting=splitting)
-    assert all(isinstance(one, Row) for one in made), made
-    return [one for one in made if isinstance(one, Row)]
+    assert all(isinstance(item, Row) for item in made), made
+    return [item for item in made if isinstance(item, Row)]
 
 
 def checked(*said: dict[str, Any], splitting: bool = True) -> list[Row | Rejection]:
@@ -54,7 +54,7 @@ def test_the_same_text_is_split_into_the_same_rows_and_another_into_a_thread_of_
 def test_a_row_names_thread_position_and_external_id_of_its_parts() -> None:
     said = {"content": LONG, "thread": "book", "position": "7", "external_id": "chapter"}
     made = [row.record for row in rows(said)]
-    assert [(one.thread, one.position, one.external_id) for one in made] == [
+    assert [(item.thread, item.position, item.external_id) for item in made] == [
         ("book", 7 + number, f"chapter#{number + 1}") for number in range(3)
     ]
     known = rows({"content": LONG, "external_id": "chapter"})

@@ -28,7 +28,7 @@ async def test_an_agent_works_with_references_from_search_to_outcome(stage: Stag
         assert (linked["status"], linked["action"]) == ("success", "created")
         assert (linked["source_id"], linked["target_id"]) == (figure["id"], reason["id"])
         outcome = await agent.call("record_outcome", memory_ids=["@recalled[0]", "@stored"], signal=0.9, **here)
-        assert [one["memory_id"] for one in outcome["updated"]] == [reason["id"], figure["id"]]
+        assert [item["memory_id"] for item in outcome["updated"]] == [reason["id"], figure["id"]]
         assert (outcome["edges_created"], outcome["edges_reinforced"], outcome["skipped"]) == (0, 1, [])
 
         found = await agent.search(QUESTION, **here)
@@ -65,10 +65,12 @@ async def test_references_hold_at_another_gateway_and_for_their_principal_alone(
         batch = await same.call(
             "connects", edges=[{"source": "@stored", "target": "@recalled[0]"}, {"source": "@stored"}]
         )
-        assert [(one["source_id"], one["target_id"]) for one in batch["results"]] == [(figure["id"], reason["id"])]
-        assert [(one["index"], one["field"]) for one in batch["errors"]] == [(1, "target")]
+        assert [(result["source_id"], result["target_id"]) for result in batch["results"]] == [
+            (figure["id"], reason["id"])
+        ]
+        assert [(error["index"], error["field"]) for error in batch["errors"]] == [(1, "target")]
         refused = await other.call("connects", edges=[{"source": "@stored", "target": "@recalled[0]"}])
-        assert [(one["index"], one["field"]) for one in refused["errors"]] == [(0, "source")]
+        assert [(error["index"], error["field"]) for error in refused["errors"]] == [(0, "source")]
         whole = await other.call("connects", edges=[{"source": "@stored", "target": reason["id"]}], atomic=True)
         assert (whole["status"], whole["field"]) == ("invalid_parameter", "source")
 

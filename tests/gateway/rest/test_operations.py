@@ -39,7 +39,7 @@ def test_the_document_names_every_parameter_where_it_is_taken() -> None:
     for name, tool in TOOLS.items():
         said = document()["paths"][tool.path][tool.method.lower()]
         assert said["operationId"] == name
-        places: dict[str, str] = {one["name"]: one["in"] for one in said.get("parameters", ())}
+        places: dict[str, str] = {item["name"]: item["in"] for item in said.get("parameters", ())}
         body: dict[str, Any] = said.get("requestBody", {}).get("content", {}).get("application/json", {})
         places |= dict.fromkeys(body.get("schema", {}).get("properties", ()), "body")
         if places.pop("Idempotency-Key", None):
@@ -50,7 +50,7 @@ def test_the_document_names_every_parameter_where_it_is_taken() -> None:
 def test_the_examples_of_the_document_are_taken() -> None:
     for tool in TOOLS.values():
         said = document()["paths"][tool.path][tool.method.lower()]
-        example = {one["name"]: one["example"] for one in said.get("parameters", ()) if "example" in one}
+        example = {item["name"]: item["example"] for item in said.get("parameters", ()) if "example" in item}
         if tool.has_body:
             example |= said["requestBody"]["content"]["application/json"]["example"]
         check_arguments(tool, example)

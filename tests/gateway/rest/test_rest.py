@@ -120,7 +120,7 @@ async def test_headers_carry_the_idempotency_key_and_the_trace(rest: Rest, worke
     await rest.call("search_memories", {"query": "x"}, idempotency_key="reads need none")
     assert [envelope.idempotency_key for envelope in workers.seen] == ["once", "inside", None]
     traces = [(envelope.traceparent or "").split("-")[1] for envelope in workers.seen]
-    assert [one == trace.split("-")[1] for one in traces] == [True, False, False]
+    assert [item == trace.split("-")[1] for item in traces] == [True, False, False]
     answer = await rest.call("store_memory", {"content": "x", "idempotency_key": "a"}, idempotency_key="b")
     assert (answer.status_code, answer.json()["field"]) == (400, "idempotency_key")
 

@@ -119,5 +119,7 @@ def test_the_python_page_runs_and_what_mem0_kept_is_found(root: Root, engramq: s
     (tmp_path / "mem0.json").write_text(json.dumps(MEM0))
     root.run(engramq, "import", str(tmp_path / "mem0.json"), "--format", "mem0")
     words = [engramq, "search", "who planted the tree?", "--json"]
-    found = until(lambda: [one for one in json.loads(root.run(*words))["memories"] if "walnut" in one["content"]])
+    found = until(
+        lambda: [memory for memory in json.loads(root.run(*words))["memories"] if "walnut" in memory["content"]]
+    )
     assert found[0]["content"] == MEM0["results"][0]["memory"]

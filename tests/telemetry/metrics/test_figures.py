@@ -95,7 +95,7 @@ def test_an_upkeep_worker_tells_of_the_whole_store(told: Told) -> None:
 
 def test_each_metric_of_the_table_is_served_with_its_sort_and_labels(told: Told) -> None:
     for told_by, metrics in ((told.gateway, catalog.GATEWAY), (told.worker, (*catalog.WORKER, *catalog.UPKEEP))):
-        ours = {name: one for name, one in told_by.families.items() if name.startswith("engramq_")}
+        ours = {name: item for name, item in told_by.families.items() if name.startswith("engramq_")}
         assert {metric.name.removesuffix("_total") for metric in metrics} == ours.keys()
         for metric in metrics:
             family = ours[metric.name.removesuffix("_total")]

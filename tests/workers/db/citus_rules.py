@@ -114,7 +114,7 @@ class Rules:
         if command in (UPDATE, DELETE):
             lazy.append(query["jointree"]["quals"])
             yield from self._called("volatile", lazy, "v")
-            yield from self._irreducible([_pulled_up(one, query, parts) for one in lazy])
+            yield from self._irreducible([_pulled_up(item, query, parts) for item in lazy])
         if command == UPDATE:
             yield from self._of_tenant(query, query["targetList"])
         yield from self._called("returning", [query["returningList"]], "s")
@@ -122,7 +122,7 @@ class Rules:
             yield from self._inserting(query)
 
     def _inserting(self, query: Node) -> Iterator[str]:
-        selects = [one for one in query["rtable"] if one["rtekind"] == SUBQUERY]
+        selects = [item for item in query["rtable"] if item["rtekind"] == SUBQUERY]
         if selects and self._target(query) in self.distributed:
             yield from self._pulled(query, selects[0]["subquery"])
         beside = [query["returningList"], query["onConflict"], query["targetList"]]
@@ -131,7 +131,7 @@ class Rules:
             yield f"subquery: {self._target(query)}"
         upsert = query["onConflict"]
         if isinstance(upsert, dict):
-            changed = [one["expr"] for one in _listed(upsert["onConflictSet"]) if one["expr"]["kind"] != "VAR"]
+            changed = [item["expr"] for item in _listed(upsert["onConflictSet"]) if item["expr"]["kind"] != "VAR"]
             yield from self._called("upsert", [*changed, upsert["arbiterWhere"], upsert["onConflictWhere"]], "s")
             yield from self._of_tenant(query, upsert["onConflictSet"])
 
@@ -156,18 +156,18 @@ class Rules:
             if node["kind"] in ("COALESCEEXPR", "CASEEXPR"):
                 yield from self._called("lazy", [node], "s")
             elif self.catalogue.volatility(node) == "s":
-                below = [one for one in within(node, queries=False) if one is not node]
-                if any(one["kind"] == "VAR" for one in below):
+                below = [item for item in within(node, queries=False) if item is not node]
+                if any(item["kind"] == "VAR" for item in below):
                     yield from self._called("stable", [node], "s")
 
     def _sent(self, query: Node) -> Iterator[str]:
         """What a node would be asked to call. A SELECT of no table is the coordinator's."""
-        if not self._tables(within(query)) and not any(one.get("rtekind") == CTE for one in within(query)):
+        if not self._tables(within(query)) and not any(item.get("rtekind") == CTE for item in within(query)):
             return
         for node in within(query):
-            for one in self.catalogue.calls(node):
-                name = self.catalogue.functions[one][0]
-                if one in self.catalogue.reading or name in RUN_TEXT:
+            for call in self.catalogue.calls(node):
+                name = self.catalogue.functions[call][0]
+                if call in self.catalogue.reading or name in RUN_TEXT:
                     yield f"nested: {name}"
                 elif name in SESSION or "advisory" in name:
                     yield f"session: {name}"
@@ -189,8 +189,8 @@ class Rules:
         grown = True
         while grown:
             before = len(known)
-            for one, other in pairs:
-                for column, value in ((one, other), (other, one)):
+            for pair, other in pairs:
+                for column, value in ((pair, other), (other, pair)):
                     own = column["kind"] == "VAR" and column["varlevelsup"] == "0"
                     if own and (value["kind"] in ("PARAM", "CONST") or _place(value) in known):
                         known.add(_place(column))
@@ -205,8 +205,8 @@ class Rules:
         return found
 
     def _order(self, tree: Node) -> Iterator[str]:
-        parts = [one["ctequery"] for one in _listed(tree["cteList"])]
-        apart = tree["commandType"] == INSERT or any(one["commandType"] == INSERT for one in parts)
+        parts = [item["ctequery"] for item in _listed(tree["cteList"])]
+        apart = tree["commandType"] == INSERT or any(item["commandType"] == INSERT for item in parts)
         if not apart:
             return
         written: set[str] = set()
@@ -215,14 +215,14 @@ class Rules:
                 yield f"order: {name}"
             if part["commandType"] != SELECT:
                 written.add(self._target(part))
-        if any(one["cterecursive"] == "true" for one in _listed(tree["cteList"])):
+        if any(item["cterecursive"] == "true" for item in _listed(tree["cteList"])):
             yield "order: recursive"
 
     def _read(self, query: Node) -> set[str]:
         target = "" if query["commandType"] == SELECT else str(query["resultRelation"])
         conflict = query["onConflict"]
         rows = {target, conflict["exclRelIndex"]} if isinstance(conflict, dict) else {target}
-        own = [one for number, one in enumerate(_listed(query["rtable"]), start=1)
+        own = [item for number, item in enumerate(_listed(query["rtable"]), start=1)
                if str(number) not in rows or query["commandType"] != INSERT]  # fmt: skip
         return self._tables(within([*own, query["jointree"], query["targetList"], query["returningList"]]))
 
@@ -230,16 +230,16 @@ class Rules:
         return self.catalogue.tables[query["rtable"][int(query["resultRelation"]) - 1]["relid"]]
 
     def _targets(self, query: Node) -> Iterator[Node]:
-        yield from (one["expr"] for one in _listed(query["targetList"]) if one["resjunk"] == "false")
+        yield from (item["expr"] for item in _listed(query["targetList"]) if item["resjunk"] == "false")
 
     def _of_tenant(self, query: Node, changed: Any) -> Iterator[str]:
         table = query["rtable"][int(query["resultRelation"]) - 1]["relid"]
-        if any(self.catalogue.columns[table, one["resno"]] == TENANT for one in _listed(changed)):
+        if any(self.catalogue.columns[table, item["resno"]] == TENANT for item in _listed(changed)):
             yield f"tenant: {self._target(query)}"
 
     def _tables(self, nodes: Iterator[Node]) -> set[str]:
-        return {self.catalogue.tables[one["relid"]] for one in nodes
-                if one["kind"] == "RANGETBLENTRY" and one.get("relid") in self.catalogue.tables}  # fmt: skip
+        return {self.catalogue.tables[node["relid"]] for node in nodes
+                if node["kind"] == "RANGETBLENTRY" and node.get("relid") in self.catalogue.tables}  # fmt: skip
 
     def _called(self, rule: str, expressions: Iterable[Any], volatile: str) -> Iterator[str]:
         yield from (f"{rule}: {name}" for name in self.catalogue.names(within(list(expressions)), volatile))
@@ -251,7 +251,7 @@ def _pulled_up(found: Any, query: Node, parts: dict[str, Node]) -> Any:
     What is locked, limited or materialized stays by itself.
     """
     if isinstance(found, list):
-        return [_pulled_up(one, query, parts) for one in found]
+        return [_pulled_up(item, query, parts) for item in found]
     if not isinstance(found, dict) or found["kind"] == "QUERY":
         return found
     if found["kind"] == "VAR" and found["varlevelsup"] == "0":
@@ -263,7 +263,7 @@ def _pulled_up(found: Any, query: Node, parts: dict[str, Node]) -> Any:
         if below and below["commandType"] == SELECT and not (_listed(below["rowMarks"]) or below["limitCount"] != "<>"):
             return _pulled_up(below["targetList"][int(found["varattno"]) - 1]["expr"], below, parts)
         return found
-    return {name: _pulled_up(one, query, parts) for name, one in found.items()}
+    return {name: _pulled_up(item, query, parts) for name, item in found.items()}
 
 
 def _listed(found: Any) -> list[Node]:
@@ -277,8 +277,8 @@ def _place(node: Node) -> tuple[str, str]:
 def _conjuncts(found: Any) -> Iterator[Node]:
     """Return the conditions that hold together, of a FROM with its joins."""
     if isinstance(found, list):
-        for one in found:
-            yield from _conjuncts(one)
+        for item in found:
+            yield from _conjuncts(item)
     elif isinstance(found, dict):
         if found["kind"] == "FROMEXPR":
             yield from _conjuncts([found["fromlist"], found["quals"]])

@@ -65,7 +65,7 @@ class Catalogue:
             {(table, number): name for table, number, name in rows(
                 "select attrelid::text, attnum::text, attname from pg_attribute where attnum > 0"
             )},
-            {one: (from_text, to_text) for one, from_text, to_text in rows(
+            {item: (from_text, to_text) for item, from_text, to_text in rows(
                 "select oid::text, typinput::oid::text, typoutput::oid::text from pg_type"
             )},
         )  # fmt: skip
@@ -80,22 +80,22 @@ class Catalogue:
         return []
 
     def tables_in(self, tree: Node) -> set[str]:
-        return {self.tables[one["relid"]] for one in within(tree) if one.get("relid") in self.tables}
+        return {self.tables[item["relid"]] for item in within(tree) if item.get("relid") in self.tables}
 
     def volatility(self, node: Node) -> str:
         if node["kind"] == "NEXTVALUEEXPR":
             return "v"
         if node["kind"] == "SQLVALUEFUNCTION":
             return "s"
-        return max((self.functions[one][1] for one in self.calls(node)), default="i")  # v > s > i
+        return max((self.functions[call][1] for call in self.calls(node)), default="i")  # v > s > i
 
     def names(self, nodes: Iterator[Node], volatile: str) -> list[str]:
         """Return the names of functions at least this volatile."""
         return sorted({
-            self.functions[one][0] if one in self.functions else node["kind"].lower()
+            self.functions[call][0] if call in self.functions else node["kind"].lower()
             for node in nodes if self.volatility(node) >= volatile
-            for one in (self.calls(node) or [""])
-            if not one or self.functions[one][1] >= volatile
+            for call in (self.calls(node) or [""])
+            if not call or self.functions[call][1] >= volatile
         })  # fmt: skip
 
 
@@ -182,15 +182,15 @@ def _value(token: str, tokens: Iterator[str]) -> Any:
 def within(found: Any, *, queries: bool = True, itself: bool = True) -> Iterator[Node]:
     """Return a node and all below; without `queries` none of those that are in a query below."""
     if isinstance(found, list):
-        for one in found:
-            yield from within(one, queries=queries)
+        for item in found:
+            yield from within(item, queries=queries)
     elif isinstance(found, dict):
         if itself:
             if found["kind"] == "QUERY" and not queries:
                 return
             yield found
-        for one in found.values():
-            yield from within(one, queries=queries)
+        for item in found.values():
+            yield from within(item, queries=queries)
 
 
 def type_of(node: Node) -> str:

@@ -319,8 +319,8 @@ async def test_writes_wait_for_a_postgresql_that_restarts_and_take_effect_once(
     await asyncio.sleep(0)
     await start_again(own_servers)
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
-    refusals = [one for one in outcomes if isinstance(one, BaseException)]
-    assert all(isinstance(one, EngramqError | OutcomeUnknown) for one in refusals)
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert all(isinstance(refusal, EngramqError | OutcomeUnknown) for refusal in refusals)
     written = await fragile.read(DEFAULT_NAMESPACE, lambda tx: tx.rows(b"select command_id from audit_log"))
     ended = await fragile.read(DEFAULT_NAMESPACE, lambda tx: tx.rows(b"select command_id from ledger"))
     assert len(written) == len(ended) >= len(outcomes) - len(refusals)

@@ -22,8 +22,8 @@ def test_values_are_the_same_where_jsonb_says_so(database: Database) -> None:
     with psycopg.connect(database.owner_url) as connection:
         rows = connection.execute(
             "select one = other, one::text from unnest(%s::jsonb[], %s::jsonb[]) as pair (one, other)",
-            [[Jsonb(one) for one, _ in pairs], [Jsonb(other) for _, other in pairs]],
+            [[Jsonb(pair) for pair, _ in pairs], [Jsonb(other) for _, other in pairs]],
         ).fetchall()
-    for (one, other), (equal, text) in zip(pairs, rows, strict=True):
-        assert same(one, other) == equal, (one, other)
+    for (item, other), (equal, text) in zip(pairs, rows, strict=True):
+        assert same(item, other) == equal, (item, other)
         assert same(loads(text), other) == equal, (text, other)  # as it comes back

@@ -46,13 +46,13 @@ NAMED = """
 def test_a_tenant_is_a_small_number_in_every_table(database: Database) -> None:
     tables = database.rows(TABLES)
     assert len(tables) > 14
-    assert {(one["type"], one["required"]) for one in tables} == {("integer", True)}
-    assert [one["relname"] for one in database.rows(NAMED)] == ["audit_log", "namespaces"]  # the one for who reads it
+    assert {(table["type"], table["required"]) for table in tables} == {("integer", True)}
+    assert [row["relname"] for row in database.rows(NAMED)] == ["audit_log", "namespaces"]  # the one for who reads it
 
 
 @pytest.mark.promise("SC-6")
 def test_every_key_begins_with_the_tenant(database: Database) -> None:
-    keys = {one["name"]: one["first"] for one in database.rows(UNIQUE_INDEXES)}
+    keys = {row["name"]: row["first"] for row in database.rows(UNIQUE_INDEXES)}
     assert len(keys) > 20
     assert {name for name, first in keys.items() if first != "tenant"} == DIRECTORY_KEYS
 
@@ -61,10 +61,10 @@ def test_every_key_begins_with_the_tenant(database: Database) -> None:
 def test_every_foreign_key_stays_within_its_tenant_and_cascades_no_update(database: Database) -> None:
     foreign = database.rows(FOREIGN_KEYS)
     assert len(foreign) > 8
-    for one in foreign:
-        assert one["on_update"] == NO_ACTION, one
-        assert one["on_delete"] in (NO_ACTION, CASCADE), one
-        assert one["refers_to"] in SHARED or one["own"] == one["theirs"] == "tenant", one
+    for item in foreign:
+        assert item["on_update"] == NO_ACTION, item
+        assert item["on_delete"] in (NO_ACTION, CASCADE), item
+        assert item["refers_to"] in SHARED or item["own"] == item["theirs"] == "tenant", item
 
 
 @pytest.mark.promise("SC-6")
@@ -86,14 +86,14 @@ def unnamed(connection: Connection, query: bytes, tables: set[str]) -> tuple[int
     assert row is not None
     found = [scan for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] in tables]
     kinds = ("Index Cond", "Recheck Cond", "Filter")
-    without = [one["Relation Name"] for one in found if not any("tenant =" in one.get(kind, "") for kind in kinds)]
+    without = [item["Relation Name"] for item in found if not any("tenant =" in item.get(kind, "") for kind in kinds)]
     return len(found), without
 
 
 @pytest.mark.promise("SC-6")
 def test_every_query_names_the_tenant_of_each_table_that_it_reads(database: Database) -> None:
     """As the planner sees it, without policies: each scan has a condition on the tenant, its own or its join's."""
-    tables = {one["relname"] for one in database.rows(TABLES)}
+    tables = {row["relname"] for row in database.rows(TABLES)}
     reading = 0
     wrong: dict[str, list[str]] = {}
     with psycopg.connect(database.owner_url, autocommit=True) as connection:

@@ -56,13 +56,13 @@ async def test_every_table_is_written_anew_and_told_of(database: Database) -> No
     before = {row["relname"]: row["relfilenode"] for row in files(database)}
     heard: list[RewriteReport] = []
     assert await rewrite_database(database.owner_url, with_wal=False, tell=heard.append) == 0
-    told = [one for one in heard if isinstance(one, Rewritten)]
-    begun = [one for one in heard if isinstance(one, RewriteBegun)]
-    assert heard[0] == RewritePlanned(len(told), sum(one.before for one in told))
-    assert [one.table for one in begun] == [*(one.name for one in told), ""]
+    told = [item for item in heard if isinstance(item, Rewritten)]
+    begun = [item for item in heard if isinstance(item, RewriteBegun)]
+    assert heard[0] == RewritePlanned(len(told), sum(item.before for item in told))
+    assert [item.table for item in begun] == [*(item.name for item in told), ""]
     assert begun[-1] == RewriteBegun(step="the statistics")
-    assert [one.name for one in told if one.number == one.of] == [told[-1].name]
-    assert {one.name for one in told} == set(before)
+    assert [item.name for item in told if item.number == item.of] == [told[-1].name]
+    assert {item.name for item in told} == set(before)
     assert {"memories_trusted", "memories_untrusted", "audit_log", "ledger"} <= set(before)
     after = {row["relname"]: row["relfilenode"] for row in files(database)}
     assert [name for name in before if before[name] == after[name]] == []

@@ -46,7 +46,7 @@ async def test_many_first_writers_at_once_share_one_number(database: Database) -
     try:
         for round_number in range(5):
             namespace = f"new {round_number}"
-            numbers = await asyncio.gather(*(note(stores[one % 4], namespace) for one in range(WRITERS)))
+            numbers = await asyncio.gather(*(note(stores[number % 4], namespace) for number in range(WRITERS)))
             assert len(set(numbers)) == 1
             assert await notes(stores[0], namespace) == [namespace] * WRITERS
     finally:

@@ -113,7 +113,7 @@ async def test_similar_memories_are_visible_ones_of_its_partition_best_first(wor
     assert [memory.id for memory in shown] == [exact.stored.id, near.stored.id]
     assert shown[0].similarity is not UNSET
     assert shown[0].similarity > shown[1].similarity >= 0.5  # type: ignore[operator]
-    never = {one.stored.id for one in (hidden, archived, rejected, untrusted, other)}
+    never = {item.stored.id for item in (hidden, archived, rejected, untrusted, other)}
     assert never.isdisjoint(memory.id for memory in shown)
 
 
@@ -140,8 +140,8 @@ async def test_the_vector_index_shows_the_same_similar_memories_as_an_exact_scan
     await world.store._pool.drop_idle()
     by_index = await world.keep("Sensor 3 reported 9 degrees", namespace="plant 1")
     assert len(exact.similar_memories) == 5
-    assert [(one.id, one.similarity) for one in by_index.similar_memories] == [
-        (one.id, one.similarity) for one in exact.similar_memories
+    assert [(memory.id, memory.similarity) for memory in by_index.similar_memories] == [
+        (memory.id, memory.similarity) for memory in exact.similar_memories
     ]
     embedding = vectors.Embedding.of(1, (await world.model.embed(["x"]))[0])
     values: dict[str, Any] = {
@@ -199,9 +199,9 @@ async def test_nobody_is_told_to_use_an_untrusted_memory_that_took_the_external_
 
 async def test_of_eight_stores_with_one_external_id_one_wins_and_is_named(world: World) -> None:
     jobs = [job(StoreMemory(content=f"claim {number}", external_id="doc-1")) for number in range(8)]
-    results = await asyncio.gather(*(world.outcome(one) for one in jobs), return_exceptions=True)
-    winners = [one.reply.stored.id for one in results if not isinstance(one, BaseException)]  # type: ignore[attr-defined]
-    named = {one.fault.memory_id for one in results if isinstance(one, BaseException)}  # type: ignore[attr-defined]
+    results = await asyncio.gather(*(world.outcome(item) for item in jobs), return_exceptions=True)
+    winners = [result.reply.stored.id for result in results if not isinstance(result, BaseException)]  # type: ignore[attr-defined]
+    named = {result.fault.memory_id for result in results if isinstance(result, BaseException)}  # type: ignore[attr-defined]
     assert len(winners) == 1
     assert named == set(winners)
     assert world.count("memories") == 1
@@ -218,12 +218,14 @@ async def test_without_the_model_a_memory_is_kept_pending_and_completed_later(wo
     assert [str(row["node_id"]) for row in found] == [stored.stored.id]
     world.model.down = False
     follow_ups = await world.upkeep.look()
-    for one in follow_ups:
-        await world.ask(PendingEmbedded, one.command, namespace=one.namespace)
+    for item in follow_ups:
+        await world.ask(PendingEmbedded, item.command, namespace=item.namespace)
     assert world.rows("select state, embedding is not null as whole from memories") == [
         {"state": "active", "whole": True}
     ]
-    assert [one.id for one in (await world.keep("The backup runs at four")).similar_memories] == [stored.stored.id]
+    assert [memory.id for memory in (await world.keep("The backup runs at four")).similar_memories] == [
+        stored.stored.id
+    ]
 
 
 @pytest.mark.promise("MT-11")
@@ -232,7 +234,7 @@ async def test_giving_vectors_leaves_alone_what_is_not_pending(world: World) -> 
     pending = [await world.keep(f"waiting {number}", sector=Sector.EPISODIC) for number in range(3)]
     await world.ask(Forgotten, ForgetMemory(memory_id=pending[0].stored.id))
     world.model.down = False
-    ids = (*(one.stored.id for one in pending), "not-an-id")
+    ids = (*(item.stored.id for item in pending), "not-an-id")
     assert (await world.ask(PendingEmbedded, EmbedPending(memory_ids=ids))).activated == 2
     assert (await world.ask(PendingEmbedded, EmbedPending(memory_ids=ids))).activated == 0
     assert sorted((row["state"], row["sector_source"]) for row in world.rows("select * from memories")) == [
@@ -251,7 +253,7 @@ async def test_a_vector_that_comes_late_is_not_given_to_another_content(world: W
     late = Vectorized(kept, "as it was", Embedding.of(model_id, vector))
     world.rows("update memories set content = 'as it is'")
     assert await world.store.write(DEFAULT_NAMESPACE, lambda tx: activate(tx, [late])) == []
-    assert [one["state"] for one in world.rows("select state from memories")] == ["pending"]
+    assert [row["state"] for row in world.rows("select state from memories")] == ["pending"]
     assert (await world.ask(PendingEmbedded, EmbedPending(memory_ids=(str(kept),)))).activated == 1
 
 
@@ -347,6 +349,6 @@ async def test_what_64_writers_were_told_is_there_is_there(world: World) -> None
             ),
         )
         twin = await world.keep(f"fact number {number} about topic{number}")
-        return bool(text) and stored.stored.id in {one.id for one in twin.similar_memories}
+        return bool(text) and stored.stored.id in {memory.id for memory in twin.similar_memories}
 
     assert all(await asyncio.gather(*(write(number) for number in range(64))))

@@ -230,8 +230,8 @@ async def test_proposals_are_listed_by_state(harness: Harness) -> None:
     await decided(harness, made[ProposalState.APPROVED])
     for state, proposal in made.items():
         listed = (await harness.body(ListProposals(state=state)))["proposals"]
-        assert [(one["proposal_id"], one["state"]) for one in listed] == [(proposal, state)]
-    newest_first = [one["proposal_id"] for one in (await harness.body(ListProposals()))["proposals"]]
+        assert [(item["proposal_id"], item["state"]) for item in listed] == [(proposal, state)]
+    newest_first = [item["proposal_id"] for item in (await harness.body(ListProposals()))["proposals"]]
     assert newest_first == list(made.values())[::-1]
     assert (await harness.body(ListProposals(), namespace="elsewhere"))["proposals"] == []
 

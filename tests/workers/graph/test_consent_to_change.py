@@ -369,7 +369,7 @@ async def test_who_joins_a_proposal_approves_it_with_the_scope_verify_alone(harn
 async def test_eight_who_ask_for_one_change_at_once_make_one_proposal(harness: Harness) -> None:
     await constitutive(harness)
     dan = Principal(name="dan", scopes=CAY.scopes)
-    bodies = await asyncio.gather(*(harness.body(fact(weight=0.5), by=one) for one in [CAY, dan] * 4))
+    bodies = await asyncio.gather(*(harness.body(fact(weight=0.5), by=item) for item in [CAY, dan] * 4))
     assert {body["status"] for body in bodies} == {"consent_required"}
     assert len({body["proposal_id"] for body in bodies}) == 1
     assert len(harness.rows("select * from approvals")) == 1

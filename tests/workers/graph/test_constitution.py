@@ -17,7 +17,7 @@ VALUES = ("true", "false", "null", "1", "0", '"true"', '"constitutive"', '"Const
 async def test_sql_and_python_agree(harness: Harness) -> None:
     fragment = Library(queries._FOLDER).fragments["constitutive"]
     cases = ["{}", '{"other": true}', *(f'{{"{mark}": {value}}}' for mark in MARKS for value in VALUES)]
-    cases += [f'{{"{MARKS[0]}": {one}, "{MARKS[1]}": {other}}}' for one in VALUES for other in VALUES]
+    cases += [f'{{"{MARKS[0]}": {item}, "{MARKS[1]}": {other}}}' for item in VALUES for other in VALUES]
     text = json.dumps(cases).replace("'", "''")
     rows = harness.rows(
         f"select x.properties, coalesce({fragment}, false) as marked "

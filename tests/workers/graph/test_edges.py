@@ -140,13 +140,13 @@ async def test_homonyms_in_walks_and_lists_are_told(harness: Harness) -> None:
     listed = await harness.body(ListEdges(node_name="Ada"))
     for body in (near, listed):
         assert body["match_count"] == 2
-        assert [(one["field"], one["label"]) for one in body["candidates"]] == [
+        assert [(candidate["field"], candidate["label"]) for candidate in body["candidates"]] == [
             ("node_name", "Person"), ("node_name", "Ship"),
         ]  # fmt: skip
         assert body["hint"].endswith("give label.")
     path = await harness.body(FindPath(start_node="London", end_node="Ada"))
     assert (path["path_found"], path["match_count"]) == (False, 2)
-    assert [(one["field"], one["label"]) for one in path["candidates"]] == [
+    assert [(candidate["field"], candidate["label"]) for candidate in path["candidates"]] == [
         ("end_node", "Person"),
         ("end_node", "Ship"),
     ]

@@ -191,7 +191,7 @@ async def test_a_miss_suggests_names_that_resemble_it(harness: Harness) -> None:
     async def suggested(name: str, **more: Any) -> list[str]:
         body = await harness.body(GetNodeByName(name=name, **more))
         assert (body["node"], body["status"]) == (None, "not_found")
-        return [one["name"] for one in body["suggestions"]]
+        return [suggestion["name"] for suggestion in body["suggestions"]]
 
     assert (await suggested("Ada Lovelance"))[0] == "Ada Lovelace"
     assert (await suggested("ada byron"))[0] == "Ada Byron"

@@ -56,8 +56,8 @@ async def test_of_many_at_once_no_more_are_made(harness: Harness, monkeypatch: p
         await harness.body(fact(target=f"T{target}", properties=FLAG))
 
     commands = [job(fact(target=f"T{target}", weight=0.1), principal=CAY) for target in range(8)]
-    outcomes = await asyncio.gather(*(harness.carry_out(one) for one in commands), return_exceptions=True)
-    refusals = [one.fault.code for one in outcomes if isinstance(one, EngramqError)]
+    outcomes = await asyncio.gather(*(harness.carry_out(command) for command in commands), return_exceptions=True)
+    refusals = [outcome.fault.code for outcome in outcomes if isinstance(outcome, EngramqError)]
     assert refusals == [FaultCode.QUOTA_EXCEEDED] * 5
     assert len(harness.rows("select id from proposals")) == 3
 
@@ -69,8 +69,8 @@ async def test_what_ended_long_ago_is_forgotten_with_its_approvals(harness: Harn
     await harness.body(fact(properties={"n": 0}), by=CAY)
     await decided(harness, rejected, Decision.REJECT)
     days = limits.PROPOSAL_DAYS
-    for column, one in (("used_at", used), ("rejected_at", rejected), ("expires_at", expired)):
-        harness.rows(f"update proposals set {column} = now() - interval '{days} days' where id = %s", one)
+    for column, item in (("used_at", used), ("rejected_at", rejected), ("expires_at", expired)):
+        harness.rows(f"update proposals set {column} = now() - interval '{days} days' where id = %s", item)
     harness.rows(
         f"update proposals set expires_at = now() - interval '{days} days' + interval '1 hour' where id = %s", late
     )
@@ -93,12 +93,12 @@ async def test_a_page_has_so_many_bytes_and_its_cursor_goes_on(
     while True:
         page = await harness.do(cursor)
         assert isinstance(page, ProposalList)
-        pages.append([one.proposal_id for one in page.proposals])
+        pages.append([proposal.proposal_id for proposal in page.proposals])
         assert page.truncated is (page.next_cursor is not None)
         if page.next_cursor is None:
             break
         cursor = ListProposals(cursor=page.next_cursor)
-    assert [one for page in pages for one in page] == made[::-1]
+    assert [item for page in pages for item in page] == made[::-1]
     assert [len(page) for page in pages] == [1, 1, 3]
 
 

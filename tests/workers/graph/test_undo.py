@@ -161,7 +161,7 @@ async def test_an_edge_whose_like_is_there_again_is_not_restored(harness: Harnes
     body = await restored(harness, audit_id)
     assert body["status"] == "not_restored"
     assert "Ada (Entity) --KNOWS--> Bob (Entity)" in body["error"]
-    assert [one["why"] for one in body["not_restored"]] == ["there_again"]
+    assert [item["why"] for item in body["not_restored"]] == ["there_again"]
     assert body["hint"] == "To have this back, delete the one that is there first: the two cannot both be."
     assert harness.everything() == before
     await deleted(harness, edge_id=standing)
@@ -232,7 +232,7 @@ async def test_what_a_node_could_not_bring_along_comes_with_another_call(harness
     assert (body["status"], body["edges_restored"], body["not_restored_count"]) == ("restored", 1, 1)
     assert body["not_restored"][0]["restore_first"] == [second]
     assert "restore" in body["hint"]
-    (waiting, _) = [one["what"] for one in await listed(harness)][::-1]
+    (waiting, _) = [item["what"] for item in await listed(harness)][::-1]
     assert waiting == "1 edge of the node Ada (Entity), which is restored"
     await restored(harness, second)
     assert (await restored(harness, first))["edges_restored"] == 1
@@ -263,7 +263,7 @@ async def test_after_thirty_days_a_deletion_is_final(harness: Harness) -> None:
         "where deletion = %s",
         node,
     )
-    assert [one["audit_id"] for one in await listed(harness)] == [node]
+    assert [item["audit_id"] for item in await listed(harness)] == [node]
     body = await restored(harness, old)
     assert body["status"] == "not_found"
     assert str(days) in body["error"]
@@ -285,7 +285,7 @@ async def test_what_can_be_restored_is_listed_in_words(harness: Harness) -> None
     assert (fact_["deleted_by"], fact_["reason"], fact_["edge_id"]) == ("bob", "untrue", edge["edge_id"])
     assert await listed(harness, namespace="elsewhere") == []
     body = await harness.body(ListDeleted(limit=1))
-    assert ([one["audit_id"] for one in body["deletions"]], body["truncated"]) == ([second], True)
+    assert ([deletion["audit_id"] for deletion in body["deletions"]], body["truncated"]) == ([second], True)
 
 
 async def test_restoring_takes_no_consent_though_deleting_did(harness: Harness) -> None:

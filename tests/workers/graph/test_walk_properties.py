@@ -59,9 +59,9 @@ async def test_neighbours_are_those_of_a_plain_search(
         for node, distance in distances(edges, 0, following).items()
         if 0 < distance <= depth
     }
-    assert {one["name"]: one["distance"] for one in body["neighbors"]} == expected
+    assert {neighbor["name"]: neighbor["distance"] for neighbor in body["neighbors"]} == expected
     assert (body["count"], body["truncated"]) == (len(expected), False)
-    order = [(one["distance"], -one["relevance"]) for one in body["neighbors"]]
+    order = [(neighbor["distance"], -neighbor["relevance"]) for neighbor in body["neighbors"]]
     assert order == sorted(order)
 
 

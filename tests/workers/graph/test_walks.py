@@ -22,7 +22,7 @@ IN_TIME_S = walks.WALK_S + 3.0  # a walk's own bound, and room for a busy machin
 
 def names(body: dict[str, Any]) -> list[str]:
     assert body["count"] == len(body["neighbors"])
-    return [one["name"] for one in body["neighbors"]]
+    return [neighbor["name"] for neighbor in body["neighbors"]]
 
 
 async def around(harness: Harness, node: str = "a", **more: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ async def test_neighbours_come_nearest_first_up_to_the_depth(harness: Harness) -
     assert names(await around(harness)) == ["b"]
     body = await around(harness, depth=5)
     assert names(body) == ["b", "c", "d", "e", "f"]
-    assert [one["distance"] for one in body["neighbors"]] == [1, 2, 3, 4, 5]
+    assert [neighbor["distance"] for neighbor in body["neighbors"]] == [1, 2, 3, 4, 5]
     assert body["start_node"]["name"] == "a"
     assert body["truncated"] is False
     assert names(await around(harness, "d", depth=2)) == ["c", "e", "b", "f"]
@@ -127,7 +127,7 @@ async def test_of_parallel_edges_the_most_relevant_reaches_the_neighbour_and_a_l
     await harness.body(fact("b", "STRONG", "a", weight=0.9))
     await harness.body(fact("a", "IS", "a"))
     body = await around(harness, depth=3)
-    assert [(one["name"], one["relation"], one["direction"]) for one in body["neighbors"]] == [
+    assert [(neighbor["name"], neighbor["relation"], neighbor["direction"]) for neighbor in body["neighbors"]] == [
         ("b", "STRONG", "incoming")
     ]
 
@@ -143,7 +143,7 @@ async def test_relevance_fades_by_sector_with_active_hours(harness: Harness) -> 
     assert 0.9 < first["relevance"] < 1.0
     assert (first["weight"], second["weight"]) == (1.0, 1.0)
     await harness.body(fact("a", "ATTENDED", "party"))  # told again, it is fresh again
-    assert {one["relevance"] for one in (await around(harness))["neighbors"]} >= {1.0}
+    assert {neighbor["relevance"] for neighbor in (await around(harness))["neighbors"]} >= {1.0}
 
 
 @pytest.mark.promise("GE-17", "GE-18")

@@ -80,9 +80,9 @@ async def test_erasing_a_memory_blanks_what_was_said_about_it_and_keeps_the_rest
 
     after = entries(world)
     assert words(world) == []
-    assert [one["action"] for one in after] == [*(one["action"] for one in before), "erase"]
-    assert [{**one, "reason": None} for one in before] == [{**one, "reason": None} for one in after[:-1]]
-    kept = [one["reason"] for one in after if one["reason"] is not None]
+    assert [item["action"] for item in after] == [*(item["action"] for item in before), "erase"]
+    assert [{**item, "reason": None} for item in before] == [{**item, "reason": None} for item in after[:-1]]
+    kept = [item["reason"] for item in after if item["reason"] is not None]
     assert kept == ["of another one", "of others", "of others", "He asked for it"]
 
 
@@ -112,12 +112,12 @@ async def test_a_purge_blanks_what_was_said_about_all_that_it_takes(world: World
 
     assert words(world) == []
     assert world.count("proposals") == 0
-    changed = [one for one in entries(world) if one["action"] == "update_edge"]
-    assert [(one["old"]["properties"], one["new"]["properties"]) for one in changed if one["target_id"]] == [
+    changed = [entry for entry in entries(world) if entry["action"] == "update_edge"]
+    assert [(item["old"]["properties"], item["new"]["properties"]) for item in changed if item["target_id"]] == [
         ({}, {}), ({"since": 1}, {"since": 2})
     ]  # fmt: skip
     assert str(changed[0]["target_id"]) == made.edge_id
-    said = {one["action"] for one in entries(world) if one["reason"] == "a poisoned feed"}
+    said = {entry["action"] for entry in entries(world) if entry["reason"] == "a poisoned feed"}
     assert said == {"erase", "delete_edge", "delete_node", "erase_proposal", "purge"}
 
 
@@ -135,7 +135,7 @@ async def test_deleting_a_namespace_blanks_its_log(world: World) -> None:
     await world.ask(TenantDeleted, DeleteTenant(reason="contract ended"), namespace="acme")
 
     assert words(world) == ["update_node"]  # the other namespace's
-    told = {one["reason"] for one in entries(world) if one["action"] == "delete_tenant"}
+    told = {entry["reason"] for entry in entries(world) if entry["action"] == "delete_tenant"}
     assert told == {"contract ended"}
 
 

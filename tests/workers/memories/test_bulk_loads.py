@@ -84,7 +84,7 @@ async def found(world: World, content: str, namespace: str = US) -> bool:
         }
         nearest = await tx.row(sized_sql("neighbors_exact", DIMENSIONS), id=wanted, **values)
         assert nearest is not None
-        best = max(one.similarity for one in near)
+        best = max(item.similarity for item in near)
         return (
             rows[0]["id"] == wanted
             and candidates.ids.count(str(wanted)) == 1

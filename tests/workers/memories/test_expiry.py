@@ -53,7 +53,9 @@ async def test_upkeep_archives_what_has_expired_and_says_so(world: World, monkey
     assert states == {**{f"gone {number}": "archived" for number in range(5)}, "stays": "active"}
     entries = world.rows("select * from audit_log where action = 'archive'")
     assert len(entries) == 5
-    assert {(one["actor"], one["reason"], one["old"]["state"]) for one in entries} == {("engramq", "expired", "active")}
+    assert {(entry["actor"], entry["reason"], entry["old"]["state"]) for entry in entries} == {
+        ("engramq", "expired", "active")
+    }
     await world.upkeep.archive_expired()
     assert len(world.rows("select 1 from audit_log where action = 'archive'")) == 5
 
@@ -75,8 +77,8 @@ async def test_whoever_meets_what_has_expired_first_archives_it_with_a_row(world
     await world.ask(MemoryChanged, UpdateMemory(memory_id=updated, expires_at=LATER))
     await world.ask(Forgotten, ForgetMemory(memory_id=forgotten, reason="no longer so"))
     await world.upkeep.archive_expired()
-    entries = {str(one["target_id"]): one for one in world.rows("select * from audit_log where action = 'archive'")}
-    assert {one: (entry["actor"], entry["reason"]) for one, entry in entries.items()} == {
+    entries = {str(item["target_id"]): item for item in world.rows("select * from audit_log where action = 'archive'")}
+    assert {item: (entry["actor"], entry["reason"]) for item, entry in entries.items()} == {
         updated: ("engramq", "expired"),
         forgotten: (OWNER.name, "no longer so"),
     }

@@ -59,7 +59,7 @@ async def bring_in(
 
 
 def told(reply: BatchImported) -> list[tuple[ReceiptStatus, Any]]:
-    return [(one.status, one.absence or None) for one in reply.receipts]
+    return [(receipt.status, receipt.absence or None) for receipt in reply.receipts]
 
 
 async def test_rows_go_in_once_whatever_batch_and_principal_brings_them(world: World) -> None:
@@ -69,7 +69,7 @@ async def test_rows_go_in_once_whatever_batch_and_principal_brings_them(world: W
     assert told(again) == [(SKIPPED, None), (STORED, None), (SKIPPED, None)]
     assert again.receipts[0].memory_id == first.receipts[2].memory_id
     assert world.model.embedded == embedded + 1
-    assert sorted(one["content"] for one in world.rows("select content from memories")) == [
+    assert sorted(row["content"] for row in world.rows("select content from memories")) == [
         f"row {number}" for number in (1, 2, 3, 4)
     ]
 
@@ -117,7 +117,7 @@ async def test_a_superseded_memory_says_so_whether_its_row_is_skipped_or_changes
         records = (ImportRecord(content=content, external_id="e1"), ImportRecord(content="the other"))
         command = ImportBatch(records=records, identities=(identity(1), identity(2)), on_duplicate=on_duplicate)
         reply = await world.ask(BatchImported, command)
-        ids.append([str(one.memory_id) for one in reply.receipts])
+        ids.append([str(receipt.memory_id) for receipt in reply.receipts])
         return told(reply)
 
     ids: list[list[str]] = []
@@ -186,7 +186,7 @@ async def test_who_imports_first_and_is_not_trusted_keeps_nothing_trusted_out(wo
     assert told(await bring_in(world, [1], principal=STRANGER)) == [(SKIPPED, Absence.ERASED)]
     assert told(await bring_in(world, [1])) == [(STORED, None)]
     assert told(await bring_in(world, [1], principal=STRANGER)) == [(SKIPPED, None)]
-    assert [one["partition"] for one in world.rows("select partition from memories")] == ["trusted"]
+    assert [row["partition"] for row in world.rows("select partition from memories")] == ["trusted"]
 
 
 async def test_what_was_promoted_and_erased_stays_out_as_trusted(world: World) -> None:

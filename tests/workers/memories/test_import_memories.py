@@ -26,9 +26,9 @@ def imported(outcome: Outcome) -> MemoriesImported:
 
 
 def left_to_embed(follow_ups: tuple[FollowUp, ...]) -> list[tuple[str, ...]]:
-    commands = [one.command for one in follow_ups]
-    assert all(isinstance(one, EmbedPending) for one in commands)
-    return [one.memory_ids for one in commands if isinstance(one, EmbedPending)]
+    commands = [item.command for item in follow_ups]
+    assert all(isinstance(command, EmbedPending) for command in commands)
+    return [command.memory_ids for command in commands if isinstance(command, EmbedPending)]
 
 
 async def test_the_model_is_not_asked_and_what_it_has_to_do_is_handed_on_in_parts(world: World) -> None:
@@ -37,8 +37,8 @@ async def test_the_model_is_not_asked_and_what_it_has_to_do_is_handed_on_in_part
     receipts = imported(outcome).receipts
     assert receipts is not UNSET
     parts = left_to_embed(outcome.follow_ups)
-    assert [len(one) for one in parts] == [100, 100, 50]
-    assert [one for part in parts for one in part] == [receipt.memory_id for receipt in receipts]
+    assert [len(item) for item in parts] == [100, 100, 50]
+    assert [item for part in parts for item in part] == [receipt.memory_id for receipt in receipts]
 
     again = await world.outcome(repeated(given, attempt=2))
     assert left_to_embed(again.follow_ups) == parts, "the first try may have died before it could ask for it"
@@ -73,7 +73,7 @@ async def test_only_what_was_written_is_handed_on_each_memory_once(world: World)
     outcome = await world.outcome(job(ImportMemories(records=rows, on_duplicate=OnDuplicate.UPDATE)))
     reply = imported(outcome)
     assert reply.receipts is not UNSET
-    assert [one.status for one in reply.receipts] == [
+    assert [receipt.status for receipt in reply.receipts] == [
         ReceiptStatus.REJECTED,
         ReceiptStatus.STORED,
         ReceiptStatus.UPDATED,
@@ -82,6 +82,6 @@ async def test_only_what_was_written_is_handed_on_each_memory_once(world: World)
     ]
     assert (reply.receipts[0].field, reply.receipts[0].error) == ("content", "content is missing. Give it.")
     assert (reply.accepted, reply.rejected, reply.kept_apart) == (4, 1, 1)
-    ids = [one.memory_id for one in reply.receipts]
+    ids = [receipt.memory_id for receipt in reply.receipts]
     assert ids[3] == kept
     assert left_to_embed(outcome.follow_ups) == [(ids[1], ids[4])]

@@ -67,7 +67,7 @@ async def test_every_row_gets_a_receipt_in_its_order(world: World) -> None:
     assert reply.receipts[2].field == "partition"
     assert reply.receipts[3].memory_id == reply.receipts[4].memory_id
     assert reply.degraded is UNSET
-    kept = {one["content"]: one for one in world.rows("select * from memories")}
+    kept = {item["content"]: item for item in world.rows("select * from memories")}
     assert kept.keys() == {"taken", "first", "second"}
     assert (kept["first"]["metadata"], kept["first"]["position"], kept["first"]["state"]) == ({"a": [1]}, 1, "active")
     assert (kept["second"]["sector"], kept["second"]["sector_source"]) == ("procedural", "manual")
@@ -79,12 +79,12 @@ async def test_what_was_imported_is_found_by_vector(world: World) -> None:
     (similar, *_) = (await world.keep("Turbine 77 was serviced")).similar_memories
     assert similar.id == reply.receipts[77].memory_id
     newest = world.rows("select content from memories order by created_at desc, node_id desc offset 1 limit 2")
-    assert [one["content"] for one in newest] == ["Turbine 249 was serviced", "Turbine 248 was serviced"]
+    assert [item["content"] for item in newest] == ["Turbine 249 was serviced", "Turbine 248 was serviced"]
 
 
 async def test_a_batch_delivered_again_or_repeated_under_its_key_is_one_batch(world: World) -> None:
     first = job(ImportBatch(records=(row("no external id"),)), idempotency_key="file-1")
-    replies = [(await world.outcome(one)).reply for one in (first, repeated(first), repeated(first, attempt=2))]
+    replies = [(await world.outcome(item)).reply for item in (first, repeated(first), repeated(first, attempt=2))]
     replies.append((await world.outcome(job(first.envelope.command, idempotency_key="file-1"))).reply)
     assert all(msgspec.to_builtins(reply) == msgspec.to_builtins(replies[0]) for reply in replies)
     assert world.count("memories") == 1
@@ -104,7 +104,7 @@ async def test_update_says_again_what_a_memory_is_but_for_what_others_decided(wo
         world, changed, row("two", external_id="e2"), row("two!", external_id="e2"), on_duplicate=OnDuplicate.UPDATE
     )
     assert statuses(reply) == [UPDATED, STORED, UPDATED]
-    kept = {one["content"]: one for one in world.rows("select * from memories")}
+    kept = {item["content"]: item for item in world.rows("select * from memories")}
     assert kept.keys() == {"one, corrected", "two!"}
     one = kept["one, corrected"]
     assert str(one["node_id"]) == manual.stored.id == reply.receipts[0].memory_id
@@ -127,7 +127,7 @@ async def test_an_untrusted_principal_does_not_update_a_trusted_row(world: World
         principal=STRANGER,
     )
     assert statuses(reply) == [REJECTED, STORED, UPDATED]
-    assert {(one["content"], one["partition"]) for one in world.rows("select * from memories")} == {
+    assert {(item["content"], item["partition"]) for item in world.rows("select * from memories")} == {
         ("vouched for", "trusted"),
         ("web again", "untrusted"),
     }
@@ -145,7 +145,7 @@ async def test_no_row_gets_past_the_router_by_repeating_a_trusted_external_id(wo
     both = row("new", external_id="e2"), row("poison", external_id="e2", source_type="research")
     assert statuses(await bring_in(world, *both, on_duplicate=OnDuplicate.UPDATE)) == [STORED, REJECTED]
     assert statuses(await bring_in(world, *rows)) == [SKIPPED, SKIPPED]
-    assert {one["content"] for one in world.rows("select * from memories")} == {"vouched for", "new"}
+    assert {item["content"] for item in world.rows("select * from memories")} == {"vouched for", "new"}
 
 
 @pytest.mark.promise("TP-21")
@@ -160,7 +160,7 @@ async def test_who_takes_external_ids_first_keeps_nothing_trusted_out_in_silence
     assert "untrusted memory" in str(receipt.error)
     again = row("squatted", external_id="invoice-42", source_type="research")
     assert statuses(await bring_in(world, again)) == [SKIPPED]
-    assert [one["content"] for one in world.rows("select * from memories")] == ["squatted"]
+    assert [item["content"] for item in world.rows("select * from memories")] == ["squatted"]
 
 
 @pytest.mark.promise("TP-21")
@@ -173,7 +173,7 @@ async def test_what_was_vouched_for_is_not_exchanged_before_its_promotion(world:
     (receipt,) = (await bring_in(world, other, on_duplicate=OnDuplicate.UPDATE)).receipts
     assert (receipt.status, receipt.field) == (REJECTED, "content")
     assert str(made.memory_id) in str(receipt.error)
-    assert [one["content"] for one in world.rows("select * from memories")] == ["read by somebody"]
+    assert [item["content"] for item in world.rows("select * from memories")] == ["read by somebody"]
     # The same text may say more of itself, and who vouches for another may exchange it.
     again = row("read by somebody", external_id="e1", source_type="research", metadata={"page": 4})
     vouched = row("corrected", external_id="e1", source_type="research", verification=Verification.APPROVED)
@@ -198,12 +198,12 @@ async def test_another_content_gets_other_similarity_links_but_keeps_what_was_co
     rows = row("another matter", external_id="e0"), row("word1", external_id="e1", speaker="Ana")
     given = job(ImportBatch(records=rows, on_duplicate=OnDuplicate.UPDATE))
     outcome = await world.outcome(given)
-    left = {frozenset((str(one["source_id"]), str(one["target_id"]))) for one in world.rows("select * from edges")}
+    left = {frozenset((str(item["source_id"]), str(item["target_id"]))) for item in world.rows("select * from edges")}
     assert left == {frozenset((changed, others[2])), frozenset((same, others[0]))}
     unlinked = world.rows("select node_id from memories where links_made_at is null")
-    assert [str(one["node_id"]) for one in unlinked] == [changed]
-    (linking,) = [one.command for one in outcome.follow_ups if isinstance(one.command, LinkActivated)]
-    assert changed in {one.memory_id for one in linking.memories}
+    assert [str(item["node_id"]) for item in unlinked] == [changed]
+    (linking,) = [item.command for item in outcome.follow_ups if isinstance(item.command, LinkActivated)]
+    assert changed in {memory.memory_id for memory in linking.memories}
 
 
 @pytest.mark.promise("TP-28")
@@ -223,7 +223,7 @@ async def test_without_the_model_all_rows_are_kept_pending(world: World) -> None
     )
     assert statuses(reply) == [UPDATED, STORED]
     assert reply.degraded is True
-    states = {str(one["node_id"]): (one["state"], one["speaker"]) for one in world.rows("select * from memories")}
+    states = {str(item["node_id"]): (item["state"], item["speaker"]) for item in world.rows("select * from memories")}
     assert states == {standing.stored.id: ("active", "Ana"), str(reply.receipts[1].memory_id): ("pending", None)}
 
 
@@ -260,7 +260,7 @@ async def test_an_archived_memory_stays_archived_when_it_is_imported_again(world
     stored = await world.keep("old news", external_id="e1")
     await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id))
     await bring_in(world, row("old news", external_id="e1"), on_duplicate=OnDuplicate.UPDATE)
-    assert [one["state"] for one in world.rows("select * from memories")] == ["archived"]
+    assert [item["state"] for item in world.rows("select * from memories")] == ["archived"]
 
 
 @pytest.mark.promise("IM-9")
@@ -324,7 +324,7 @@ async def test_rows_bring_tags_and_a_project_or_go_into_that_of_their_importer(w
         project="mars",
     )
     assert statuses(reply) == [STORED, STORED, STORED]
-    kept = {one["content"]: (one["tags"], one["project"]) for one in world.rows("select * from memories")}
+    kept = {item["content"]: (item["tags"], item["project"]) for item in world.rows("select * from memories")}
     assert kept == {"tagged": (["a", "b"], "mars"), "elsewhere": (["a"], "venus"), "plain": (None, "mars")}
 
     again = await bring_in(
@@ -339,7 +339,7 @@ async def test_rows_bring_tags_and_a_project_or_go_into_that_of_their_importer(w
         world, row("tagged", tags=(), project="venus", external_id="e1"), on_duplicate=OnDuplicate.UPDATE
     )
     assert statuses(moved) == [UPDATED]
-    kept = {one["content"]: (one["tags"], one["project"]) for one in world.rows("select * from memories")}
+    kept = {item["content"]: (item["tags"], item["project"]) for item in world.rows("select * from memories")}
     assert kept == {"tagged": (None, "venus"), "elsewhere": (["a"], "venus"), "plain": (["c"], "mars")}
-    changed = [one["new"]["changed"] for one in world.rows("select new from audit_log order by id")]
+    changed = [item["new"]["changed"] for item in world.rows("select new from audit_log order by id")]
     assert changed == [["tags"], ["project", "tags"]]

@@ -213,12 +213,12 @@ async def test_rows_of_an_import_over_a_quota_are_rejected_and_the_others_stored
     bound(world, memories=3, bytes=30)
     reply = await imported(world, "one", "two", "three", "four")
     assert (reply.stored, reply.rejected) == (3, 1)
-    (rejected,) = [one for one in reply.receipts if one.status == "rejected"]
+    (rejected,) = [receipt for receipt in reply.receipts if receipt.status == "rejected"]
     assert (rejected.index, rejected.field) == (3, "content")
     assert "ENGRAMQ_QUOTA_MEMORIES" in str(rejected.error)
     assert (await imported(world, "one", "two", "three")).skipped == 3
     reply = await imported(world, "a much longer content than before", "dos", on_duplicate=OnDuplicate.UPDATE)
-    assert [str(one.status) for one in reply.receipts] == ["rejected", "updated"]
+    assert [str(receipt.status) for receipt in reply.receipts] == ["rejected", "updated"]
     assert "ENGRAMQ_QUOTA_BYTES" in str(reply.receipts[0].error)
     assert {row["content"] for row in world.rows("select content from memories")} == {"one", "dos", "three"}
 
@@ -232,7 +232,7 @@ async def test_a_row_that_is_rejected_for_another_reason_takes_no_room(world: Wo
         ImportRecord(content="z", external_id="x1"),
     )
     reply = await world.ask(BatchImported, ImportBatch(records=records, on_duplicate=OnDuplicate.UPDATE))
-    assert [(str(one.status), one.field or None) for one in reply.receipts] == [
+    assert [(str(receipt.status), receipt.field or None) for receipt in reply.receipts] == [
         ("rejected", "metadata"),
         ("stored", None),
     ]
@@ -242,9 +242,9 @@ async def test_an_import_can_make_the_room_that_its_next_row_takes(world: World)
     bound(world, bytes=12)
     await imported(world, "ten bytes.")
     reply = await imported(world, "six b.", "six b.", on_duplicate=OnDuplicate.UPDATE)
-    assert [str(one.status) for one in reply.receipts] == ["updated", "rejected"]  # new rows are written first
+    assert [str(receipt.status) for receipt in reply.receipts] == ["updated", "rejected"]  # new rows are written first
     reply = await imported(world, "six b.", "six b.", on_duplicate=OnDuplicate.UPDATE)
-    assert [str(one.status) for one in reply.receipts] == ["skipped", "stored"]
+    assert [str(receipt.status) for receipt in reply.receipts] == ["skipped", "stored"]
 
 
 async def test_metadata_count_as_much_as_contents(world: World) -> None:

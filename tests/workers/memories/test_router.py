@@ -86,7 +86,7 @@ def test_an_untrusted_principal_never_gets_into_trusted(
 
 
 @pytest.mark.promise("TP-28")
-@given(verifications.filter(lambda one: one is not Verification.UNVERIFIED), partitions)
+@given(verifications.filter(lambda item: item is not Verification.UNVERIFIED), partitions)
 def test_claiming_a_verification_needs_the_scope(verification: Verification, partition: Partition) -> None:
     with refused(FaultCode.FORBIDDEN):
         route(NewMemory(content="x", verification=verification, partition=partition), WRITER)

@@ -103,7 +103,7 @@ async def test_a_chain_leaves_its_last_and_the_exact_repeat_changes_nothing(worl
     assert state(world) == before
     assert (again.old.superseded_by, again.new.supersedes) == (b, a)
     assert again.old.updated_at == first.old.updated_at
-    assert [one.id for one in (await world.keep("version 0 of the plan")).similar_memories] == [c]
+    assert [memory.id for memory in (await world.keep("version 0 of the plan")).similar_memories] == [c]
 
 
 @pytest.mark.promise("MT-9")
@@ -180,7 +180,7 @@ async def test_racing_supersessions_never_make_a_cycle_or_two_successors(world: 
         *(world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new))) for old, new in pairs),
         return_exceptions=True,
     )
-    assert all(not isinstance(one, BaseException) or isinstance(one, EngramqError) for one in outcomes)
+    assert all(not isinstance(outcome, BaseException) or isinstance(outcome, EngramqError) for outcome in outcomes)
     after = {str(row["node_id"]): row["superseded_by"] for row in world.rows("select * from memories")}
     for start in ids:
         seen, here = set(), start

@@ -45,7 +45,7 @@ def sectors(world: World) -> dict[str, tuple[Any, ...]]:
 
 
 def asked(follow_ups: Sequence[FollowUp]) -> list[tuple[str, ...]]:
-    return [one.command.memory_ids for one in follow_ups if isinstance(one.command, ClassifySectors)]
+    return [item.command.memory_ids for item in follow_ups if isinstance(item.command, ClassifySectors)]
 
 
 async def classified(world: World, *ids: str) -> int:
@@ -71,7 +71,7 @@ def interrupted(world: World, meanwhile: Any) -> None:
 
 async def test_commands_that_come_together_are_carried_out_together(world: World) -> None:
     ids = [(await world.keep(f"{RECIPE}, and wait {number} minutes")).stored.id for number in range(3)]
-    counts = await asyncio.gather(*(classified(world, one) for one in ids))
+    counts = await asyncio.gather(*(classified(world, item) for item in ids))
     assert sorted(counts) == [0, 0, 3]
     assert {source for _, source, _ in sectors(world).values()} == {SectorSource.AUTO}
 
@@ -84,7 +84,7 @@ async def test_when_their_work_fails_each_is_to_be_carried_out_again(world: Worl
 
     interrupted(world, fail)
     outcomes = await asyncio.gather(*(classified(world, stored.id) for _ in range(2)), return_exceptions=True)
-    assert [type(one) for one in outcomes] == [RuntimeError, OutcomeUnknown]
+    assert [type(outcome) for outcome in outcomes] == [RuntimeError, OutcomeUnknown]
     assert sectors(world)[RECIPE][1] is None
 
 
@@ -195,9 +195,9 @@ async def test_a_store_asks_for_the_sector_again_when_it_is_replayed(world: Worl
     first = job(StoreMemory(content=RECIPE), idempotency_key=key)
     again = repeated(first) if key is None else repeated(first, id=uuid7())
     outcomes = [await world.outcome(first), await world.outcome(again)]
-    assert [one.replayed for one in outcomes] == [False, key is not None]
+    assert [outcome.replayed for outcome in outcomes] == [False, key is not None]
     (row,) = world.rows("select node_id::text as id from memories")
-    assert [asked(one.follow_ups) for one in outcomes] == [[(row["id"],)]] * 2
+    assert [asked(outcome.follow_ups) for outcome in outcomes] == [[(row["id"],)]] * 2
 
 
 async def test_an_import_of_another_content_has_what_fitted_no_sector_told_again(world: World) -> None:
@@ -231,9 +231,11 @@ async def test_an_import_asks_for_the_sectors_that_it_was_not_given_in_batches(w
     records = [ImportRecord(content=f"{RECIPE} {number}") for number in range(150)]
     outcome = await imported(world, *records, ImportRecord(content="given", sector=Sector.EMOTIONAL))
     batches = asked(outcome.follow_ups)
-    assert [len(one) for one in batches] == [100, 50]
+    assert [len(item) for item in batches] == [100, 50]
     assert isinstance(outcome.reply, BatchImported)
-    assert [one for batch in batches for one in batch] == [one.memory_id for one in outcome.reply.receipts[:150]]
+    assert [item for batch in batches for item in batch] == [
+        receipt.memory_id for receipt in outcome.reply.receipts[:150]
+    ]
     assert [await classified(world, *batch) for batch in batches] == [100, 50]
 
 
@@ -319,7 +321,7 @@ async def test_a_sweep_goes_through_all_memories_in_looks_of_a_bounded_size(
     stored = [(await world.keep(f"{RECIPE} {number}")).stored.id for number in range(7)]
     await classified(world, *stored[3:])
     sweep = Unfinished(store=world.store, older_than_s=0.0)
-    found = [one for _ in range(4) for batch in asked(await sweep.look_at("default_user")) for one in batch]
+    found = [item for _ in range(4) for batch in asked(await sweep.look_at("default_user")) for item in batch]
     assert found == stored[2::-1]
 
 

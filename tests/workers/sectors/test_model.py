@@ -84,8 +84,10 @@ async def test_confidence_is_the_chance_of_being_right(data: Data) -> None:
 @pytest.mark.long
 async def test_turns_of_topics_never_learned_from_reach_the_target_and_its_confidence(model: SectorModel) -> None:
     turns = corpus.held_out_turns()
-    guesses = model.classify_many([one.text for one in turns], await train.embed(turns), embedder_sha256=MINILM)
-    right = np.array([(guess.sector or corpus.NONE) in one.sectors for guess, one in zip(guesses, turns, strict=True)])
+    guesses = model.classify_many([turn.text for turn in turns], await train.embed(turns), embedder_sha256=MINILM)
+    right = np.array(
+        [(guess.sector or corpus.NONE) in item.sectors for guess, item in zip(guesses, turns, strict=True)]
+    )
     confidence = np.array([guess.confidence for guess in guesses])
     error = calibration.expected_error(confidence, right)
     assert (right.mean() >= LEAST_TALK, error <= FURTHEST) == (True, True), (right.mean(), error)
@@ -95,7 +97,7 @@ async def test_turns_of_topics_never_learned_from_reach_the_target_and_its_confi
 async def test_turns_held_out_are_of_other_topics_and_none_is_like_one_learned_from(data: Data) -> None:
     turns = corpus.held_out_turns()
     assert len(turns) >= 150
-    assert {one.topic for one in turns}.isdisjoint(one.topic for one in corpus.chat_turns())
+    assert {turn.topic for turn in turns}.isdisjoint(turn.topic for turn in corpus.chat_turns())
     cosines = await train.embed(turns) @ data.vectors.T
     alike = [(turns[row].text, data.texts[column].text) for row, column in np.argwhere(cosines > corpus.ALIKE)]
     assert alike == []
@@ -121,7 +123,7 @@ async def test_shipped_weights_are_what_the_texts_give(data: Data, model: Sector
 @pytest.mark.long
 async def test_our_texts_neither_repeat_nor_paraphrase(data: Data) -> None:
     cosines = np.triu(data.vectors @ data.vectors.T, 1)
-    english = np.array([isinstance(one, corpus.Turn) or one.lang == "en" for one in data.texts])
+    english = np.array([isinstance(text, corpus.Turn) or text.lang == "en" for text in data.texts])
     alike = [
         (data.texts[first].text, data.texts[second].text)
         for first, second in np.argwhere(cosines > 0.8)
@@ -179,7 +181,7 @@ async def test_anything_but_one_finite_row_per_text_is_refused(vectors: Vectors,
 @pytest.mark.long
 async def test_wording_alone_suffices_for_plain_texts_and_is_less_sure_over_all(data: Data, model: SectorModel) -> None:
     assert [guess.sector for guess in model.classify_wording(list(PLAIN))] == list(PLAIN.values())
-    contents = [one.text for one in data.texts]
+    contents = [text.text for text in data.texts]
     by_both = model.classify_many(contents, data.vectors, embedder_sha256=MINILM)
     by_wording = model.classify_wording(contents)
     assert sum(guess.confidence for guess in by_wording) < sum(guess.confidence for guess in by_both) - 0.05 * len(

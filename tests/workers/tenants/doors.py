@@ -223,20 +223,20 @@ def _parts(kind: inspect.Type) -> list[inspect.Type]:
 def filled(value: Any, given: dict[str, Any]) -> Any:
     """Return arguments with what `given` has in the places of the kinds."""
     if isinstance(value, dict):
-        return {name: filled(one, given) for name, one in value.items()}
+        return {name: filled(item, given) for name, item in value.items()}
     if isinstance(value, list):
-        return [filled(one, given) for one in value]
+        return [filled(item, given) for item in value]
     if isinstance(value, str):
-        for kind, one in given.items():
-            value = value.replace(kind, one)
+        for kind, item in given.items():
+            value = value.replace(kind, item)
     return value
 
 
 def kinds_in(value: Any) -> set[str]:
     """Return the kinds that arguments name, but for the stranger's own."""
     if isinstance(value, dict | list):
-        return {kind for one in (value.values() if isinstance(value, dict) else value) for kind in kinds_in(one)}
-    return {one for one in ALL_KINDS if isinstance(value, str) and one in value}
+        return {kind for item in (value.values() if isinstance(value, dict) else value) for kind in kinds_in(item)}
+    return {item for item in ALL_KINDS if isinstance(value, str) and item in value}
 
 
 ALL_KINDS = (

@@ -101,5 +101,5 @@ def records() -> list[dict[str, Any]]:
 def whole(said: Iterable[Mapping[str, Any]], first: Mapping[str, Any] | None = None, **counts: int) -> list[bytes]:
     """Return the lines of an export with these records, and an end that tells how many they are."""
     found = list(said)
-    end = {"type": "end", "counts": {**Counter(str(one.get("type")) for one in found), **counts}}
-    return [json.dumps(one).encode() + b"\n" for one in (head() if first is None else first, *found, end)]
+    end = {"type": "end", "counts": {**Counter(str(item.get("type")) for item in found), **counts}}
+    return [json.dumps(item).encode() + b"\n" for item in (head() if first is None else first, *found, end)]

@@ -137,8 +137,8 @@ class Statement:
 
     def values(self, tenant: Tenant) -> Iterator[dict[str, Any]]:
         """Return parameters that name everything of the tenant: for each kind of id once."""
-        for one in tenant.ids.values():
-            yield {name: self._value(name, type_name, tenant, one) for name, type_name in self.types.items()}
+        for item in tenant.ids.values():
+            yield {name: self._value(name, type_name, tenant, item) for name, type_name in self.types.items()}
             if "uuid" not in self.types.values():
                 return
 
@@ -152,7 +152,7 @@ class Statement:
         if type_name == "uuid[]":
             return sorted(tenant.ids.values())
         if type_name == "uuid[] as text":
-            return "{" + ",".join(str(one) for one in sorted(tenant.ids.values())) + "}"
+            return "{" + ",".join(str(item) for item in sorted(tenant.ids.values())) + "}"
         if name in BY_NAME and type_name not in BY_TYPE_ALONE:
             known = BY_NAME[name]
             return [known] if type_name.endswith("[]") and not isinstance(known, list) else known

@@ -121,13 +121,13 @@ async def test_what_waits_in_redis_for_the_tenant_goes_too(world: World, redis_u
             job(StoreMemory(content="The safe opens with 1234"), namespace="other"),
             deleting(),
         ]
-        for one in waiting:
-            name = f"{one.envelope.id}.1"
-            await redis.set(JOB_KEY + name, encode_job([encode(one.envelope)], time.time_ns() // 1_000_000))
+        for item in waiting:
+            name = f"{item.envelope.id}.1"
+            await redis.set(JOB_KEY + name, encode_job([encode(item.envelope)], time.time_ns() // 1_000_000))
             await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
         await world.outcome(deleting())
-        jobs = [await redis.get(JOB_KEY + f"{one.envelope.id}.1") or b"" for one in waiting]
-        assert [b"acme" in one or b"other" in one for one in jobs] == [False, True, True]
+        jobs = [await redis.get(JOB_KEY + f"{item.envelope.id}.1") or b"" for item in waiting]
+        assert [b"acme" in item or b"other" in item for item in jobs] == [False, True, True]
         assert await redis.exists(mine.state, mine.touched, mine.sessions) == 0
         assert await redis.exists(others.state, others.touched, others.sessions) == 3
 

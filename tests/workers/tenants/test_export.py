@@ -97,7 +97,7 @@ async def test_an_export_has_every_row_once_and_nothing_of_another_tenant(
     )
     types = [record["type"] for record in records]
     assert list(dict.fromkeys(types)) == [*TYPES, "audit"]
-    assert end == {"type": "end", "counts": {one: types.count(one) for one in dict.fromkeys(types)}}
+    assert end == {"type": "end", "counts": {fromkey: types.count(fromkey) for fromkey in dict.fromkeys(types)}}
     assert end["counts"]["memory"] == 4
     fields = documented()
     for record in records:
@@ -106,11 +106,11 @@ async def test_an_export_has_every_row_once_and_nothing_of_another_tenant(
     assert not [word for word in ("other, ", "tenant", "lexemes") if f'"{word}' in text]
     ids = {record["id"] for record in records if record["type"] == "memory"}
     assert ids == {str(acme.ids[kind]) for kind in ("memory", "other", "pending", "untrusted")}
-    memory = next(one for one in records if one.get("id") == str(acme.ids["memory"]))
+    memory = next(item for item in records if item.get("id") == str(acme.ids["memory"]))
     assert memory["usage"]["access_count"] == 3
     assert (memory["external_id"], memory["thread"], memory["partition"]) == ("acme-memory", "talk", "trusted")
-    (proposal,) = [one for one in records if one["type"] == "proposal"]
-    assert [one["principal"] for one in proposal["approvals"]] == ["ada"]
+    (proposal,) = [item for item in records if item["type"] == "proposal"]
+    assert [approval["principal"] for approval in proposal["approvals"]] == ["ada"]
 
 
 async def test_vectors_come_along_when_they_are_wanted(store: Store, acme: Tenant) -> None:
@@ -228,7 +228,7 @@ async def test_the_list_shows_what_each_namespace_holds(
     database.rows("select make_tenant('empty')")
     assert await run("tenant", "list", "--json") == 0
     found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [one["namespace"] for one in found] == ["acme", "other"]
+    assert [item["namespace"] for item in found] == ["acme", "other"]
     assert found[0] | {"last_activity": "", "bytes": 0} == {
         "namespace": "acme", "memories": 4, "by_state": {"active": 3, "pending": 1}, "bytes": 0, "nodes": 2, "edges": 1,
         "links": 1, "tokens": 1, "last_activity": "", "language": "english",

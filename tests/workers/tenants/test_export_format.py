@@ -44,12 +44,12 @@ def refusal(lines: Iterable[bytes]) -> tuple[int, str, str]:
 
 
 def of_type(said: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    return next(one for one in said if one["type"] == kind)
+    return next(item for item in said if item["type"] == kind)
 
 
 @pytest.mark.promise("IM-5")
 def test_a_whole_export_is_taken_with_fields_that_nobody_knows() -> None:
-    said = [{**one, "of_a_later_release": [1]} for one in records()]
+    said = [{**record, "of_a_later_release": [1]} for record in records()]
     found = checked(whole(said, head(of_a_later_release=1)))
     assert found.summary.counts == {
         "memory": 3, "node": 2, "edge": 2, "link": 2, "deferred_link": 1, "tombstone": 1, "proposal": 2,
@@ -67,9 +67,9 @@ def test_the_format_has_the_fields_that_the_page_names() -> None:
 
 
 @pytest.mark.promise("IM-5")
-@pytest.mark.parametrize("kind", [type_of(one) for one in RECORDS])
+@pytest.mark.parametrize("kind", [type_of(record) for record in RECORDS])
 def test_each_field_of_each_record_is_checked(kind: str) -> None:
-    place = next(number for number, one in enumerate(records()) if one["type"] == kind)
+    place = next(number for number, record in enumerate(records()) if record["type"] == kind)
     fields = [name for name in records()[place] if name != "type"]
     assert fields
     for name in fields:
@@ -101,7 +101,7 @@ def changed(kind: str, **values: Any) -> Change:
 
 def appended(record: dict[str, Any], after: str) -> Change:
     def change(said: list[dict[str, Any]]) -> None:
-        last = max(place for place, one in enumerate(said) if one["type"] == after)
+        last = max(place for place, item in enumerate(said) if item["type"] == after)
         said.insert(last + 1, record)
 
     return change
@@ -198,7 +198,9 @@ def test_chains_of_supersessions_are_taken_in_whatever_order_they_come() -> None
     tree = supersessions((1, 9), (2, 9), (9, 4), (4, 3), (5, 6), m5="untrusted", m1="untrusted")
     assert checked(tree).summary.counts["memory"] == 9
     long = 200
-    forward = [memory(one, superseded_by=an_id(one + 1) if one < long else None) for one in range(1, long + 1)]
+    forward = [
+        memory(number, superseded_by=an_id(number + 1) if number < long else None) for number in range(1, long + 1)
+    ]
     assert checked(whole(forward)).summary.counts["memory"] == long
 
 

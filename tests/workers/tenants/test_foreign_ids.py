@@ -112,7 +112,7 @@ async def belongings_of(them: Agent) -> Belongings:
     }
     memories = {"active": active, "old": old, "archived": archived, "rejected": rejected, "untrusted": untrusted}
     things[doors.MEMORY] = active
-    ids = {one for one in (*things.values(), *memories.values(), edge["target_id"]) if _ID.fullmatch(one)}
+    ids = {item for item in (*things.values(), *memories.values(), edge["target_id"]) if _ID.fullmatch(item)}
     return Belongings(things, memories, ids)
 
 
@@ -181,7 +181,7 @@ class Comparison:
     def reveals_nothing(self, reply: Any, sent: Any) -> None:
         """Assert that a reply has nothing of theirs that was not in the question."""
         told, asked = json.dumps(reply), json.dumps(sent)
-        if any(one in told and one not in asked for one in self.theirs.ids):
+        if any(item in told and item not in asked for item in self.theirs.ids):
             self.found.append(f"an id of theirs: {asked}: {told}")
         if WORD in told.lower() and WORD not in asked.lower():
             self.found.append(f"a word of theirs: {asked}: {told}")
@@ -193,22 +193,22 @@ def test_every_tool_and_every_parameter_that_can_name_something_has_a_probe() ->
         for probe in probes_of(tool):
             for parameter, value in probe.items():
                 given.setdefault(parameter, set()).update(doors.kinds_in(value))
-        alone = [one for one in tool.parameters.__struct_fields__ if one not in tool.batches]
-        named = [(one, one, tool.ids) for one in alone]
+        alone = [item for item in tool.parameters.__struct_fields__ if item not in tool.batches]
+        named = [(item, item, tool.ids) for item in alone]
         for batch, items in tool.batches.items():
-            named += [(batch, one, items.ids) for one in items.taken.__struct_fields__]
+            named += [(batch, item, items.ids) for item in items.taken.__struct_fields__]
         texts = {
             text
             for taken in (tool.parameters, *(items.taken for items in tool.batches.values()))
             for text in free_texts(taken)
         }
-        for parameter, one, ids in named:
-            if one in ids:
-                assert doors.MEMORY in given[parameter], (name, one)
-            elif one in doors.MAY_NAME:
-                assert given[parameter] & set(doors.MAY_NAME[one]), (name, one)
-            elif one in texts and one not in doors.NAMES_NOTHING:
-                assert given[parameter] & set(doors.ANY_KIND), (name, one)
+        for parameter, item, ids in named:
+            if item in ids:
+                assert doors.MEMORY in given[parameter], (name, item)
+            elif item in doors.MAY_NAME:
+                assert given[parameter] & set(doors.MAY_NAME[item]), (name, item)
+            elif item in texts and item not in doors.NAMES_NOTHING:
+                assert given[parameter] & set(doors.ANY_KIND), (name, item)
 
 
 @pytest.mark.long
@@ -243,8 +243,8 @@ async def test_every_resource_answers_likewise(stage: Stage) -> None:
     async with agent_of(service, THEIRS, "somebody") as them, agent_of(service, "ours", "somebody") as us:
         theirs, mine = await belongings_of(them), (await us.store("Nothing in particular"))["id"]
         comparison = Comparison(service, theirs)
-        listed = {str(one.uri) for one in (await us.client.list_resources()).resources}
-        listed |= {one.uri_template for one in (await us.client.list_resource_templates()).resource_templates}
+        listed = {str(resource.uri) for resource in (await us.client.list_resources()).resources}
+        listed |= {template.uri_template for template in (await us.client.list_resource_templates()).resource_templates}
         assert listed == RESOURCES.keys(), "a new resource needs a probe in tests/workers/tenants/doors.py"
 
         async def read(uri: str) -> Any:

@@ -116,7 +116,7 @@ async def test_names_that_resemble_keep_their_index(store: Store) -> None:
 async def test_a_search_finds_its_own_namespace_alone(store: Store) -> None:
     for namespace in ("large", "other"):
         found = await store.read(namespace, lambda tx: find_candidates(tx, Sizes(), Question("fact 77"), None, TRUSTED))
-        ids = [UUID(one) for one in found.ids]
+        ids = [UUID(item) for item in found.ids]
         rows = await store.read(namespace, lambda tx, ids=ids: tx.rows(CONTENTS, ids=ids))  # type: ignore[misc]
         assert len(rows) == len(ids) > 0
         assert all(row["content"].endswith(f"of {namespace}") for row in rows)

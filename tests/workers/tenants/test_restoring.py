@@ -274,7 +274,7 @@ async def test_more_vectors_than_a_load_may_have_come_as_further_loads_and_beyon
         name = f"with {most}"
         assert await run("import", file, "--namespace", name) == ExitCode.DONE
         found = database.rows("select rows from loads where tenant = tenant_of(%s)", name)
-        assert [one["rows"] for one in found] == [1] * waiting
+        assert [item["rows"] for item in found] == [1] * waiting
         loaded = "select count(distinct load_id) as loads, count(*) as n from memories where tenant = tenant_of(%s) "
         assert database.rows(f"{loaded} and embedding is not null", name) == [{"loads": waiting, "n": 3}]
         assert await loads.index_loads(store, idle_s=0.0)
@@ -299,12 +299,12 @@ async def test_an_export_of_a_project_has_its_memories_and_their_links_alone_and
     of_project = await exported(store, "acme", project="rover", embeddings=True)
     head, *records, end = (json.loads(line) for line in of_project)
     assert head["project"] == "rover"
-    memories = {one["id"]: one for one in records if one["type"] == "memory"}
+    memories = {record["id"]: record for record in records if record["type"] == "memory"}
     assert memories.keys() == {str(ids["memory"]), str(ids["other"])}
     replaced = memories[str(ids["memory"])]
     assert (replaced["superseded_by"], replaced["superseded_at"] is None) == (None, False), "by what is not in it"
     assert memories[str(ids["other"])]["supersedes"] == str(ids["memory"])
-    assert {one["type"] for one in records} == {"memory", "link", "tombstone", "imported_row"}
+    assert {record["type"] for record in records} == {"memory", "link", "tombstone", "imported_row"}
     found = restoring.check(lambda: of_project, quiet)
     done = await restoring.restore(store, "beta", found, lambda: of_project, "ada", quiet)
     assert {name: count for name, count in done.counts.items() if count} == {
@@ -334,13 +334,13 @@ async def test_no_export_moves_the_numbers_of_the_audit_log_to_where_others_cann
     place = next(number for number, line in enumerate(before) if b'"type":"audit"' in line)
     entry = json.loads(before[place])
     numbers = (1, kept, kept + 1, limits.AUDIT_ID_MAX)
-    entries = [json.dumps({**entry, "id": one, "reason": str(one)}).encode() + b"\n" for one in numbers]
+    entries = [json.dumps({**entry, "id": item, "reason": str(item)}).encode() + b"\n" for item in numbers]
     last = json.loads(before[-1])
     last["counts"]["audit"] = len(entries)
     forged = [*before[:place], *entries, json.dumps(last).encode()]
     assert await run("import", written(tmp_path / "forged", forged), "--namespace", "beta") == ExitCode.DONE
     found = database.rows("select id, reason from audit_log where tenant = tenant_of('beta') order by id")
-    assert [row["reason"] for row in found][:-1] == [str(one) for one in numbers], "in their order"
+    assert [row["reason"] for row in found][:-1] == [str(item) for item in numbers], "in their order"
     assert [row["id"] for row in found][:2] == [1, kept]
     assert all(kept < row["id"] < kept + 10_000 for row in found[2:])
     # Whoever writes from now on has higher numbers, and can be restored as ever.

@@ -76,7 +76,7 @@ def test_every_table_with_tenants_is_guarded(owner: Connection) -> None:
 def test_a_query_without_any_condition_sees_one_namespace(
     owner: Connection, worker: Connection, victim: Tenant, within: str | None
 ) -> None:
-    other, mine = [owner.execute("select tenant_of(%s)", [one]).fetchone() for one in (OTHER, VICTIM)]
+    other, mine = [owner.execute("select tenant_of(%s)", [item]).fetchone() for item in (OTHER, VICTIM)]
     for table in (*tenant_tables(owner), *VIEWS):
         query = sql.SQL("select tenant from {}").format(sql.Identifier(table))
         assert mine in owner.execute(query).fetchall() or table in VIEWS, f"furnish writes no {table}"
@@ -110,7 +110,7 @@ def test_no_named_query_that_forgot_its_tenant_reaches_another(
             assert f"{VICTIM}-" not in told, statement.name  # an external id
             if statement.reads_only:
                 echoed = {repr(value) for value in values.values()}
-                shown = [str(one) for one in victim.ids.values() if str(one) in told and repr(one) not in echoed]
+                shown = [str(item) for item in victim.ids.values() if str(item) in told and repr(item) not in echoed]
                 assert shown == [], statement.name
     assert snapshot(owner, VICTIM) == before
 

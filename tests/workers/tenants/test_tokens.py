@@ -129,9 +129,9 @@ async def test_of_two_tokens_of_other_trust_that_are_made_at_once_one_is_refused
     made = await asyncio.gather(
         *(created(store, untrusted=number % 2 == 0) for number in range(8)), return_exceptions=True
     )
-    kept = {one[1].untrusted for one in made if not isinstance(one, BaseException)}
+    kept = {item[1].untrusted for item in made if not isinstance(item, BaseException)}
     assert len(kept) == 1
-    assert {type(one) for one in made if isinstance(one, BaseException)} == {EngramqError}
+    assert {type(item) for item in made if isinstance(item, BaseException)} == {EngramqError}
 
 
 @pytest.fixture

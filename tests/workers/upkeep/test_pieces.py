@@ -49,7 +49,7 @@ class ShortSighted(SwitchedEmbedder):
     spec = EmbedderSpec(name="openai:short", dimensions=384, max_tokens=READS)
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
-        return await super().embed([one[:SEEN] for one in texts], questions=questions)
+        return await super().embed([text[:SEEN] for text in texts], questions=questions)
 
 
 class FarSighted(ShortSighted):
@@ -109,7 +109,7 @@ async def test_what_a_long_memory_says_last_is_found_by_its_meaning(long: Long, 
     async def place() -> int:
         for _ in range(0 if ranked_by == "tables" else SEARCHES_FIRST):
             await long.found(asked)
-        return [one.id for one in await long.found(asked, limit=50)].index(late)
+        return [memory.id for memory in await long.found(asked, limit=50)].index(late)
 
     before = await place()
     if ranked_by == "tables":
@@ -215,7 +215,7 @@ texts = st.text(max_size=400) | st.lists(st.sampled_from(["Ja. ", "wort ", "æ–‡ã
 @given(texts)
 def test_pieces_hold_all_that_a_text_says_and_none_is_too_long(text: str) -> None:
     pieces = list(pieces_of(text))
-    assert all(0 < len(one.encode()) <= PIECE_BYTES for one in pieces)
+    assert all(0 < len(piece.encode()) <= PIECE_BYTES for piece in pieces)
     assert "".join("".join(pieces).split()) == "".join(text.split())
 
 

@@ -100,7 +100,7 @@ class Change:
         return outcome.reply
 
     async def found(self, query: str) -> set[str]:
-        return {one.content for one in (await self.search(query)).memories}
+        return {memory.content for memory in (await self.search(query)).memories}
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ async def test_everything_is_embedded_anew_wherever_it_is_and_once(change: Chang
 @pytest.mark.parametrize("in_copy", [False, True])
 async def test_searches_are_complete_while_it_goes_on(change: Change, in_copy: bool) -> None:
     world, wanted = change.world, {f"pump {number}" for number in range(8)}
-    for one in sorted(wanted):
-        await world.keep(one)
+    for item in sorted(wanted):
+        await world.keep(item)
     work = await change.to(change.other)
     if in_copy:
         for _ in range(copies.SEARCHES_FIRST):
@@ -166,10 +166,10 @@ async def test_searches_are_complete_while_it_goes_on(change: Change, in_copy: b
     for _ in range(5):
         await change.search("pump")  # after which what is left is counted again
         reply = await change.search("pumpwork")  # a word that no text has, and that is spelt like one
-        assert {one.content for one in reply.memories} == wanted
+        assert {memory.content for memory in reply.memories} == wanted
         assert isinstance(reply.notice, str)
         told.append(reply.notice.removesuffix(ALL_WEAK))  # no text has the word
-        similarities = [one.similarity for one in reply.memories]
+        similarities = [memory.similarity for memory in reply.memories]
         assert None not in similarities
         assert UNSET not in similarities
         await stop_halfway(change, work, 2)
@@ -346,7 +346,7 @@ async def test_what_is_being_changed_is_left_to_the_next_look(change: Change) ->
     assert change.left(OTHER) == 2, "one was locked, one has another content than was embedded"
     await change.upkeep().run()
     assert change.left(OTHER) == 0
-    assert "a valve" in {one.content for one in (await change.search("valves", min_similarity=0.3)).memories}
+    assert "a valve" in {memory.content for memory in (await change.search("valves", min_similarity=0.3)).memories}
 
 
 @pytest.mark.promise("IM-7")

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.anyio
 
 async def finish(world: World, follow_ups: tuple[FollowUp, ...]) -> int:
     done = 0
-    for one in follow_ups:
-        done += (await world.ask(PendingEmbedded, one.command, namespace=one.namespace)).activated
+    for item in follow_ups:
+        done += (await world.ask(PendingEmbedded, item.command, namespace=item.namespace)).activated
     return done
 
 
@@ -44,7 +44,7 @@ async def test_a_sweep_hands_on_what_is_pending_in_every_namespace(world: World)
     world.model.down = False
     await world.keep("whole", namespace="three")
     found = await world.upkeep.look()
-    commands = {one.namespace: one.command for one in found}
+    commands = {item.namespace: item.command for item in found}
     assert all(isinstance(command, EmbedPending) for command in commands.values())
     assert {name: set(command.memory_ids) for name, command in commands.items()} == expected  # type: ignore[attr-defined]
     assert await finish(world, found) == 6
@@ -81,9 +81,9 @@ async def test_memories_that_cannot_be_embedded_do_not_block_the_others(
     ids = [(await world.keep(f"waiting {number}")).stored.id for number in range(5)]
     seen: list[str] = []
     for _ in range(4):
-        for one in await world.upkeep.look():
-            assert isinstance(one.command, EmbedPending)
-            seen += one.command.memory_ids
+        for item in await world.upkeep.look():
+            assert isinstance(item.command, EmbedPending)
+            seen += item.command.memory_ids
         for progress in world.upkeep._progress.values():
             progress.back_off.not_before = 0.0
     assert seen[:5] == ids
@@ -92,8 +92,8 @@ async def test_memories_that_cannot_be_embedded_do_not_block_the_others(
 
 async def test_old_commands_are_forgotten_and_new_ones_kept(world: World) -> None:
     old, new = job(StoreMemory(content="old"), idempotency_key="old"), job(StoreMemory(content="new"))
-    for one in (old, new):
-        await world.outcome(one)
+    for item in (old, new):
+        await world.outcome(item)
     world.rows("update ledger set created_at = now() - interval '8 days' where command_id = %s", old.envelope.id)
     await world.upkeep.trim()
     assert [str(row["command_id"]) for row in world.rows("select * from ledger")] == [new.envelope.id]
@@ -145,7 +145,7 @@ async def test_what_is_imported_is_linked_after_the_load_or_when_that_takes_too_
     sweep = Unfinished(store=world.store, older_than_s=0.0, activity=doing)
 
     async def handed_on() -> list[type]:
-        return [type(one.command) for one in await sweep.look_at("default_user")]
+        return [type(item.command) for item in await sweep.look_at("default_user")]
 
     with doing.loading():
         assert await handed_on() == [ClassifySectors]
@@ -153,4 +153,4 @@ async def test_what_is_imported_is_linked_after_the_load_or_when_that_takes_too_
     with doing.loading():
         monkeypatch.setattr(unfinished, "LOAD_MAX_S", 0.0)
         fresh = Unfinished(store=world.store, older_than_s=0.0, activity=doing)
-        assert LinkActivated in [type(one.command) for one in await fresh.look_at("default_user")]
+        assert LinkActivated in [type(item.command) for item in await fresh.look_at("default_user")]

@@ -100,7 +100,7 @@ async def test_each_event_is_told_with_ids_and_a_signature_and_no_word_of_a_cont
             await ada.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
             await ada.call("supersede_memory", old_memory_id=old["id"], new_memory_id=old["id"])  # refused: not told
             told = await receiver.wait_for(4)
-    messages = {(one.message["type"], one.message["data"]["memory_id"]): one.message for one in told}
+    messages = {(item.message["type"], item.message["data"]["memory_id"]): item.message for item in told}
     assert messages.keys() == {
         ("memory.stored", old["id"]),
         ("memory.stored", new["id"]),
@@ -110,10 +110,10 @@ async def test_each_event_is_told_with_ids_and_a_signature_and_no_word_of_a_cont
     superseded = messages["memory.superseded", old["id"]]["data"]
     assert (superseded["superseded_by"], superseded["principal"], superseded["namespace"]) == (new["id"], "ada", "acme")
     assert messages["memory.stored", new["id"]]["data"]["partition"] == "untrusted"
-    assert all(one.is_signed_with(secret) for one in told)
-    assert not any(one.is_signed_with(secret[:-6] + "AAAAA=") for one in told)
-    assert len({one.id for one in told}) == len(told)
-    everything = b"".join(one.body for one in told)
+    assert all(item.is_signed_with(secret) for item in told)
+    assert not any(item.is_signed_with(secret[:-6] + "AAAAA=") for item in told)
+    assert len({item.id for item in told}) == len(told)
+    everything = b"".join(item.body for item in told)
     assert all(word not in everything for word in (b"vault", b"Eve", b"another namespace"))
     assert await _waiting(store) == 0
 
@@ -127,8 +127,8 @@ async def test_consent_that_is_wanted_is_told(store: Store, settings: Settings, 
         assert asked["status"] == "consent_required", asked
         proposed = await agent.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="episodic")
         await delivery(store, settings).run()
-    assert {one.message["type"] for one in receiver.told} == {"consent.wanted"}
-    wanted = [one.message["data"]["proposal_id"] for one in receiver.told]
+    assert {item.message["type"] for item in receiver.told} == {"consent.wanted"}
+    wanted = [item.message["data"]["proposal_id"] for item in receiver.told]
     assert wanted == [asked["proposal_id"], proposed["proposal_id"]]
 
 
@@ -221,10 +221,10 @@ async def test_what_is_refused_is_told_again_by_the_same_id_and_the_others_wait_
         second = await agent.store("Second")
         for _ in range(3):
             await delivery(store, settings).run()
-    told = [(one.message["data"]["memory_id"], one.path) for one in receiver.told]
+    told = [(item.message["data"]["memory_id"], item.path) for item in receiver.told]
     assert told == [(first["id"], "/hook")] * 3 + [(second["id"], "/hook")]
-    assert len({one.id for one in receiver.told[:3]}) == 1
-    assert all(one.is_signed_with(secret) for one in receiver.told)
+    assert len({item.id for item in receiver.told[:3]}) == 1
+    assert all(item.is_signed_with(secret) for item in receiver.told)
 
 
 async def test_nothing_is_lost_while_the_receiver_is_away(store: Store, settings: Settings, agent: Agent) -> None:
@@ -238,7 +238,7 @@ async def test_nothing_is_lost_while_the_receiver_is_away(store: Store, settings
     server = await asyncio.start_server(back.serve, "127.0.0.1", port)
     await delivery(store, settings).run()
     server.close()
-    assert [one.message["data"]["memory_id"] for one in back.told] == stored
+    assert [item.message["data"]["memory_id"] for item in back.told] == stored
 
 
 async def test_who_dies_after_telling_tells_again_by_the_same_id(

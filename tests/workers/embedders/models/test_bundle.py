@@ -31,10 +31,10 @@ def test_the_notices_name_every_checksum_and_the_licence_is_there() -> None:
 @pytest.mark.parametrize("name", [minilm.MODEL_FILE, minilm.INT8_FILE])
 def test_the_models_use_standard_operators_only_and_the_contract_of_their_names(name: str) -> None:
     model = onnx.load(minilm.FOLDER / name)
-    assert [(one.domain, one.version) for one in model.opset_import] == [("", graph.OPSET)]
+    assert [(item.domain, item.version) for item in model.opset_import] == [("", graph.OPSET)]
     assert {node.domain for node in model.graph.node} == {""}
-    assert [one.name for one in model.graph.input] == ["input_ids", "attention_mask"]
-    assert [one.name for one in model.graph.output] == ["embedding"]
+    assert [item.name for item in model.graph.input] == ["input_ids", "attention_mask"]
+    assert [item.name for item in model.graph.output] == ["embedding"]
 
 
 def test_quantising_errs_by_at_most_half_a_step() -> None:
@@ -56,11 +56,11 @@ def test_equal_weights_give_equal_bytes() -> None:
 def test_no_sum_of_two_products_overflows_sixteen_bits() -> None:
     """CPUs without VNNI add two products of an activation (8 bits) and a weight up in 16 bits."""
     weights = {
-        one.name: numpy_helper.to_array(one) for one in onnx.load(minilm.FOLDER / minilm.INT8_FILE).graph.initializer
+        item.name: numpy_helper.to_array(item) for item in onnx.load(minilm.FOLDER / minilm.INT8_FILE).graph.initializer
     }
-    dense = [one for name, one in weights.items() if name.endswith(".int8") and name != int8.TABLE]
+    dense = [weight for name, weight in weights.items() if name.endswith(".int8") and name != int8.TABLE]
     assert len(dense) == 4 * graph.LAYERS
-    assert max(2 * 255 * int(np.abs(one.astype(np.int32)).max()) for one in dense) < 2**15
+    assert max(2 * 255 * int(np.abs(item.astype(np.int32)).max()) for item in dense) < 2**15
 
 
 def small_weights() -> graph.Weights:

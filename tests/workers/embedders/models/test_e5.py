@@ -76,9 +76,11 @@ class Small:
         """The file: header, pieces, table of tensors, tensors."""
         blob = [piece.encode() for piece in PIECES]
         places = np.cumsum([0, *map(len, blob)]).astype("<u4").tobytes()
-        scores = np.array([0, 0, 0, 0, *(-1.0 - 0.1 * one for one in range(len(PIECES) - 4))], dtype="<f4").tobytes()
+        scores = np.array(
+            [0, 0, 0, 0, *(-1.0 - 0.1 * number for number in range(len(PIECES) - 4))], dtype="<f4"
+        ).tobytes()
         rules = b"".join(
-            struct.pack(f"<IB{len(text)}I", one, len(text), *map(ord, text)) for one, text in sorted(REPLACED.items())
+            struct.pack(f"<IB{len(text)}I", item, len(text), *map(ord, text)) for item, text in sorted(REPLACED.items())
         )
         head = b"E5S1" + struct.pack(
             "<I7ifi", 1, HIDDEN, LAYERS, HEADS, 4 * HIDDEN, len(PIECES), POSITIONS, 2, 1e-12, 32
@@ -159,7 +161,7 @@ def test_what_is_no_such_file_is_refused(small: Small, damage: str) -> None:
 def test_the_graph_is_what_onnx_calls_valid(folder: Path) -> None:
     model = onnx.load_model(folder / build.MODEL_FILE)
     onnx.checker.check_model(model, full_check=True)
-    assert {one.domain for one in model.graph.node} == {""}
+    assert {item.domain for item in model.graph.node} == {""}
 
 
 def test_texts_are_cut_into_the_pieces_of_the_model(session: FolderSession) -> None:
@@ -225,7 +227,7 @@ def test_a_model_is_built_from_a_wheel_and_listed(
     for _ in range(2):  # over one that is there
         build_model(tmp_path, wheel)
         assert build.is_built(tmp_path)
-    assert sorted(one.name for one in build.folder_in(tmp_path).parent.iterdir()) == ["e5"]
+    assert sorted(path.name for path in build.folder_in(tmp_path).parent.iterdir()) == ["e5"]
     assert "MIT License" in (build.folder_in(tmp_path) / build.LICENSE_FILE).read_text(encoding="utf-8")
     capsys.readouterr()
     list_models(tmp_path, as_json=False)

@@ -152,7 +152,7 @@ async def test_a_new_store_begins_with_what_is_faster_here(monkeypatch: pytest.M
 async def test_a_store_goes_on_as_it_began_and_only_questions_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, float32=10.0, int8=3.0)
     text = ["Which pet does she own?"]
-    exact, quick, model = (MiniLmEmbedder(arithmetic=one) for one in (Arithmetic.FLOAT32, Arithmetic.INT8, None))
+    exact, quick, model = (MiniLmEmbedder(arithmetic=item) for item in (Arithmetic.FLOAT32, Arithmetic.INT8, None))
     assert model.adopt(Arithmetic.FLOAT32.sha256)
     assert not model.adopt("of another model")
     np.testing.assert_array_equal(await model.embed(text), await exact.embed(text))
@@ -160,8 +160,8 @@ async def test_a_store_goes_on_as_it_began_and_only_questions_gain(monkeypatch: 
     assert model.spec == exact.spec
     assert model.adopt(Arithmetic.INT8.sha256)
     np.testing.assert_array_equal(await model.embed(text), await quick.embed(text))
-    for one in (exact, quick, model):
-        await one.aclose()
+    for item in (exact, quick, model):
+        await item.aclose()
 
 
 async def test_without_a_whole_int8_file_float32_serves_and_the_log_says_so(
@@ -171,7 +171,7 @@ async def test_without_a_whole_int8_file_float32_serves_and_the_log_says_so(
     model = MiniLmEmbedder(folder=copied)
     await model.warm()
     assert model.spec.sha256 == minilm.MODEL_SHA256
-    (record,) = [one for one in caplog.records if one.levelname == "WARNING"]
+    (record,) = [item for item in caplog.records if item.levelname == "WARNING"]
     assert "float32" in record.message
     assert "damaged" in record.__dict__["reason"]
     await model.aclose()
@@ -180,7 +180,7 @@ async def test_without_a_whole_int8_file_float32_serves_and_the_log_says_so(
     with pytest.raises(EmbedderUnavailable, match="int8 model, whose file cannot be used"):
         await begun.embed(["never vectors of another model"])
     assert (await begun.embed(["which are compared, not kept"], questions=True)).shape == (1, DIMENSIONS)
-    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 2  # said once by each
+    assert len([item for item in caplog.records if item.levelname == "WARNING"]) == 2  # said once by each
     await begun.aclose()
 
 

@@ -33,7 +33,7 @@ def test_every_row_is_in_one_run_shortest_first_and_each_run_within_the_bounds(l
     runs = list(in_runs(lengths))
     rows = [row for run in runs for row in run]
     assert sorted(rows) == list(range(len(lengths)))
-    assert all(lengths[one] <= lengths[other] for one, other in pairwise(rows))
+    assert all(lengths[item] <= lengths[other] for item, other in pairwise(rows))
     assert all(run and fits([lengths[row] for row in run]) for run in runs)
 
 

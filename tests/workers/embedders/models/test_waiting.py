@@ -18,7 +18,7 @@ def filled(*, interactive: int = 0, bulk: int = 0) -> WaitingTexts:
 
 
 def texts(batch: list[WaitingText]) -> list[str]:
-    return [one.text for one in batch]
+    return [entry.text for entry in batch]
 
 
 def test_a_batch_is_bounded_by_characters_and_a_long_text_travels_alone() -> None:

@@ -110,7 +110,7 @@ class Harness:
         """Let memories be as they are when the model was away at their store."""
         await self.rows(
             "update memories set state = 'pending', embedding = null, model_id = null where node_id = any(%s)",
-            [UUID(one) for one in ids],
+            [UUID(item) for item in ids],
         )
 
     async def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ async def test_each_item_sees_those_before_it_and_bad_ones_are_errors_of_their_i
     ]
     body = await harness.agent.call("connects", edges=edges)
     assert body["status"] == "success"
-    assert [(one["index"], one["action"]) for one in body["results"]] == [
+    assert [(result["index"], result["action"]) for result in body["results"]] == [
         (0, "created"), (2, "reinforced"), (4, "updated"), (7, "skipped"), (9, "deferred")]  # fmt: skip
     assert [body[name] for name in COUNTS] == [1, 1, 1, 1, 1]
     assert [(error["index"], error["code"]) for error in body["errors"]] == [

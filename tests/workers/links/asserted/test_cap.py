@@ -141,8 +141,8 @@ async def test_an_automatic_writer_takes_the_place_of_lighter_automatic_links_on
     wanted += [_similar(agents, hub, 1.0), _similar(hub, hub, 1.0)]
     written = await store.write("default_user", lambda tx: write_automatic(tx, wanted, rules=RULES))
     # The heaviest first: .90 for .65, then nothing is lighter than .69 but what was just made.
-    assert [one.weight for one in written.created] == [0.90]
-    assert [one.target for one in written.existing] == [UUID(hub)]
+    assert [item.weight for item in written.created] == [0.90]
+    assert [item.target for item in written.existing] == [UUID(hub)]
     assert len(written.skipped) == 4
     assert await harness.link(hub, new[3]) is not None
     assert await harness.link(hub, light) is None
@@ -191,7 +191,7 @@ async def test_sixty_four_at_once_around_hubs_end_within_the_cap_without_an_erro
 
     async def automatic() -> str:
         pairs = [dice.sample(ids, 2) for _ in range(6)]
-        wanted = [_similar(one, other, dice.random()) for one, other in pairs]
+        wanted = [_similar(pair, other, dice.random()) for pair, other in pairs]
         await store.write("default_user", lambda tx: write_automatic(tx, wanted, rules=RULES))
         return "written"
 

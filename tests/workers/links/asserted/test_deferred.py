@@ -20,12 +20,14 @@ pytestmark = pytest.mark.anyio
 
 
 async def settle(store: Store, *ids: str) -> int:
-    return await store.write(DEFAULT_NAMESPACE, lambda tx: settle_deferred(tx, [UUID(one) for one in ids], rules=RULES))
+    return await store.write(
+        DEFAULT_NAMESPACE, lambda tx: settle_deferred(tx, [UUID(item) for item in ids], rules=RULES)
+    )
 
 
 async def due(store: Store) -> set[str]:
     found = await store.read(DEFAULT_NAMESPACE, lambda tx: deferred_due(tx, limit=100))
-    return {str(one) for one in found}
+    return {str(item) for item in found}
 
 
 @dataclass
@@ -119,10 +121,10 @@ async def test_each_waiting_link_is_a_connect_of_its_own(harness: Harness, store
     await waking.wake(pending)
     assert await settle(store, one, other, full) == 7
     told = [await resolved(harness, body["command_id"]) for body in bodies]
-    assert [one["code"] or one["action"] for one in told] == [
+    assert [item["code"] or item["action"] for item in told] == [
         "memory_not_active", "created", "relation_conflict", "degree_limit", "updated", "skipped", "edge_exists",
         "created"]  # fmt: skip
-    assert [one["state"] for one in told] == [
+    assert [item["state"] for item in told] == [
         "dropped", "made", "dropped", "dropped", "made", "made", "dropped", "made"]  # fmt: skip
     assert (await harness.link(pending, one) or {})["relation"] == "mine"
     assert (await harness.link(pending, other) or {})["note"] == "last"
@@ -148,7 +150,7 @@ async def test_items_of_a_batch_are_told_in_their_place(harness: Harness, store:
     assert await due(store) == {first}
     assert await settle(store, first) == 1
     reply = (await harness.agent.call("get_command", command_id=body["command_id"]))["reply"]
-    told = {one["index"]: one.get("resolved") for one in reply["results"]}
+    told = {result["index"]: result.get("resolved") for result in reply["results"]}
     assert (told[1]["state"], told[2], told[3]["code"]) == ("made", None, "memory_not_active")
     assert await harness.pairs() == {(one, other), (one, first)}
 
@@ -202,7 +204,7 @@ async def test_those_who_settle_at_once_settle_each_link_once(harness: Harness, 
     for other in others:
         await harness.connect(pending, other)
     await waking.wake(pending)
-    settled = await asyncio.gather(*(settle(store, one) for one in (pending, *others, pending)))
+    settled = await asyncio.gather(*(settle(store, item) for item in (pending, *others, pending)))
     assert sum(settled) == CAP
     assert [row["reinforcement_count"] for row in await harness.links()] == [0] * CAP
 

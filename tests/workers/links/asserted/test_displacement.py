@@ -50,14 +50,14 @@ def test_the_plan_is_enough_and_takes_only_what_may_go(
         assert plan.end in stuck
         return
     assert stuck == []
-    going = {one.link.id for one in plan}
+    going = {item.link.id for item in plan}
     assert len(going) == len(plan)
-    assert all(one.link in able[one.end] for one in plan)
+    assert all(item.link in able[item.end] for item in plan)
     for end, links in held.items():
         assert len([link for link in links if link.id not in going]) <= keep
         # Nothing goes that need not go.
-        assert len([one for one in plan if one.end == end]) <= max(0, len(links) - keep)
-    assert all(one.end in one.link.pair for one in plan)
+        assert len([item for item in plan if item.end == end]) <= max(0, len(links) - keep)
+    assert all(item.end in item.link.pair for item in plan)
 
 
 @given(held_links(), st.integers(0, 4))
@@ -70,7 +70,7 @@ def test_the_weakest_go_first_and_those_of_a_returning_memory_before_all(
         if isinstance(plan, Full):
             continue
         assert len(plan) == max(0, len(links) - keep)
-        gone = [one.link for one in plan]
+        gone = [item.link for item in plan]
         stays = [link for link in links if link.displaceable and link not in gone]
         for group in (True, False):
             chosen = weakest_first([link for link in gone if (first_of in link.pair) is group])

@@ -58,9 +58,9 @@ async def test_who_repeats_a_request_is_answered_with_the_note_of_its_time(harne
     ]
     assert again == first
     assert [body.get("note") for body in first] == ["first", "second", "second", "second", None, "later", None]
-    told = await asyncio.gather(*(harness.agent.call("get_command", command_id=one["command_id"]) for one in first))
+    told = await asyncio.gather(*(harness.agent.call("get_command", command_id=item["command_id"]) for item in first))
     # The first note is nowhere any more.
     assert told[0]["reply"] == {**first[0], "note": "second"}
-    assert [one["reply"] for one in told[1:]] == first[1:]
+    assert [item["reply"] for item in told[1:]] == first[1:]
     conflict = await harness.refused("connects", edges=[], idempotency_key="k6")
     assert conflict["code"] == "idempotency_conflict"

@@ -70,7 +70,7 @@ async def test_pairs_are_taken_in_order_and_left_out_where_there_is_no_room(harn
     # (0,1) (0,2) (0,3), then 0 is full; (1,2) (1,3), then 1 is full; (2,3), and (4,5) alone has room left.
     assert (edges_of(body), body["edges_skipped_by"]) == ((7, 0, 8), {"no_room": 8})
     number = {memory_id: place for place, memory_id in enumerate(ids)}
-    pairs = {(number[one], number[other]) for one, other in await harness.pairs()}
+    pairs = {(number[pair], number[other]) for pair, other in await harness.pairs()}
     assert pairs == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (4, 5)}
     assert max((await harness.degrees()).values()) == CAP
 

@@ -39,13 +39,13 @@ def union_ms(intervals: list[Interval]) -> int:
     return sum(
         until - since
         for since, until in pairwise(edges)
-        if any(one <= since and until <= other for one, other in intervals)
+        if any(item <= since and until <= other for item, other in intervals)
     )
 
 
 def interval() -> st.SearchStrategy[Interval]:
     start = st.integers(0, 40)
-    return st.tuples(start, st.integers(0, 12)).map(lambda one: (NOON_MS + one[0], NOON_MS + one[0] + one[1]))
+    return st.tuples(start, st.integers(0, 12)).map(lambda item: (NOON_MS + item[0], NOON_MS + item[0] + item[1]))
 
 
 @given(st.lists(st.lists(interval(), min_size=1, max_size=4), min_size=1, max_size=4))
@@ -54,13 +54,13 @@ async def test_it_gains_the_union_of_all_times(store: Store, several: list[list[
     namespace = uuid4().hex
     for intervals in several:
         await told(store, namespace, *intervals)
-    expected = union_ms([one for intervals in several for one in intervals])
+    expected = union_ms([item for intervals in several for item in intervals])
     assert await hours(store, namespace) * HOUR_MS == pytest.approx(expected, abs=1e-3)
 
 
 async def test_many_who_tell_at_once_lose_and_double_nothing(store: Store) -> None:
     overlapping = [(NOON_MS + 100 * place, NOON_MS + 100 * place + 150) for place in range(40)]
-    await asyncio.gather(*(told(store, "busy", one) for one in overlapping))
+    await asyncio.gather(*(told(store, "busy", item) for item in overlapping))
     assert await hours(store, "busy") * HOUR_MS == pytest.approx(40 * 100 + 50, abs=1e-3)
 
 
@@ -86,8 +86,8 @@ async def test_a_clock_of_redis_that_was_wrong_for_a_while_does_not_stop_it(stor
 async def test_what_is_remembered_stays_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "PIECES", 10)
     pieces = [(NOON_MS + 10 * place, NOON_MS + 10 * place + 5) for place in range(50)]
-    for one in pieces:
-        await told(store, "pieces", one)
+    for piece in pieces:
+        await told(store, "pieces", piece)
     await told(store, "pieces", *pieces)
     assert await hours(store, "pieces") * HOUR_MS == pytest.approx(50 * 5, abs=1e-3), "nothing counts twice"
 

@@ -138,7 +138,7 @@ async def test_counting_waits_for_an_erasure_without_being_in_its_way(world: Wor
     )
 
     async def count(tx: Transaction) -> None:
-        await note_pairs(tx, {one: Together(times=1, instances={"a:1"}) for one in (linked, pair)})
+        await note_pairs(tx, {item: Together(times=1, instances={"a:1"}) for item in (linked, pair)})
 
     async def waits() -> bool:
         return bool(world.rows("select pid from pg_locks where not granted"))

@@ -27,7 +27,7 @@ async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_en
     far = await agent.store("bread rises in a warm kitchen")
     apart = await agent.store(text("noon"), partition="untrusted")
     body = await agent.call("store_memory", content=text("dusk"))
-    shown = {one["id"]: one["similarity"] for one in body["similar_memories"]}
+    shown = {memory["id"]: memory["similarity"] for memory in body["similar_memories"]}
     await harness.linked(4)
     links = harness.links()
     assert list(links) == [frozenset((near["id"], body["stored"]["id"]))]
@@ -39,7 +39,7 @@ async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_en
     assert str(link["declared_from"]) == body["stored"]["id"]
     assert {far["id"], apart["id"]}.isdisjoint(harness.degrees())
     found = await agent.call("get_memory", memory_id=near["id"])
-    assert [one["memory_id"] for one in found["links"]] == [body["stored"]["id"]]
+    assert [item["memory_id"] for item in found["links"]] == [body["stored"]["id"]]
 
 
 @pytest.mark.promise("CN-36")
@@ -54,7 +54,7 @@ async def test_a_new_memory_gets_links_to_the_ten_nearest_at_most(database: Data
         last = await agent.store(text("w1"))
         await harness.linked(15)
         assert harness.degrees()[last["id"]] == limits.SIMILARITY_LINKS
-        (heaviest, *_) = sorted(harness.links().items(), key=lambda one: -one[1]["weight"])
+        (heaviest, *_) = sorted(harness.links().items(), key=lambda link: -link[1]["weight"])
         assert last["id"] in heaviest[0]
         assert heaviest[1]["weight"] == pytest.approx(1.0, abs=1e-3)
 
@@ -62,7 +62,7 @@ async def test_a_new_memory_gets_links_to_the_ten_nearest_at_most(database: Data
 async def test_twins_that_are_stored_in_the_same_moment_find_each_other(harness: Harness) -> None:
     kept = await asyncio.gather(*(harness.agent.store(text()) for _ in range(6)))
     await harness.linked(6)
-    assert set(harness.degrees()) == {one["id"] for one in kept}
+    assert set(harness.degrees()) == {item["id"] for item in kept}
     assert len(harness.links()) == 15
 
 

@@ -51,7 +51,7 @@ def test_whatever_the_samples_a_confidence_is_a_chance_and_grows_with_the_cosine
 def test_a_curve_is_found_again_from_what_it_gives() -> None:
     true = Calibration(12.0, -6.0)
     random = np.random.default_rng(1)
-    several = [(float(one), bool(random.random() < true.confidence(one))) for one in random.uniform(-0.2, 1, 20_000)]
+    several = [(float(item), bool(random.random() < true.confidence(item))) for item in random.uniform(-0.2, 1, 20_000)]
     curve = fitted(samples_of(several))
     assert curve.slope == pytest.approx(12.0, rel=0.05)
     assert curve.confidence(0.5) == pytest.approx(0.5, abs=0.02)
@@ -94,12 +94,12 @@ async def test_the_shipped_curve_tells_what_the_bundled_model_found_from_what_is
     model = MiniLmEmbedder(arithmetic=arithmetic)
     curve = await calibration_of(model.spec, nobody)
     assert curve is SHIPPED[model.spec.sha256]
-    pairs = [one for one in read_pairs(PAIRS) if one.paraphrase is not None][:FEW]
-    memories = await model.embed([one.memory for one in pairs])
-    queries = await model.embed([one.paraphrase or "" for one in pairs], questions=True)
+    pairs = [pair for pair in read_pairs(PAIRS) if pair.paraphrase is not None][:FEW]
+    memories = await model.embed([pair.memory for pair in pairs])
+    queries = await model.embed([pair.paraphrase or "" for pair in pairs], questions=True)
     await model.aclose()
     samples = best_matches(memories, queries, np.arange(len(pairs)))
-    confidence = np.array([curve.confidence(one) for one in samples.cosines.tolist()])
+    confidence = np.array([curve.confidence(item) for item in samples.cosines.tolist()])
     assert np.mean(confidence[samples.right] >= 0.7) > 0.9
     assert np.mean(confidence[~samples.right] < 0.7) > 0.9
 

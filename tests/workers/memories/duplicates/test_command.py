@@ -25,7 +25,7 @@ async def duplicates(terminal: Terminal, *arguments: str) -> dict[str, Any]:
 
 def named(body: dict[str, Any]) -> dict[str, list[str]]:
     """Return the ids that go by the id that stays."""
-    return {group["stays"]["id"]: [one["id"] for one in group["goes"]] for group in body["groups"]}
+    return {group["stays"]["id"]: [goe["id"] for goe in group["goes"]] for group in body["groups"]}
 
 
 async def test_duplicates_are_listed_first_and_superseded_when_told_to(terminal: Terminal, agent: Agent) -> None:
@@ -54,7 +54,7 @@ async def test_duplicates_are_listed_first_and_superseded_when_told_to(terminal:
         ("supersede", "near-duplicate", last["id"])
     }
     stays = await agent.call("get_memory", memory_id=last["id"])
-    assert {one["id"] for one in stays["replaces"]} == {first["id"], again["id"]}
+    assert {replace["id"] for replace in stays["replaces"]} == {first["id"], again["id"]}
     nothing = await duplicates(terminal, "--merge", "--yes")
     assert (nothing["group_count"], nothing["merged"]) == (0, 0)
 

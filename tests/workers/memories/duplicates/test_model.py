@@ -49,11 +49,11 @@ async def test_of_pairs_that_are_near_only_those_of_the_same_words_are_merged(wo
         found = await world.ask(DuplicatesFound, FindDuplicates(by="vector", after=after))
         near |= {frozenset(pair) for pair in found.alike}
         after = found.next
-    assert {frozenset((ids[one], ids[other])) for one, other in NEAR} <= near
+    assert {frozenset((ids[item], ids[other])) for item, other in NEAR} <= near
     command = GroupDuplicates(alike=(tuple(sorted(ids.values())),), similarity=found.similarity)
     reply = await world.ask(DuplicatesGrouped, command)
-    merged = {frozenset((one.stays, *one.goes)) for one in reply.groups}
-    told = {frozenset((ids[one], ids[other])) for one, other in SAME_WORDS}
+    merged = {frozenset((group.stays, *group.goes)) for group in reply.groups}
+    told = {frozenset((ids[word], ids[other])) for word, other in SAME_WORDS}
     assert merged <= told, "a fact would be hidden"
     assert len(merged) >= 5  # a mark more costs some of these short texts a few hundredths
     assert len(near - told) >= 15, "the rules are what tells these apart"

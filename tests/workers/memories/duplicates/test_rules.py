@@ -45,7 +45,7 @@ def memory(number: int, content: str = SAME, angle: float = 0.0, **changes: Any)
 
 
 def numbers(memories: Sequence[Compared], least: float = 0.95) -> dict[int, list[int]]:
-    return {one.stays.id.int: [goes.id.int for goes, _ in one.goes] for one in groups(memories, least)}
+    return {group.stays.id.int: [goes.id.int for goes, _ in group.goes] for group in groups(memories, least)}
 
 
 @pytest.mark.parametrize(("one", "other"), SAME_WORDS)
@@ -91,13 +91,13 @@ def test_groups_are_those_of_comparing_each_with_each() -> None:
 
 def one_by_one(memories: Sequence[Compared]) -> dict[int, list[int]]:
     """Return what `numbers` does, by comparing each pair."""
-    free, found = sorted(memories, key=lambda one: one.rank, reverse=True), {}
+    free, found = sorted(memories, key=lambda item: item.rank, reverse=True), {}
     while free:
         stays, *others = free
-        goes = [one for one in others if similarity_to(stays, one, 0.95) is not None]
+        goes = [other for other in others if similarity_to(stays, other, 0.95) is not None]
         if goes:
-            found[stays.id.int] = [one.id.int for one in goes]
-        free = [one for one in others if one not in goes]
+            found[stays.id.int] = [goe.id.int for goe in goes]
+        free = [other for other in others if other not in goes]
     return found
 
 
@@ -133,5 +133,5 @@ def test_what_stays_goes_in_a_later_transaction_only() -> None:
         DuplicateGroup(stays="c", goes=("b",)),
         DuplicateGroup(stays="z", goes=tuple("defgh")),
     ]
-    found = [[(one.stays, "".join(one.goes)) for one in some] for some in transactions(wanted, 3)]
+    found = [[(item.stays, "".join(item.goes)) for item in some] for some in transactions(wanted, 3)]
     assert found == [[("b", "a")], [("c", "b")], [("z", "def")], [("z", "gh")]]

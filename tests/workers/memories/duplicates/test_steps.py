@@ -47,11 +47,11 @@ async def found(world: World, *, namespace: str = "default_user", **asked: Any) 
         while after is not None:
             command = FindDuplicates(by=way, after=after, **asked)
             reply = await world.ask(DuplicatesFound, command, namespace=namespace)
-            alike |= {frozenset(one) for one in reply.alike}
+            alike |= {frozenset(item) for item in reply.alike}
             assert len(reply.digests or ()) <= duplicates.TEXTS_AT_ONCE
             texts.add(reply.digests or {})
             after = reply.next
-    return alike | {frozenset(one) for one in texts.equal()}
+    return alike | {frozenset(item) for item in texts.equal()}
 
 
 async def keep(world: World, content: str = TEA, **fields: Any) -> str:
@@ -60,7 +60,7 @@ async def keep(world: World, content: str = TEA, **fields: Any) -> str:
 
 async def grouped(world: World, *ids: str, similarity: float = 0.9) -> Groups:
     reply = await world.ask(DuplicatesGrouped, GroupDuplicates(alike=(ids,), similarity=similarity))
-    return {one.stays: list(one.goes) for one in reply.groups}
+    return {group.stays: list(group.goes) for group in reply.groups}
 
 
 async def merge(world: World, groups: Groups, similarity: float = 0.9) -> DuplicatesMerged:
@@ -247,7 +247,7 @@ async def test_every_step_goes_on_where_the_last_one_ended(world: World, monkeyp
     for name, value in (("TEXTS_AT_ONCE", 3), ("LOOKED_UP_AT_ONCE", 4), ("LOOKED_UP_TOGETHER", 3)):
         monkeypatch.setattr(duplicates, name, value)
     every = await found(world)
-    assert {one for one in every if len(one) == 2 and not one <= equal} == pairs
+    assert {item for item in every if len(item) == 2 and not item <= equal} == pairs
     assert equal in every
 
 
@@ -258,6 +258,6 @@ async def test_the_index_finds_what_a_scan_finds(world: World, monkeypatch: pyte
     monkeypatch.setattr(vectors, "SMALL_ROWS", -1)
     monkeypatch.setattr(vectors, "EXACT_ROWS", -1)
     by_index = await found(world, similarity=0.9)
-    parts = [{one for several in alike for one in several} for alike in (by_scan, by_index)]
+    parts = [{item for several in alike for item in several} for alike in (by_scan, by_index)]
     assert parts[0] == parts[1]
     assert len(parts[0]) == 40

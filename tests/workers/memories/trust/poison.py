@@ -124,7 +124,7 @@ def _spread(text: str) -> str:
 
 def _tagged(text: str) -> str:
     """Return text in the invisible tag characters of Unicode."""
-    return "".join(chr(0xE0000 + ord(one)) for one in text if ord(one) < 0x7F)
+    return "".join(chr(0xE0000 + ord(item)) for item in text if ord(item) < 0x7F)
 
 
 ENCODINGS: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (

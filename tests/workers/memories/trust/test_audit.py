@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 async def eventful(agent: Agent) -> tuple[str, str, str]:
     """Return a memory to which all happens that is audited, one that shares it, and one to which nothing happens."""
-    ada, bob, other = [(await agent.store(one))["id"] for one in ("Ada is here", "Bob is gone", "Nothing happens")]
+    ada, bob, other = [(await agent.store(name))["id"] for name in ("Ada is here", "Bob is gone", "Nothing happens")]
     await agent.call("connect", source=bob, target=ada, relation="supports")
     await agent.call("record_outcome", memory_ids=[ada], signal=0.9, note="it helped")
     await agent.call("disconnect", source=ada, target=bob, reason="a mistake")
@@ -70,7 +70,7 @@ async def test_entries_are_chosen_by_actor_action_and_time(agent: Agent, stage: 
         await eventful(bob)
         assert actions(await agent.call("audit", actor="bob")) == EXPECTED
         mine = await agent.call("audit", actor="I/O", action="verify")
-        assert [(one["actor"], one["action"]) for one in mine["entries"]] == [("I/O", "verify")]
+        assert [(entry["actor"], entry["action"]) for entry in mine["entries"]] == [("I/O", "verify")]
         everything = (await agent.call("audit"))["entries"]
         assert len(everything) == 2 * len(EXPECTED)
         at = everything[4]["at"]
@@ -112,12 +112,14 @@ async def test_a_page_that_is_too_long_ends_early_and_goes_on_there(agent: Agent
     assert first["omitted"] == 12 - shown
     assert len(json.dumps(first, separators=(",", ":"))) <= 3_000
     rest = await agent.call("audit", cursor=first["next_cursor"])
-    assert [one["reason"].split()[0] for one in rest["entries"]] == [str(one) for one in range(11 - shown, -1, -1)]
+    assert [entry["reason"].split()[0] for entry in rest["entries"]] == [
+        str(item) for item in range(11 - shown, -1, -1)
+    ]
 
 
 @pytest.mark.promise("OV-10")
 async def test_who_lacks_the_scope_is_refused(stage: Stage) -> None:
-    scopes = tuple(one for one in Scope if one is not Scope.ADMIN)
+    scopes = tuple(item for item in Scope if item is not Scope.ADMIN)
     async with agent_of(await stage.gateway(), scopes=scopes) as agent:
         assert (await agent.call("audit"))["code"] == "forbidden"
 

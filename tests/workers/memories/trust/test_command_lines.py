@@ -53,7 +53,7 @@ async def test_purging_lists_first_and_erases_when_told_to(terminal: Terminal, a
         ids = [(await crawler.store(f"Crawled page {number}"))["id"] for number in range(3)]
     await agent.store("Our own page")
     code, out, err = await terminal("purge", "--created-by", "crawler")
-    assert (code, out.splitlines()) == (0, [f"{one}  Crawled page {number}" for number, one in enumerate(ids)])
+    assert (code, out.splitlines()) == (0, [f"{item}  Crawled page {number}" for number, item in enumerate(ids)])
     assert "3 memories" in err
     assert "--yes" in err
     assert len(await agent.recent()) == 4
@@ -91,10 +91,10 @@ async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
     assert (await agent.call("get_edge", **edge))["status"] == "not_found"
     listing = out.splitlines()[-1].split()
     code, out, _ = await terminal(*listing[1:], "--json")
-    deletions = sorted(map(json.loads, out.splitlines()), key=lambda one: one["node_id"] is None)
+    deletions = sorted(map(json.loads, out.splitlines()), key=lambda line: line["node_id"] is None)
     assert (code, len(deletions)) == (0, 3)
-    for one in deletions:
-        assert (await terminal("graph", "restore", str(one["audit_id"])))[0] == 0
+    for deletion in deletions:
+        assert (await terminal("graph", "restore", str(deletion["audit_id"])))[0] == 0
     assert (await agent.call("get_edge", **edge))["status"] == "success"
     await agent.call("restore_memory", memory_id=memory["id"])
     assert await agent.recent() == ["A crawled page"]

@@ -209,7 +209,7 @@ async def test_whatever_else_happens_to_a_memory_while_it_is_promoted_happens_to
 async def test_what_is_archived_or_superseded_is_not_promoted(world: World) -> None:
     archived = await research(world, verification=Verification.VERIFIED)
     await world.ask(Forgotten, ForgetMemory(memory_id=archived))
-    old, new = [await research(world, f"Version {one}", verification=Verification.VERIFIED) for one in "ab"]
+    old, new = [await research(world, f"Version {item}", verification=Verification.VERIFIED) for item in "ab"]
     await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new))
     before = standing(world)
     for memory_id in (archived, old):
@@ -286,7 +286,7 @@ async def test_links_of_what_is_rejected_no_more_keep_within_the_cap(world: Worl
     assert (reply.old, reply.new) == (Verification.REJECTED, Verification.VERIFIED)
     assert world.count("edges") == CAP
     (entry,) = world.rows("select new from audit_log where new->>'verification' = 'verified'")
-    assert [{one["memory_id"], one["other_id"]} for one in entry["new"]["displaced"]] == [{hub, back}]
+    assert [{item["memory_id"], item["other_id"]} for item in entry["new"]["displaced"]] == [{hub, back}]
 
 
 async def test_withdrawing_a_verification_moves_nothing_back(world: World) -> None:
@@ -305,6 +305,6 @@ async def test_only_who_may_verify_verifies_and_promotes(world: World, principal
         await verify(world, memory_id, principal=principal)
     await verify(world, memory_id)
     before = standing(world)
-    for one in (memory_id, uuid7()):
-        await refusal(world, one, FaultCode.FORBIDDEN, principal=principal)
+    for item in (memory_id, uuid7()):
+        await refusal(world, item, FaultCode.FORBIDDEN, principal=principal)
     assert standing(world) == before

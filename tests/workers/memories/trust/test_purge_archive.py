@@ -93,7 +93,7 @@ async def test_what_the_archived_had_replaced_is_named_or_brought_back(world: Wo
         assert (done.restored, done.still_hidden_count) == ([first], 0)
         assert hidden == {"superseded_by": None, "superseded_at": None}
     else:
-        assert [(one.id, one.preview) for one in done.still_hidden or ()] == [(first, "true")]
+        assert [(item.id, item.preview) for item in done.still_hidden or ()] == [(first, "true")]
         assert str(hidden["superseded_by"]) == middle
 
 
@@ -143,7 +143,7 @@ async def test_a_principals_nodes_and_edges_go_and_come_back_as_they_were(
     counts = (listed.matched, listed.node_count, listed.edge_count, listed.constitutive_count, listed.link_count)
     assert counts == (1, 3, 3, 1, 0)
     assert "Links that this principal made stay" in str(listed.notice)
-    assert [one.id for one in listed.kept_node_previews or ()] == [held.node_id]
+    assert [preview.id for preview in listed.kept_node_previews or ()] == [held.node_id]
     assert graph(world) == before
 
     command = job(PurgeMemories(created_by="crawler", archive=True, reason="odd"))
@@ -160,13 +160,13 @@ async def test_a_principals_nodes_and_edges_go_and_come_back_as_they_were(
     assert (again.archived, again.node_count, again.edge_count) == (0, 0, 0)
 
     deletions = (await world.ask(DeletedList, ListDeleted())).deletions
-    assert {one.reason for one in deletions} == {"odd"}
-    assert [one.what for one in deletions if one.edge_id] == [
+    assert {deletion.reason for deletion in deletions} == {"odd"}
+    assert [deletion.what for deletion in deletions if deletion.edge_id] == [
         *("the edge Eve (Entity) --KNOWS--> Trudy (Entity)", "the edge Eve (Entity) --KNOWS--> Mallory (Entity)"),
         "the edge Ada (Entity) --KNOWS--> Eve (Entity)",
     ]
-    for one in sorted(deletions, key=lambda one: one.node_id is None):  # nodes first
-        reply = await world.ask(GraphRestored, RestoreGraph(audit_id=one.audit_id))
+    for item in sorted(deletions, key=lambda deletion: deletion.node_id is None):  # nodes first
+        reply = await world.ask(GraphRestored, RestoreGraph(audit_id=item.audit_id))
         assert reply.status == "restored", reply
     assert graph(world) == before
     assert theirs == listed.memory_ids[0]

@@ -76,7 +76,7 @@ def nowhere(world: World, *words: str, but: tuple[str, ...] = ()) -> bool:
     tables = world.rows(
         "select oid::regclass::text as name from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
     )
-    for table in (one for one in tables if one["name"] not in but):
+    for table in (item for item in tables if item["name"] not in but):
         text = str(world.rows(f"select t::text as line from {table['name']} t"))
         assert not [word for word in words if word in text], table
     return True
@@ -116,22 +116,31 @@ async def test_a_principals_purge_lists_snippets_and_takes_its_nodes_edges_and_l
     listed = await purge(world, created_by="crawler")
 
     assert (listed.matched, listed.erased) == (1, 0)
-    assert [one.preview for one in listed.memory_previews or ()] == ["The crawler's memory"]
+    assert [preview.preview for preview in listed.memory_previews or ()] == ["The crawler's memory"]
     assert (listed.node_count, listed.edge_count, listed.constitutive_count, listed.link_count) == (3, 2, 1, 1)
-    assert {one.preview for one in listed.node_previews or ()} == {"Entity: Eve", "Entity: Mallory", "Entity: Trudy"}
-    assert {one.preview for one in listed.edge_previews or ()} == {"Ada --KNOWS--> Eve", "Eve --KNOWS--> Mallory"}
+    assert {preview.preview for preview in listed.node_previews or ()} == {
+        "Entity: Eve",
+        "Entity: Mallory",
+        "Entity: Trudy",
+    }
+    assert {preview.preview for preview in listed.edge_previews or ()} == {
+        "Ada --KNOWS--> Eve",
+        "Eve --KNOWS--> Mallory",
+    }
     (link,) = list(listed.link_previews or [])
     assert link.preview is not None
     assert " --supports--> Our memory" in link.preview
-    assert (listed.kept_node_count, [one.id for one in listed.kept_node_previews or ()]) == (1, [held.node_id])
+    assert (listed.kept_node_count, [preview.id for preview in listed.kept_node_previews or ()]) == (1, [held.node_id])
     assert (len(names(world)), links(world)) == (6, 4)
 
     command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
     done = (await world.outcome(command)).reply
     assert isinstance(done, Purged)
     assert (done.erased, done.node_count, done.edge_count, done.constitutive_count, done.link_count) == (1, 3, 2, 1, 1)
-    assert {one.id for one in done.edge_previews or ()} == {one.id for one in listed.edge_previews or ()}
-    assert [one.preview for one in done.kept_node_previews or ()] == ["Entity: Held"]
+    assert {preview.id for preview in done.edge_previews or ()} == {
+        preview.id for preview in listed.edge_previews or ()
+    }
+    assert [preview.preview for preview in done.kept_node_previews or ()] == ["Entity: Held"]
     assert (names(world), facts(world), links(world)) == ({"Ada", "Bob", "Held"}, {"Ada-Bob", "Bob-Held"}, 1)
     entries = world.rows("select action, reason, old, new from audit_log where command_id = %s", command.envelope.id)
     actions = [entry["action"] for entry in entries]
@@ -167,7 +176,7 @@ async def test_links_that_wait_go_too_and_supersessions_stay(world: World) -> No
     assert world.count("deferred_links") == 1
     listed = await purge(world, created_by="crawler")
     assert listed.link_count == 1
-    assert [one.preview for one in listed.link_previews or ()] == [
+    assert [preview.preview for preview in listed.link_previews or ()] == [
         "The office is in Linz --supports--> Not embedded yet"
     ]
     assert (await purge(world, created_by="crawler", erase=True)).link_count == 1

@@ -43,7 +43,7 @@ async def test_vouching_takes_the_scope(stage: Stage, agent: Agent) -> None:
     memory = await agent.store("Read somewhere", source_type="research")
     scopes = (Scope.READ, Scope.WRITE, Scope.ADMIN)
     async with agent_of(await stage.gateway(), principal="writer", scopes=scopes) as writer:
-        for word in (one for one in Verification if one is not Verification.UNVERIFIED):
+        for word in (item for item in Verification if item is not Verification.UNVERIFIED):
             refused = await writer.call("store_memory", content="x", verification=word)
             assert refused["code"] == "forbidden"
         for tool, arguments in (

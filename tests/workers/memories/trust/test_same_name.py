@@ -60,7 +60,7 @@ async def test_an_untrusted_namesake_neither_takes_nor_sees_an_idempotency_key(p
     assert stored["status"] == "stored"
     same = await pair.trusted.call("store_memory", content="Taken first", idempotency_key="tuesday")
     again = await pair.untrusted.call("store_memory", content="Taken first", idempotency_key="tuesday")
-    assert len({one["stored"]["id"] for one in (squatted, stored, same, again)}) == 4
+    assert len({item["stored"]["id"] for item in (squatted, stored, same, again)}) == 4
     for agent, first, content in (
         (pair.trusted, stored, "The report is due on Monday"),
         (pair.untrusted, squatted, "Taken first"),

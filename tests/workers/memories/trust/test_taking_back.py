@@ -78,12 +78,14 @@ async def test_what_was_changed_of_others_is_named_and_stays_unless_it_is_asked_
 
     listed = await purge(world)
     assert counts(listed) == (2, 1, 1, 0)
-    assert [(one.id, one.preview) for one in listed.changed_edge_previews or ()] == [
+    assert [(preview.id, preview.preview) for preview in listed.changed_edge_previews or ()] == [
         (changed.edge_id, "Ada --KNOWS--> Bob"),
         (sector.edge_id, "Ada --KNOWS--> Cay"),
     ]
-    assert [(one.id, one.preview) for one in listed.changed_node_previews or ()] == [(held.node_id, "Entity: Held")]
-    assert [(one.id, one.preview) for one in listed.changed_memory_previews or ()] == [(memory, "ours")]
+    assert [(preview.id, preview.preview) for preview in listed.changed_node_previews or ()] == [
+        (held.node_id, "Entity: Held")
+    ]
+    assert [(preview.id, preview.preview) for preview in listed.changed_memory_previews or ()] == [(memory, "ours")]
     past = datetime.now(UTC) - timedelta(days=1)
     assert counts(await purge(world, until=past)) == (0, 0, 0, 0)
     assert counts(await purge(world, since=past)) == (2, 1, 1, 0)
@@ -150,7 +152,7 @@ async def test_what_others_changed_since_or_agreed_to_stays(world: World) -> Non
 
     done = await purge(world, erase=True, restore_replaced=True)
     assert counts(done) == (1, 0, 0, 2)
-    assert [one.preview for one in done.changed_edge_previews or ()] == ["Ada --KNOWS--> Cay"]
+    assert [preview.preview for preview in done.changed_edge_previews or ()] == ["Ada --KNOWS--> Cay"]
     bob, cay, dan = (edge(world, name) for name in ("Bob", "Cay", "Dan"))
     assert (bob["weight"], bob["properties"]) == (0.5, {"a": 1, "b": 3})
     assert cay["weight"] == pytest.approx(0.3)

@@ -32,7 +32,7 @@ async def replace(agent: Agent, old: str, new: str) -> None:
 
 def named(body: dict[str, Any], name: str = "still_hidden") -> dict[str, str | None]:
     """Return previews by id, and see that each memory is named once."""
-    found = {one["id"]: one["preview"] for one in body[name]}
+    found = {item["id"]: item["preview"] for item in body[name]}
     assert len(found) == len(body[name])
     return found
 
@@ -71,7 +71,7 @@ async def test_brief_replies_list_it_too_and_say_what_they_leave_out(agent: Agen
         await replace(agent, old, new)
     body = await agent.call("get_memory", memory_id=new, detail="brief")
     assert list(named(body, "replaces")) == olds[::-1]
-    assert all(len(one) <= limits.PREVIEW_CHARS for one in named(body, "replaces").values() if one)
+    assert all(len(item) <= limits.PREVIEW_CHARS for item in named(body, "replaces").values() if item)
     short = await agent.call("get_memory", memory_id=new, detail="brief", max_chars=800)
     assert 0 < len(short["replaces"]) < len(olds)
     assert short["omitted"] == len(olds) - len(short["replaces"])
@@ -180,8 +180,8 @@ async def purged(world: World, **given: Any) -> Purged:
 
 async def poisoned(world: World) -> tuple[str, str, str]:
     """Store a fact that was replaced twice over by a thread that is to be purged, and one that stays replaced."""
-    fact, stale, fresh = [(await world.keep(one)).stored.id for one in ("a fact", "stale", "fresh")]
-    first, second = [(await world.keep(one, thread="bad")).stored.id for one in ("a lie", "a bigger lie")]
+    fact, stale, fresh = [(await world.keep(name)).stored.id for name in ("a fact", "stale", "fresh")]
+    first, second = [(await world.keep(name, thread="bad")).stored.id for name in ("a lie", "a bigger lie")]
     for old, new in ((fact, first), (first, second), (stale, fresh)):
         await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new))
     return fact, stale, fresh
@@ -228,7 +228,7 @@ async def test_of_several_that_go_each_names_what_stands_behind_all_of_them(worl
     await world.ask(Forgotten, ForgetMemory(memory_id=third))
     going = [UUID(second), UUID(fourth)]
     found = await world.store.read(DEFAULT_NAMESPACE, lambda tx: behind(tx, going))
-    assert {str(gone): [str(one) for one in ids] for gone, ids in found.items()} == {second: [first], fourth: [first]}
+    assert {str(gone): [str(item) for item in ids] for gone, ids in found.items()} == {second: [first], fourth: [first]}
 
 
 @pytest.mark.promise("OV-6")

@@ -29,7 +29,7 @@ class Scene:
         command = SearchMemories(query=query, **parameters)
         reply = await self.world.ask(MemoryList, command, namespace=namespace)
         assert reply.count == len(reply.memories) <= command.limit
-        scores = [one.score for one in reply.memories]
+        scores = [memory.score for memory in reply.memories]
         assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
         return reply
 
@@ -43,4 +43,4 @@ def scene(world: World) -> Scene:
 
 
 def ids(memories: list[Memory]) -> list[str]:
-    return [one.id for one in memories]
+    return [memory.id for memory in memories]

@@ -38,7 +38,7 @@ def scenes(draw: st.DrawFn) -> tuple[Candidates, Surroundings]:
     """Some candidates, some linked memories that may be none of them, and what is known of all."""
     candidates = draw(candidates_of.filter(len))
     new = [f"n{number}" for number in range(draw(st.integers(0, 4)))]
-    added = [{"ids": one, "trusted": draw(st.booleans())} for one in new]
+    added = [{"ids": item, "trusted": draw(st.booleans())} for item in new]
     everybody = [*candidates.ids, *new]
     ids = st.sampled_from(everybody)
     links = draw(
@@ -79,8 +79,8 @@ def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surrou
     candidates, around = scene
     found = with_boosts(candidates, around).ranked
     several = (candidates, around.linked)
-    sides = {one: trusted for some in several for one, trusted in zip(some.ids, some.trusted, strict=True)}
-    allowed = [one for one in around.links if sides[one.seed] or not sides[one.other]]
+    sides = {item: trusted for some in several for item, trusted in zip(some.ids, some.trusted, strict=True)}
+    allowed = [item for item in around.links if sides[item.seed] or not sides[item.other]]
     fewer = Surroundings(facts=around.facts, links=allowed, linked=around.linked)
     assert scores(found) == scores(with_boosts(candidates, fewer).ranked)
 
@@ -130,8 +130,8 @@ def test_what_came_over_a_link_only_says_so() -> None:
     unrelated, added = candidates.ids[3], "n"
     links = [link(seed, near), link(seed, unrelated), link(seed, added), link(seed, added, weight=0.5)]
     found = with_boosts(candidates, around_of(links, [{"ids": added, "similarity": 0.0}]))
-    rows = {one: row for row, one in enumerate(found.ranked.candidates.ids)}
-    assert {one: found.via.get(rows[one]) for one in (seed, near, unrelated, added)} == {
+    rows = {item: row for row, item in enumerate(found.ranked.candidates.ids)}
+    assert {item: found.via.get(rows[item]) for item in (seed, near, unrelated, added)} == {
         seed: None, near: None, unrelated: links[1], added: links[2],
     }  # fmt: skip
     assert list(scores(found.ranked))[:4] == [seed, near, candidates.ids[2], added]
@@ -165,4 +165,4 @@ def test_a_trusted_memory_does_not_come_in_over_a_link_of_an_untrusted_one() -> 
     seed = candidates.ids[0]
     linked = [{"ids": "n", "trusted": True}, {"ids": "m", "trusted": False}]
     around = around_of([link(seed, "n"), link(seed, "m")], linked)
-    assert [one for one in with_boosts(candidates, around).ranked.candidates.ids if one in "nm"] == ["m"]
+    assert [item for item in with_boosts(candidates, around).ranked.candidates.ids if item in "nm"] == ["m"]

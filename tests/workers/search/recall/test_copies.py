@@ -142,15 +142,15 @@ def numbers(one: Memory) -> dict[str, Any]:
 
 def assert_same(some: list[Memory], others: list[Memory]) -> None:
     """Expect the same answer; which of equals comes first, or falls behind the last place, is chance."""
-    assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=CLOSE)
+    assert [item.score for item in some] == pytest.approx([other.score for other in others], abs=CLOSE)
     if not some:
         return
-    last, by_id = some[-1].score, {one.id: one for one in others}
+    last, by_id = some[-1].score, {other.id: other for other in others}
     assert isinstance(last, float)
-    for one in some:
-        if isinstance(one.score, float) and one.score - last > CLOSE:
-            assert by_id[one.id].via == one.via
-            assert numbers(by_id[one.id]) == pytest.approx(numbers(one), abs=CLOSE)
+    for item in some:
+        if isinstance(item.score, float) and item.score - last > CLOSE:
+            assert by_id[item.id].via == item.via
+            assert numbers(by_id[item.id]) == pytest.approx(numbers(item), abs=CLOSE)
 
 
 async def fill(scene: Scene, rng: random.Random, count: int) -> list[str]:
@@ -178,20 +178,22 @@ async def fill(scene: Scene, rng: random.Random, count: int) -> list[str]:
 
 def tell_sectors(scene: Scene, stored: list[str]) -> None:
     """Have sectors of memories told: every third fits none, every third is told more or less surely."""
-    for number, one in enumerate(stored):
+    for number, item in enumerate(stored):
         told = [("episodic", "auto", 0.4), (None, "none", 0.9), ("semantic", "auto", 0.7)][number % 3]
         scene.world.rows(
-            "update memories set sector = %s, sector_source = %s, sector_confidence = %s where node_id = %s", *told, one
+            "update memories set sector = %s, sector_source = %s, sector_confidence = %s where node_id = %s",
+            *told,
+            item,
         )
 
 
 def put_pieces(scene: Scene, stored: list[str]) -> None:
     """Give some memories pieces: the vectors of others."""
-    for one, *others in zip(stored[::4], stored[1::4], stored[2::4], strict=False):
+    for item, *others in zip(stored[::4], stored[1::4], stored[2::4], strict=False):
         scene.world.rows(
             "update memories set pieces = array(select embedding from memories where node_id = any(%s) "
             "and embedding is not null) where node_id = %s and embedding is not null",
-            others, one,
+            others, item,
         )  # fmt: skip
 
 
@@ -233,7 +235,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
         proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, command.query)
         if proven is not None:  # else something is gone, and the tables serve
             from_copy, after = await found(scene, command, proven), await found(scene, command, None)
-            if [(one.id, one.score) for one in before] == [(one.id, one.score) for one in after]:
+            if [(item.id, item.score) for item in before] == [(item.id, item.score) for item in after]:
                 from_copies += 1  # else something expired in between
                 assert_same(from_copy, after)
         for _ in range(rng.randrange(3)):
@@ -309,7 +311,7 @@ async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
     after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
     assert after is not None
     memories = await found(scene, SearchMemories(query="What did Ada say?", explain=True), after)
-    spoken = next(one for one in memories if one.id == kept)
+    spoken = next(memory for memory in memories if memory.id == kept)
     assert isinstance(spoken.explain, dict)
     assert spoken.explain["speaker"] == DEFAULT_WEIGHTS.speaker
 
@@ -329,7 +331,7 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
 
     monkeypatch.setattr(Copies, "_proven", counted)
     queries = [f"kettle {number}" for number in range(9)]
-    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, one) for one in queries))
+    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, query) for query in queries))
     assert asked == [queries[:1], queries[1:]]
     assert all(answer is not None for answer in answers)
     assert len({tuple(answer.lexemes) for answer in answers if answer}) == 9

@@ -55,7 +55,7 @@ async def test_a_search_says_how_many_memories_have_vectors_of_another_model(
     assert {reply.notice for reply in await ask_both_ways(scene)} == {UNSET}
 
     change_model(scene, other_model)
-    assert [one.id for one in await scene.found("launch")] == [launch], "it is still found"
+    assert [memory.id for memory in await scene.found("launch")] == [launch], "it is still found"
     for reply in await ask_both_ways(scene):
         assert isinstance(reply.notice, str)
         assert reply.notice.startswith("1 memory here has its vector from another model (hash)"), reply.notice

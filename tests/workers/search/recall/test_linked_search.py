@@ -87,8 +87,8 @@ async def test_what_is_found_anyway_is_lifted_by_its_link_until_that_is_removed(
     assert next(iter(boosted)) == kettle
     await agent.call("disconnect", source=kettle, target=valve)
     again = by_id(await agent.search(QUESTION, limit=50))
-    assert {one: memory["score"] for one, memory in again.items()} == pytest.approx(
-        {one: memory["score"] for one, memory in without.items()}, abs=1e-3
+    assert {item: memory["score"] for item, memory in again.items()} == pytest.approx(
+        {item: memory["score"] for item, memory in without.items()}, abs=1e-3
     )
     assert "via" not in again[valve]
 
@@ -175,8 +175,8 @@ async def test_what_helped_moves_up_among_what_is_nearly_alike_and_no_further(ag
     assert await order() == [key, also]
     await agent.call("record_outcome", memory_ids=[key], signal=0, weight=10)
     assert await order() == [also, key]
-    for one in (key, also):
-        await agent.call("record_outcome", memory_ids=[one], signal=0, weight=10)
+    for item in (key, also):
+        await agent.call("record_outcome", memory_ids=[item], signal=0, weight=10)
     assert set(await order()) == {key, also}  # what matches badly stays below, however bad these were
     found = by_id(await agent.search("where is the spare key", explain=True))
     assert -0.6 <= found[key]["explain"]["usefulness"] < 0

@@ -230,12 +230,12 @@ async def test_common_words_are_not_looked_up_but_still_count(filled: Store) -> 
         """Return what the words count for each memory that has any."""
         question = Question(text)
         found = await filled.read("large", lambda tx: find_candidates(tx, Sizes(), question, embedding, trusted))
-        return {one: score for one, score in zip(found.ids, found.lexical, strict=True) if score}
+        return {item: score for item, score in zip(found.ids, found.lexical, strict=True) if score}
 
     assert len(await lexical("fact")) == CANDIDATES  # the rarest word there is
     ((only, weight),) = (await lexical("77")).items()
     several = await lexical("77 fact pumps valves pipes")  # one of the common words makes candidates enough
     assert len(several) == CANDIDATES
-    assert max(several, key=lambda one: several[one]) == only
+    assert max(several, key=lambda item: several[item]) == only
     assert several[only] > weight
     assert len(await lexical("77 fact pumps valves pipes", vector())) > CANDIDATES  # what the vector found has them too

@@ -65,7 +65,7 @@ def scores(ranking: Ranked) -> dict[str, float]:
 @given(st.lists(st.floats(-1e-7, 1e-7), min_size=8, max_size=8))
 def test_memories_that_differ_by_the_noise_of_a_cosine_alone_stand_newest_first(noise: list[float]) -> None:
     """Tables and copies compute a cosine in different orders: the same search must not come out otherwise."""
-    alike = [{"similarity": 0.822012 + one, "lexical": 1.5} for one in noise]
+    alike = [{"similarity": 0.822012 + item, "lexical": 1.5} for item in noise]
     candidates = made_of([*alike, {"similarity": 0.4, "lexical": 0.1}, {"similarity": 0.82202, "lexical": 1.5}])
     for found in (ranked("kettle", candidates), by_similarity(candidates)):
         assert found.order == [9, *range(7, -1, -1), 8]
@@ -107,10 +107,10 @@ def test_without_thread_speaker_and_date_more_of_both_scores_is_never_ranked_low
     candidates = made_of(fields)
     score = ranked("When did Ada move in 2023?", candidates).scores
     matches = [((words or 0), vector) for words, vector in zip(candidates.lexical, candidates.similarity, strict=True)]
-    for one, (words, vector) in enumerate(matches):
+    for match, (words, vector) in enumerate(matches):
         for other, (other_words, other_vector) in enumerate(matches):
             if words >= other_words and (vector or 0) >= (other_vector or 0):
-                assert score[one] >= score[other] - 1e-9
+                assert score[match] >= score[other] - 1e-9
 
 
 @given(questions, candidates_of)
@@ -120,7 +120,7 @@ def test_what_untrusted_memories_come_along_changes_no_score_of_a_trusted_one(
 ) -> None:
     alone = scores(ranked(text, candidates.trusted_ones()))
     together = scores(ranked(text, candidates))
-    assert {one: together[one] for one in alone} == pytest.approx(alone)
+    assert {item: together[item] for item in alone} == pytest.approx(alone)
 
 
 @given(candidates_of)
@@ -143,7 +143,7 @@ def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: Candidate
 
 def test_plain_similarity_leaves_out_what_has_no_vector() -> None:
     found = by_similarity(made_of([{"similarity": cosine} for cosine in (0.2, None, 0.9, 0.2)]))
-    assert [(int(one), score) for one, score in scores(found).items()] == [(2, 0.9), (3, 0.2), (0, 0.2)]
+    assert [(int(item), score) for item, score in scores(found).items()] == [(2, 0.9), (3, 0.2), (0, 0.2)]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_an_untrusted_twin_never_stands_for_a_trusted_one(several: list[tuple[st
     shown = [(text, side) for text, side in several if not twins.is_repeated(memory(text, side))]
     folded = [(" ".join(text.casefold().split()), side) for text, side in shown]
     assert len(folded) == len(set(folded))
-    assert {one for one in folded if one[1] is Partition.TRUSTED} == {
+    assert {item for item in folded if item[1] is Partition.TRUSTED} == {
         (" ".join(text.casefold().split()), side) for text, side in several if side is Partition.TRUSTED
     }
 

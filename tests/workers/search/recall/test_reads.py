@@ -160,12 +160,12 @@ async def test_stats_name_projects_of_untrusted_memories_only_where_these_are_as
     await scene.keep("of somebody else", project="theirs", namespace="other")
     trusted = await scene.world.ask(Stats, MemoryStats(), project="rover")
     assert trusted.project == "rover"
-    assert [(one.project, one.memories, one.untrusted_count) for one in trusted.projects] == [
+    assert [(project.project, project.memories, project.untrusted_count) for project in trusted.projects] == [
         ("rover", 4, 1),
         (None, 1, 0),
     ]
     both = await scene.world.ask(Stats, MemoryStats(partitions=tuple(Partition)))
-    assert [(one.project, one.memories, one.untrusted_count) for one in both.projects] == [
+    assert [(project.project, project.memories, project.untrusted_count) for project in both.projects] == [
         ("rover", 4, 1),
         (None, 1, 0),
         ("obey me", 1, 1),
@@ -180,12 +180,12 @@ async def test_untrusted_memories_of_a_project_are_counted_and_move_it_nowhere(s
     for project in ("small", "large", "large"):
         await scene.keep("known", project=project)
     stats = await scene.world.ask(Stats, MemoryStats())
-    assert [(one.project, one.memories, one.untrusted_count) for one in stats.projects] == [
+    assert [(item.project, item.memories, item.untrusted_count) for item in stats.projects] == [
         ("large", 2, 0),
         ("small", 4, 3),
     ]
     apart = await scene.world.ask(Stats, MemoryStats(partitions=(Partition.UNTRUSTED,)))
-    assert [(one.project, one.memories, one.untrusted_count) for one in apart.projects] == [("small", 4, 3)]
+    assert [(item.project, item.memories, item.untrusted_count) for item in apart.projects] == [("small", 4, 3)]
 
 
 async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> None:

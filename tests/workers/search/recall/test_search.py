@@ -47,7 +47,9 @@ async def test_what_was_superseded_or_archived_is_gone_from_every_read(scene: Sc
     assert shown.memory is not None
     assert shown.memory.superseded_by == new
     assert isinstance(shown.links, list)
-    assert [(one.memory_id, one.relation, one.direction) for one in shown.links] == [(new, "supersedes", "incoming")]
+    assert [(link.memory_id, link.relation, link.direction) for link in shown.links] == [
+        (new, "supersedes", "incoming")
+    ]
     assert set(ids(await scene.found("office Graz", include_superseded=True))) == {old, new}
     assert ids((await scene.recent(include_superseded=True)).memories) == [new, old]
 
@@ -60,14 +62,14 @@ async def test_without_the_model_words_find_and_the_answer_says_degraded(scene: 
     found = await scene.search("where is the backup kept")
     assert found.degraded is True
     assert ids(found.memories) == [pending, active]
-    assert [one.similarity for one in found.memories] == [None, None]
+    assert [memory.similarity for memory in found.memories] == [None, None]
     assert (await scene.search("backup", ranking=Ranking.SIMILARITY)).count == 2
     assert (await scene.search("where is the")).memories == []
     assert (await scene.search("backup", min_similarity=0.1)).memories == []  # nothing is known to be so near
     scene.world.model.down = False
     found = await scene.search("where is the backup kept")
     assert found.degraded is not True
-    kinds = {one.id: (one.state, one.similarity is None) for one in found.memories}
+    kinds = {memory.id: (memory.state, memory.similarity is None) for memory in found.memories}
     assert kinds == {pending: (MemoryState.PENDING, True), active: (MemoryState.ACTIVE, False)}
     assert ids(await scene.found("backup", ranking=Ranking.SIMILARITY)) == [active]
 
@@ -96,9 +98,9 @@ async def test_each_partition_is_seen_when_it_is_asked_for(scene: Scene) -> None
     assert ids(await scene.found("how often does the pump need oil", partitions=UNTRUSTED)) == [untrusted]
     both = await scene.found("pump oil day", partitions=(*BOTH, *BOTH))
     assert ids(both) == [untrusted, trusted]
-    assert [(one.partition, one.untrusted is True) for one in both] == [("untrusted", True), ("trusted", False)]
+    assert [(item.partition, item.untrusted is True) for item in both] == [("untrusted", True), ("trusted", False)]
     assert both[0].warning == UNTRUSTED_WARNING
-    assert all(isinstance(one.score, float) for one in both)
+    assert all(isinstance(item.score, float) for item in both)
     assert ids((await scene.recent()).memories) == [trusted]
     assert ids((await scene.recent(partitions=BOTH)).memories) == [untrusted, trusted]
     hidden = await scene.world.ask(MemoryFound, GetMemory(memory_id=untrusted))
@@ -151,7 +153,7 @@ async def test_what_fits_no_sector_is_in_no_sector_and_found_without_such_a_filt
         listed = ids((await scene.recent(**filters)).memories) if "min_sector_confidence" not in filters else []
         searched = ids(await scene.found("rain", **filters))
         assert not listed or set(listed) == set(searched)
-        return {name for name, one in kept.items() if one in searched}
+        return {name for name, item in kept.items() if item in searched}
 
     assert await found() == set(kept)
     assert await found(sectors=(Sector.SEMANTIC,)) == {"unsure", "untold"}
@@ -161,7 +163,7 @@ async def test_what_fits_no_sector_is_in_no_sector_and_found_without_such_a_filt
     assert await found(min_sector_confidence=0.7) == {"sure", "chosen"}
     assert await found(min_sector_confidence=0.71) == {"chosen"}
     assert await found(min_sector_confidence=0.41, sectors=(Sector.SEMANTIC,)) == {"unsure"}
-    by_id = {one.id: one for one in await scene.found("rain")}
+    by_id = {memory.id: memory for memory in await scene.found("rain")}
     talk, unsure = by_id[kept["talk"]], by_id[kept["unsure"]]
     assert (talk.sector, talk.sector_source, talk.sector_confidence) == (Sector.SEMANTIC, SectorSource.NONE, 0.9)
     assert (unsure.sector, unsure.sector_source, unsure.sector_confidence) == (Sector.SEMANTIC, SectorSource.AUTO, 0.41)
@@ -184,7 +186,7 @@ async def test_explain_shows_parts_that_make_the_score(scene: Scene) -> None:
     await scene.keep("Did Ada buy the house?", speaker="Bob", thread="t", position=1)
     answer = await scene.keep("Yes, last week", speaker="Ada", thread="t", position=2)
     await scene.keep("Nothing of the kind", speaker="Bob")
-    found = {one.id: one for one in await scene.found("When did Ada buy the house?", explain=True)}
+    found = {item.id: item for item in await scene.found("When did Ada buy the house?", explain=True)}
     for memory in found.values():
         assert isinstance(memory.explain, dict)
         assert sum(part for part in memory.explain.values() if part is not None) == pytest.approx(
@@ -206,7 +208,7 @@ async def test_twins_are_shown_once_when_asked_and_untrusted_ones_hide_nothing(s
     assert len(collapsed) == 1
     await scene.keep("WATER boils at 100 degrees", partition=Partition.UNTRUSTED)
     shown = await scene.found("water boils", collapse_duplicates=True, partitions=BOTH)
-    assert [one.partition for one in shown].count(Partition.TRUSTED) == 1
+    assert [item.partition for item in shown].count(Partition.TRUSTED) == 1
 
 
 async def test_twins_make_room_for_others(scene: Scene) -> None:
@@ -268,5 +270,5 @@ async def test_a_memory_that_only_words_find_still_shows_its_similarity(scene: S
     for number in range(CANDIDATES + 5):
         await scene.keep("zebra crossing " + " ".join(f"of{number}n{other}" for other in range(number % 15)))
     odd = await scene.keep("qqq zebra " + " ".join(f"filler{number}" for number in range(30)))
-    (found,) = [one for one in await scene.found("zebra crossing qqq", limit=50) if one.id == odd]
+    (found,) = [memory for memory in await scene.found("zebra crossing qqq", limit=50) if memory.id == odd]
     assert isinstance(found.similarity, float)

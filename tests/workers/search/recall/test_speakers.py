@@ -40,9 +40,9 @@ def test_whatever_names_there_are_one_speaker_is_asked_about_or_none(speakers: l
     found = question.speaker_asked_about(speakers)
     assert found == question.speaker_asked_about(reversed(speakers))
     assert set(found) <= set(speakers)
-    for one in found:  # alone it is found too, and so is every spelling
-        assert question.speaker_asked_about([one]) == (one,)
-    assert len({tuple(re.findall(r"\w+", one.casefold())) for one in found}) <= 1
+    for item in found:  # alone it is found too, and so is every spelling
+        assert question.speaker_asked_about([item]) == (item,)
+    assert len({tuple(re.findall(r"\w+", item.casefold())) for item in found}) <= 1
 
 
 def test_what_the_first_speaker_said_stands_before_the_same_by_another() -> None:
