@@ -67,6 +67,7 @@ class CheckName(StrEnum):
     WORKER = "worker"
     QUEUE = "queue"
     DEAD_LETTERS = "dead_letters"
+    HOOKS = "hooks"
 
 
 class Kind(NamedTuple):
@@ -138,6 +139,10 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
     CheckName.DEAD_LETTERS: Kind(
         "No command was given up.",
         "See why: `engramq dead list`; then `engramq dead retry ID` or `engramq dead drop ID`.",
+    ),
+    CheckName.HOOKS: Kind(
+        "What clients with hooks write of their sessions is understood.",
+        "Install a later engramq: it captures what was said since, for as long as the client keeps its transcripts.",
     ),
 }
 

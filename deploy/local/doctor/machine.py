@@ -14,6 +14,7 @@ import socket
 import stat
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ import msgspec
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home, exists
+from engramq.deploy.local.hooks.notes import sessions_not_understood
 from engramq.deploy.local.supervisor.stack import GATEWAY, HTTP, WORKER, accepts, free_address
 from engramq.deploy.local.supervisor.state import SUPERVISOR, recorded
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
@@ -76,6 +78,14 @@ def stale_sockets(home: Home) -> list[Path]:
     """Return the sockets of the home on which nobody listens."""
     sockets = (home.supervisor_socket, home.gateway_socket, home.redis_socket, home.postgres_sockets / ".s.PGSQL.5432")
     return [path for path in sockets if os.path.lexists(path) and not accepts(socket.AF_UNIX, str(path))]
+
+
+def hooks_check(home: Home) -> Check:
+    """Check that what clients write of their sessions is understood; it is kept for a release that does."""
+    clients = Counter(notes.client for notes in sessions_not_understood(home))
+    several = (f"{count} {'session' if count == 1 else 'sessions'} of {name}" for name, count in clients.items())
+    told = f"Nothing is captured of {' and '.join(several)}: no line of what the client wrote is understood."
+    return degraded(CheckName.HOOKS, told) if clients else passed(CheckName.HOOKS)
 
 
 def orphans(home: Home) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """Captures what was said since the last time, each turn once, as memories that nobody has vouched for.
 
-Clients keep what was said in files of JSON lines that are only ever added to. None of them promises its format; what is
-not understood is passed over.
+Clients keep what was said in files of JSON lines that are only ever added to. None of them promises its format: a line
+that is not understood is passed over, but where somebody spoke and no line is understood, all of them are kept for a
+release that does.
 """
 
 from __future__ import annotations
@@ -48,21 +49,41 @@ def capture(memory: HookConnection, notes: SessionNotes) -> None:
     """
     waiting: list[Turn] = []
     chars = 0
-    end = notes.offset
+    is_understood = False
+    begin = end = notes.offset
     for end, turn in _turns_after(notes.transcript, notes.offset, CLIENTS[notes.client]):
         if turn is not None:
+            is_understood = True
             waiting.append(turn)
             chars += len(turn.text)
         if len(waiting) >= _TURNS or chars >= _CALL_CHARS:
             store(memory, waiting, notes.client, notes.session)
             waiting, chars = [], 0
-            notes.offset = end
-            notes.write()
+            _note_end(notes, end)
     if waiting:
         store(memory, waiting, notes.client, notes.session)
-    if end != notes.offset:
-        notes.offset = end
+    if is_understood or end <= begin or not notes.has_spoken:
+        _note_end(notes, end)
+    elif end - begin > notes.not_understood:
+        _note_unknown_form(memory.home, notes, end - begin)
+
+
+def _note_end(notes: SessionNotes, end: int) -> None:
+    """Note that the transcript is captured up to here."""
+    if (end, False, 0) != (notes.offset, notes.has_spoken, notes.not_understood):
+        notes.offset, notes.has_spoken, notes.not_understood = end, False, 0
         notes.write()
+
+
+def _note_unknown_form(home: Home, notes: SessionNotes, size: int) -> None:
+    """Note that no line of so many bytes is understood; say so once a session."""
+    if not notes.not_understood:
+        error = (
+            f"no line of its transcript is understood, so nothing of it is kept: {notes.client} may write a new form"
+        )
+        _log(home, notes.client, notes.session, not_understood=size, error=error)
+    notes.not_understood = size
+    notes.write()
 
 
 def _turns_after(path: str, offset: int, client: ClientFormat) -> Iterator[tuple[int, Turn | None]]:
@@ -163,19 +184,17 @@ def _note_refusals(home: Home, client: str, session: str, errors: Sequence[str])
 
     Nobody sees what a hook says, and no refusal may go unsaid.
     """
-    if not errors:
-        return
-    reason = errors[0][:_ERROR_CHARS]
-    sys.stderr.write(f"engramq hook: {len(errors)} of this session's turns were refused and not kept: {reason}\n")
-    line = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "client": client,
-        "session": session,
-        "refused": len(errors),
-        "error": reason,
-    }
+    if errors:
+        reason = errors[0][:_ERROR_CHARS]
+        sys.stderr.write(f"engramq hook: {len(errors)} of this session's turns were refused and not kept: {reason}\n")
+        _log(home, client, session, refused=len(errors), error=reason)
+
+
+def _log(home: Home, client: str, session: str, **more: Any) -> None:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = {"time": moment, "client": client, "session": session, **more}
     path = home.logs / LOG
-    with contextlib.suppress(OSError):  # it has been said above
+    with contextlib.suppress(OSError):  # a disk that is full must not end the hook
         if path.exists() and path.stat().st_size > _LOG_BYTES:
             path.replace(path.with_name(f"{LOG}.old"))
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as log:

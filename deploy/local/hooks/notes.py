@@ -35,6 +35,9 @@ class SessionNotes:
         self.namespace = _of(kept, "namespace", "")
         self.project = _of(kept, "project", "")
         self.offset = max(0, _of(kept, "offset", 0))
+        # Somebody spoke since, as an event says; and so many bytes of what the client noted then are not understood.
+        self.has_spoken = _of(kept, "has_spoken", False)
+        self.not_understood = max(0, _of(kept, "not_understood", 0))
         # What a session's start has to tell is not told yet: where the stack was away, a prompt makes up for it.
         self.owes_start = _of(kept, "owes_start", False)
         self.shown: list[str] = [known_as for known_as in _of(kept, "shown", []) if isinstance(known_as, str)]
@@ -50,6 +53,8 @@ class SessionNotes:
             "namespace": self.namespace,
             "project": self.project,
             "offset": self.offset,
+            "has_spoken": self.has_spoken,
+            "not_understood": self.not_understood,
             "owes_start": self.owes_start,
             "shown": self.shown[-_SHOWN:],
         }
@@ -65,17 +70,36 @@ class SessionNotes:
             return False
 
 
-def quiet_sessions(home: Home, now: float | None = None) -> Iterator[SessionNotes]:
-    """Give the sessions that are behind and have been quiet for a while; forgets those of long ago."""
-    now = time.time() if now is None else now
+def quiet_sessions(home: Home) -> Iterator[SessionNotes]:
+    """Give the sessions that are behind and have been quiet for a while; forgets those of long ago.
+
+    Those that were not understood come last: only another release may do better.
+    """
+    now = time.time()
+    later = []
     for path, changed in _notes(home):
         if now - changed > KEPT_S:
             path.unlink(missing_ok=True)
-        elif now - changed > QUIET_S and not path.name.startswith("."):
-            client, _, session = path.name.removesuffix(".json").partition(".")
-            session_notes = SessionNotes(home, client, session)
-            if session_notes.is_behind:
-                yield session_notes
+        elif now - changed > QUIET_S and (notes := _notes_in(home, path)) is not None and notes.is_behind:
+            if notes.not_understood:
+                later.append(notes)
+            else:
+                yield notes
+    yield from later
+
+
+def sessions_not_understood(home: Home) -> list[SessionNotes]:
+    """Return the sessions whose clients write what no line is understood of."""
+    known = [_notes_in(home, path) for path, _ in _notes(home)]
+    return [notes for notes in known if notes is not None and notes.not_understood and notes.is_behind]
+
+
+def _notes_in(home: Home, path: Path) -> SessionNotes | None:
+    """Return the notes in a file; None for one that a hook is about to put in place."""
+    if path.name.startswith("."):
+        return None
+    client, _, session = path.name.removesuffix(".json").partition(".")
+    return SessionNotes(home, client, session)
 
 
 def _notes(home: Home) -> list[tuple[Path, float]]:

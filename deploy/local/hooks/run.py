@@ -141,7 +141,7 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
     That is where there is something to capture, and that a session's start has still to be told.
     """
     notes = SessionNotes(home, client, event.session)
-    known = (notes.transcript, notes.namespace, notes.project)
+    known = (notes.transcript, notes.namespace, notes.project, notes.has_spoken)
     owed = notes.owes_start
     notes.namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
     notes.project = environment.get(settings.PROJECT) or event.project or notes.project
@@ -152,7 +152,8 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
     is_behind = event.name in _CAPTURING and bool(event.transcript)
     if is_behind:
         notes.transcript = event.transcript
-    changed = is_behind and (notes.transcript, notes.namespace, notes.project) != known
+        notes.has_spoken |= event.name == STOP
+    changed = is_behind and (notes.transcript, notes.namespace, notes.project, notes.has_spoken) != known
     if (changed or is_start or notes.owes_start != owed) and home.path.is_dir():
         try:
             notes.write()
@@ -217,7 +218,7 @@ def _catch_up(home: Home, event: Event) -> None:
             theirs = HookConnection(home, notes.client, notes.namespace, notes.project, until)
             with contextlib.closing(theirs), contextlib.suppress(OSError):  # their transcript may not be readable
                 capture(theirs, notes)
-            caught_up += notes.offset != before
+            caught_up += notes.offset != before or notes.not_understood > 0
 
 
 def _tokens(environment: Mapping[str, str]) -> int:
