@@ -14,6 +14,7 @@ from engramq.schemas.commands import (
     PendingEmbedded,
     StoreMemory,
 )
+from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links import writer
@@ -174,11 +175,11 @@ async def test_a_large_namespace_is_settled_by_a_round_through_all_of_it(
 async def test_words_are_counted_again_only_where_something_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted: list[str] = []
+    counted: list[tuple[str, Partition]] = []
     monkeypatch.setattr(schedule, "COUNTED_FROM", 1)
 
-    async def count(tx: Transaction, _partition: str) -> int:
-        counted.append(tx.namespace)
+    async def count(tx: Transaction, partition: Partition) -> int:
+        counted.append((tx.namespace, partition))
         return 0
 
     monkeypatch.setattr(schedule, "count_lexemes", count)
@@ -186,10 +187,10 @@ async def test_words_are_counted_again_only_where_something_changed(
         await world.keep("a fact", namespace=namespace)
     grow_old(world)
     await world.upkeep.count_lexemes()
-    assert counted == ["one", "two"]
+    assert counted == [("one", Partition.TRUSTED), ("two", Partition.TRUSTED)]
     await world.keep("another fact", namespace="two")
     await world.upkeep.count_lexemes()
-    assert counted == ["one", "two", "two"]
+    assert counted[2:] == [("two", Partition.TRUSTED)]
 
 
 @pytest.mark.promise("SC-10")
