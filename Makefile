@@ -101,14 +101,16 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 		|| { echo "test-clients: the packages of tests/clients/package-lock.json could not be installed from npm" >&2; exit 1; }
 	touch $@
 
-# REST: the document against a live server by Schemathesis, and the TypeScript client in Node.
+# REST: the document against a live server by Schemathesis, and the TypeScript client in Node 24, 22 and 20.
 test-rest: setup $(REST)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) --target=rest
 
-$(REST)/.installed: tests/rest_contract/requirements.lock typescript/package-lock.json | setup
+$(REST)/.installed: $(wildcard tests/rest_contract/requirements*.lock) typescript/package-lock.json | setup
 	rm -rf $(REST)
 	$(PYTHON) -m venv $(REST)
 	$(call INSTALL_INTO,$(REST)) -r tests/rest_contract/requirements.lock \
+		&& for each in 20 22; do $(call INSTALL_INTO,$(REST)) --target $(REST)/node-$$each \
+			-r tests/rest_contract/requirements-node-$$each.lock || exit 1; done \
 		|| { echo "test-rest: Schemathesis and Node could not be installed from PyPI" >&2; exit 1; }
 	cp typescript/package.json typescript/package-lock.json $(REST)
 	cd $(REST) && $(REST_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
@@ -249,7 +251,9 @@ lock-models: setup
 	$(UV_COMPILE) tests/model_packages/requirements.in -o tests/model_packages/requirements.lock
 
 lock-rest: setup $(REST)/.installed
-	$(UV_COMPILE) tests/rest_contract/requirements.in -o tests/rest_contract/requirements.lock
+	for each in $(basename $(wildcard tests/rest_contract/requirements*.in)); do \
+		$(UV_COMPILE) $$each.in -o $$each.lock || exit 1; \
+	done
 	cd typescript && $(REST_NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
 
 clean:

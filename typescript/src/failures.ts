@@ -38,8 +38,9 @@ export class NotReached extends EngramqFailure {
   constructor(
     why: string,
     readonly idempotencyKey: string | undefined,
+    options?: ErrorOptions,
   ) {
-    super(why);
+    super(why, options);
   }
 }
 

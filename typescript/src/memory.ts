@@ -72,8 +72,10 @@ export class Memory extends Calls {
       let asked = 0;
       let answered: [number, Body] | undefined;
       let why: string;
+      let cause: unknown;
+      const timeout = this.#timeout(until - performance.now());
       try {
-        const response = await this.#send(request, until - performance.now(), signal);
+        const response = await this.#send(request, signal ? AbortSignal.any([signal, timeout]) : timeout);
         asked = retryAfterMs(response);
         const body = decoded(await response.text());
         why = `The server answered ${response.status} with something that is no reply.`;
@@ -83,19 +85,24 @@ export class Memory extends Calls {
         }
       } catch (problem) {
         signal?.throwIfAborted();
+        cause = problem;
         why = `The server cannot be reached: ${reason(problem)}`;
       }
       const wait = waitMs(this.#policy, attempt, asked);
       if (performance.now() + wait >= until) {
         if (answered) throw new Refused(...answered);
-        throw new NotReached(why, request.key);
+        throw new NotReached(why, request.key, { cause });
       }
       await pause(wait, signal);
     }
   }
 
-  #send(request: Request, leftMs: number, signal: AbortSignal | undefined): Promise<Response> {
-    const timeout = AbortSignal.timeout(Math.max(10, Math.min(this.#policy.requestMs, leftMs)));
+  /** Whole milliseconds: Node refuses any other. */
+  #timeout(leftMs: number): AbortSignal {
+    return AbortSignal.timeout(Math.ceil(Math.max(10, Math.min(this.#policy.requestMs, leftMs))));
+  }
+
+  #send(request: Request, signal: AbortSignal): Promise<Response> {
     const headers: Record<string, string> = {};
     if (this.#token) headers["authorization"] = `Bearer ${this.#token}`;
     if (request.key !== undefined) headers["idempotency-key"] = request.key;
@@ -105,7 +112,7 @@ export class Memory extends Calls {
       headers,
       body: request.body ?? null,
       redirect: "manual",
-      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+      signal,
     });
   }
 
@@ -151,7 +158,8 @@ function retryAfterMs(response: Response): number {
 
 function reason(problem: unknown): string {
   if (!(problem instanceof Error)) return String(problem);
-  return problem.cause instanceof Error && problem.cause.message ? problem.cause.message : problem.message;
+  const cause = problem.cause as { message?: string; code?: string } | undefined;
+  return cause?.message || cause?.code || problem.message; // several addresses of a name leave a code alone
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

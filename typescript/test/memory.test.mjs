@@ -60,6 +60,23 @@ test("a call ends within its time and tells the key to go on with", () =>
     assert.ok(lost instanceof EngramqFailure);
   }));
 
+test("a request goes out however little of the call is left", () =>
+  served(["cut", [200, STORED]], async (url, seen) => {
+    await over(url, { callMs: 2_000.5, requestMs: 15_000 }).store("x");
+    assert.equal(seen.length, 2);
+  }));
+
+test("a server that is not there is told with its cause", async () => {
+  for (const host of ["127.0.0.1", "localhost"]) {
+    const lost = await rejected(over(`http://${host}:3`, { callMs: 300, requestMs: 15_000 }).search("x"), NotReached);
+    assert.match(lost.message, /ECONNREFUSED/);
+    assert.ok(lost.cause instanceof Error);
+  }
+});
+
+test("a policy that is none is told at once, not taken for a server that is not there", () =>
+  assert.rejects(over("http://127.0.0.1:3", { requestMs: Number.NaN }).search("x"), RangeError));
+
 test("what is refused is not repeated", () =>
   served([[400, { status: "invalid_parameter", code: "invalid_parameter", error: "No.", field: "content" }]], async (url, seen) => {
     const refused = await rejected(over(url).store(""), Refused);
