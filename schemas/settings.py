@@ -392,7 +392,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 
 # Variables beside the settings: of clients, of the embedded stack and of tests, which read them themselves.
 OTHERS: Final[Mapping[str, str]] = {
-    "ENGRAMQ_URL": "Where a running gateway is, for commands and for the clients in Python and TypeScript",
+    "ENGRAMQ_URL": "The address of a gateway, such as `http://127.0.0.1:8765`, for commands, clients and examples",
     "ENGRAMQ_TOKEN": "The token that such commands and clients send",
     "ENGRAMQ_TOKEN_FILE": "A file that holds this token",
     "ENGRAMQ_REDIS_BINARY": "The redis-server or valkey-server that the embedded stack starts",

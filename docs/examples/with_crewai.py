@@ -8,7 +8,7 @@ import os
 from crewai import LLM, Agent, BaseLLM, Crew, Task
 from crewai_tools import MCPServerAdapter
 
-URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765/mcp")
+URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765").removesuffix("/mcp") + "/mcp"
 
 
 def main(model: BaseLLM | None = None) -> str:

@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_mcp_adapters.client import MultiServerMCPClient
 
-URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765/mcp")
+URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765").removesuffix("/mcp") + "/mcp"
 
 
 async def main(model: BaseChatModel | str = "openai:gpt-5-mini") -> str:

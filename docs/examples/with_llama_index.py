@@ -12,7 +12,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.llms.utils import resolve_llm
 from llama_index.tools.mcp import BasicMCPClient, McpToolSpec
 
-URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765/mcp")
+URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765").removesuffix("/mcp") + "/mcp"
 
 
 async def main(model: LLM | None = None) -> str:

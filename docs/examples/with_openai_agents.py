@@ -9,7 +9,7 @@ import os
 from agents import Agent, Model, Runner
 from agents.mcp import MCPServerStreamableHttp
 
-URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765/mcp")
+URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765").removesuffix("/mcp") + "/mcp"
 
 
 async def main(model: Model | str | None = None) -> str:

@@ -10,7 +10,7 @@ from pydantic_ai import Agent
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models import Model
 
-URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765/mcp")
+URL = os.environ.get("ENGRAMQ_URL", "http://127.0.0.1:8765").removesuffix("/mcp") + "/mcp"
 
 
 async def main(model: Model | str = "openai:gpt-5-mini") -> str:

@@ -33,6 +33,11 @@ class Stack:
     url: str
     environment: dict[str, str]
 
+    @property
+    def address(self) -> str:
+        """What ENGRAMQ_URL is for commands, clients and examples."""
+        return self.url.removesuffix("/mcp")
+
 
 @dataclass(frozen=True)
 class Connection:

@@ -27,7 +27,7 @@ def test_an_example_remembers(stack: Stack, example: str) -> None:
     ended = subprocess.run(
         [python, "-m", f"tests.clients.programs.example_{example}"],
         cwd=ROOT,
-        env=stack.environment | QUIET | {"ENGRAMQ_URL": stack.url},
+        env=stack.environment | QUIET | {"ENGRAMQ_URL": stack.address},
         capture_output=True,
         text=True,
         timeout=BOUND_S,
