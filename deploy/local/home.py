@@ -54,7 +54,7 @@ class Home:
         self.restoring = self.path / "postgres.restoring"
         # What HTTP clients show where the owner of a connection cannot be known; the gateway makes it.
         self.http_token = self.path / "http-token"
-        # The embedder that made vectors last; see home_embedder.py.
+        # The embedder that made vectors last; see `kept_embedder` in settings.py.
         self.embedder = self.path / "embedder"
         self.lock = self.path / "supervisor.lock"
         self.state = self.path / "supervisor.json"

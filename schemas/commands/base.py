@@ -115,7 +115,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tool:
-    """One tool: everything that is said of it anywhere. docs/architecture.md says how to add one.
+    """One tool: everything that is said of it anywhere. CONTRIBUTING.md says how to add one.
 
     `parameters` is the command that goes to the workers, whose tag is the tool's name, or, for a tool that the gateway
     answers by itself, a plain Struct, and then `name` is given. `replies` are the shapes of a reply when all went well.

@@ -24,7 +24,7 @@ def _shown(milliseconds: int) -> str:
 
 
 # What holds in every session of a worker, as PostgreSQL shows it. libpq sends these when a session begins; behind a
-# pooler each transaction sets them, see session.py. Either way they are read back.
+# pooler each transaction sets them, see transaction.py. Either way they are read back.
 SESSION: Final = {
     "plan_cache_mode": "force_custom_plan",  # a generic plan made for a large tenant costs a small one tenfold
     "jit": "off",

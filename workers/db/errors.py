@@ -58,7 +58,7 @@ _MEANINGS: Final = {
     "3D000": Meaning.UNFIT,  # no such database
     # A standby, or a database set read-only. A session keeps its server, and what was set when it began.
     "25006": Meaning.UNFIT,
-    "EQ001": Meaning.CONFLICT,  # the tenant that was entered is another namespace's: see tenants.py
+    "EQ001": Meaning.CONFLICT,  # the tenant that was entered is another namespace's: see transaction.sql
     "EQ002": Meaning.EXHAUSTED,  # the session is not set as it must be: see schema.sql
     "26000": Meaning.CONFLICT,  # a prepared statement was dropped by somebody: who used it has closed the connection
     "57014": Meaning.EXHAUSTED,  # statement_timeout: another try would take as long

@@ -52,7 +52,7 @@ exists (
 )) is true
 
 -- fragment: constitutive
--- Whether the properties of an edge x make it constitutive; see graph/constitution.py.
+-- Whether the properties of an edge x make it constitutive; see graph/edge_rules.py.
 (x.properties -> 'is_constitutive' = 'true' or x.properties -> 'edge_type' = '"constitutive"')
 
 -- name: authored_count

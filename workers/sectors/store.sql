@@ -1,6 +1,6 @@
 -- name: unclassified_contents
 -- Those of the given memories that have no sector yet and are not pending. The vector goes along where the sector model
--- knows the embedder that made it. Rows of one page have different turns: see classifier.py.
+-- knows the embedder that made it. Rows of one page have different turns: see handlers.py.
 select
     m.node_id as id, m.content, hashtextextended(m.content, 0) as fingerprint,
     case when e.sha256 = any(%(embedders)s::text[]) then halfvec_send(m.embedding) end as vector,
