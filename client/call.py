@@ -1,4 +1,4 @@
-"""One call of a tool over REST: its request, its reply, and the methods that make calls."""
+"""Build one REST call of a tool, and read its reply; the base of the clients' methods."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass

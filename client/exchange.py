@@ -1,4 +1,4 @@
-"""How a call is carried out: requests, repetitions and waits, without sockets and without a clock that runs.
+"""Carry a call out: send, repeat, wait; without sockets, and without a clock that runs.
 
 `Memory` and `AsyncMemory` drive `carry_out`: they send what it yields, or wait, and hand it the answer.
 """

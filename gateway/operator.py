@@ -1,4 +1,4 @@
-"""What the operator's commands call: commands of the queue, checked and asked without a gateway, and its health.
+"""Send an operator's commands over the queue without a gateway, and tell the queue's health.
 
 This is the entry of `deploy` into this package; no agent comes this way.
 """

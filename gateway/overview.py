@@ -1,4 +1,4 @@
-"""How the installation is, as a gateway finds it: the one look of status, doctor, /readyz, /metrics and the page.
+"""Look at the whole installation once, for status, doctor, /readyz, /metrics and the page.
 
 What only a worker can see (database, model, vectors) comes with its answer to a ping.
 """

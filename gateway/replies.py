@@ -1,4 +1,4 @@
-"""From a worker's reply to what a client reads of it: its form, its notices, how to get what a budget leaves out."""
+"""Turn a worker's reply into what a client reads: its form, its notices, how to get what a budget leaves out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

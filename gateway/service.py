@@ -1,4 +1,4 @@
-"""What a tool call is, whatever it came in by: check, authorize, resolve, ask, answer. Knows nothing of MCP's wire."""
+"""Answer one tool call from any protocol: check, authorize, resolve references, ask a worker, render the reply."""
 
 import logging
 import time

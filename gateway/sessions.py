@@ -1,4 +1,4 @@
-"""What a session remembers, and the references that read it.
+"""Read what a session remembers, and resolve the references to it.
 
 The breadcrumbs of a session are the last memory stored, the last ones recalled, and all that it touched. Their form in
 Redis is the session state, under (namespace, principal and its trust, session), so that gateways come, go and share it;

@@ -1,4 +1,4 @@
-"""What `engramq` commands share: how they end, and pieces of sentences. Standard library only: the relay loads it."""
+"""Share exit codes and pieces of sentences among commands. Standard library only: the relay loads it."""
 
 from collections.abc import Sequence
 from enum import IntEnum

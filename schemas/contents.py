@@ -1,4 +1,4 @@
-"""Which fields hold what somebody wrote, as opposed to ids, times and words of engramq: read from the fields' marks.
+"""Tell which fields hold text that somebody wrote, by the fields' marks.
 
 What is blanked in the ledger, withheld from who may not read, and cut by a budget comes from here. So does the preview:
 the beginning of a content, to know a memory by.

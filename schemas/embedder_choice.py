@@ -1,4 +1,4 @@
-"""Which embedder is chosen: whether an endpoint can be asked, and how a home keeps the choice.
+"""Say which embedder is chosen, whether its endpoint can be asked, and how a home keeps the choice.
 
 The stdio relay loads this: standard library only.
 """

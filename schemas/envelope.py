@@ -1,4 +1,4 @@
-"""What travels around a command and around its answer."""
+"""Define what travels around a command and around its answer."""
 
 from typing import Final, NamedTuple
 

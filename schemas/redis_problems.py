@@ -1,4 +1,4 @@
-"""What Redis refuses, in words, and how to mend it: whatever it answers, missing rights, and TLS handshakes.
+"""Put Redis' refusals into words that say how to mend them: missing rights, TLS handshakes and others.
 
 deploy/redis.acl gives exactly the rights in COMMANDS; a test compares both with the scripts and runs the product as
 such a user.

@@ -1,4 +1,4 @@
-"""What the operator's commands do in the database and with dead letters: the entry of `deploy` into this package.
+"""Carry out operators' commands in the database and on dead letters: the only module here that `deploy` imports.
 
 Each function runs in an event loop of its own and returns what was found or done; `deploy.cli` prints it. All raise
 CommandFailed when PostgreSQL or Redis is not fit, SettingsError where none is named, and EngramqError with

@@ -1,4 +1,4 @@
-"""Strip replies of what the ledger may not keep, and fill them again with what their reader is to see.
+"""Strip contents from a reply before the ledger keeps it, and fill them in again for its reader.
 
 An erased memory must leave nothing in the ledger, so that keeps ids and no contents: neither of memories, nor notes,
 queries and previews, which may say the same. What is missing is read again whenever an answer is given.

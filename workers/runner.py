@@ -1,4 +1,4 @@
-"""Carry a command out once: ledger, transaction, handler, recorded reply.
+"""Run each command once, in a transaction with its ledger row, and record the reply.
 
 A handler is a function: `@handles(Connect) async def connect(tx, command, context) -> Connected`. A write runs in one
 transaction with its ledger row; a read in a read-only one. What takes time and needs no transaction (a model) is done

@@ -1,4 +1,4 @@
-"""What a command prints: a reply as JSON or as a text for people, a refusal in one line, lists as tables or lines.
+"""Print what a command has: replies as JSON or text, refusals in one line, lists as tables or lines.
 
 What others wrote is inert in all of them.
 """

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on a terminal, a line every 5 s elsewhere."""
+"""Show how far a long command is: a bar on a terminal, a line every 5 s elsewhere."""
 
 from __future__ import annotations
 

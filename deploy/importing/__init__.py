@@ -1,1 +1,1 @@
-"""What other systems export, read as the rows and graph entries of an import: one module for each format."""
+"""Read what other systems export as rows and graph entries of an import: one module for each format."""

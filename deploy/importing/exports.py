@@ -1,4 +1,4 @@
-"""What readers of exports share: the entries they yield, values as a memory takes them, archives, long documents."""
+"""Share code between readers of exports: the entries they yield, conversion of values, archives, long documents."""
 
 import codecs
 import contextlib

@@ -1,4 +1,4 @@
-"""What the lines of a file say, row by row: JSON Lines, or CSV whose first row names the fields. In bounded memory."""
+"""Read the rows of a file, JSON Lines or CSV whose first row names the fields, in bounded memory."""
 
 import csv
 import itertools

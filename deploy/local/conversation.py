@@ -1,4 +1,4 @@
-"""What the stdio relay remembers of a conversation, so that it can go on with another gateway process.
+"""Remember a conversation of the stdio relay, so that it can go on with another gateway process.
 
 Pure: lines in, lines out. It knows of MCP only the names of three messages, and of JSON-RPC only ids. Imported by the
 stdio relay: standard library only.

@@ -1,4 +1,4 @@
-"""Where one stack lives: the folders, sockets and locks of an ENGRAMQ_HOME, and whether they can be trusted.
+"""Name the folders, sockets and locks of an ENGRAMQ_HOME, and check that they can be trusted.
 
 Imported by the stdio relay, which has to start in milliseconds: standard library only, and nothing heavy of it.
 """

@@ -1,4 +1,4 @@
-"""Which ENGRAMQ_* variables belong to a client, which to a home's running stack, and how two processes compare theirs.
+"""Divide the ENGRAMQ_* variables between a client and a home's running stack, and compare those of two processes.
 
 Secrets may be mounted as files: ENGRAMQ_DATABASE_URL_FILE names the file that holds ENGRAMQ_DATABASE_URL.
 

@@ -1,4 +1,4 @@
-"""Who is calling, and what they may do. Identity comes from the channel, never from an argument of a tool."""
+"""Say who is calling and what they may do. Identity comes from the channel, never from an argument of a tool."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a connection of this machine, and whether it may call without a token.
+"""Find whose process is at the other end of a local connection, and whether it may call without a token.
 
 Linux tells the account that owns a socket. Where that cannot be known, a token says it that only the owner of the home
 can read.

@@ -1,4 +1,4 @@
-"""Which tools a caller has, and texts that name only those: a sentence that names another is left out.
+"""Say which tools a caller has, and leave out of texts each sentence that names another.
 
 A caller has the tools of the profile (ENGRAMQ_TOOLS) that their scopes and trust allow. Texts write the word of a tool
 (connect, guide) for the tool alone.

@@ -1,4 +1,4 @@
-"""What the guide answers: how to work with the whole, or one tool, in words for the caller's tools.
+"""Answer the tool `guide`: how to work with all tools, or with one, in words for the caller's tools.
 
 What it says of a tool stands with the tool, in schemas/commands.
 """

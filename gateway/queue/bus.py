@@ -1,4 +1,4 @@
-"""The gateway's half of the queue: commands go out in coalesced jobs, answers come back over one reply list.
+"""Send each command by the lane of its namespace, and wait for its answer.
 
 What a caller is told is true: `overloaded` and `unavailable` mean that the command is not applied and never will be; a
 write whose fate is uncertain is Pending.

@@ -1,4 +1,4 @@
-"""One lane of the gateway's half of the queue: commands go out in jobs, answers come back over one reply list.
+"""Send the jobs of one lane, and read their answers from its reply list.
 
 Commands are gathered into batches, one job each, by mailbox, and kept until Redis has answered. A wait ends once, by an
 answer or a refusal.

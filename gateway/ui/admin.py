@@ -1,4 +1,4 @@
-"""What operators see of the page: overview, audit, consent, imports and tokens."""
+"""Show operators their part of the page: overview, audit, consent, imports and tokens."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Who is at the page: signing in by a bearer token, the cookie that stands for it, and whose a form is.
+"""Sign people in at the page by a bearer token, keep the cookie that stands for it, and check whose a form is.
 
 The value of the cookie is random. Redis has the token sealed under a key that follows from the cookie, below a digest
 of it: whoever reads all of Redis has no token, whoever has a cookie alone has none either, and signing out ends it

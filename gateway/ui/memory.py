@@ -1,4 +1,4 @@
-"""One memory on the page, the inbox of untrusted ones, what a button does to a memory, and how that is undone."""
+"""Show one memory and the inbox of untrusted ones, and do and undo what their buttons ask for."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One request to the page: who asks, what they may, the tools that they may call, and how they are answered."""
+"""Wrap one request to the page: who asks, what they may, the tools that they may call, and how they are answered."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The whole language: every command, every reply and every tool, and the unions of those that travel.
+"""List all commands, replies and tools, and the unions of those that travel.
 
 They follow from what the files of the areas declare. To add a file, import it here, and name it in AREAS if it declares
 tools.

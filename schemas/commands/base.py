@@ -1,4 +1,4 @@
-"""What commands and replies share, and what a tool is: one declaration that every door, the docs and the clients read.
+"""Define what commands and replies share, and a tool: one declaration that every door, page and client reads.
 
 A command's fields are its tool's parameters: names, bounds and defaults here are what the tool's JSON Schema shows. New
 fields always have defaults, so that bytes of any released version decode in the next.

@@ -1,1 +1,1 @@
-"""Texts to vectors: the models, and what waits for them."""
+"""Turn texts into vectors: the models, and the batches that wait for them."""

@@ -1,4 +1,4 @@
-"""One embedder shared by everything in a process: batches, cache, fairness.
+"""Share one embedder in a process: batches, a cache, and fairness between callers.
 
 Knows: `interface.Embedder`, who waits, and what was computed lately. Refuses to know: any model. Wraps an embedder and
 offers the same contract plus `bulk`. While one batch runs, what arrives is collected and goes together into the next.

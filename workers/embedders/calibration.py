@@ -1,4 +1,4 @@
-"""From the cosine of a best match to the chance that it is the memory that was meant. Pure.
+"""Turn the cosine of a best match into the chance that it is the memory that was meant. Pure.
 
 A logistic curve with two constants, fitted (as Platt did) to queries whose right memory is known. Each query counts
 twice: among all memories, and among all but the right one, where whatever it finds is wrong.

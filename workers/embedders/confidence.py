@@ -1,4 +1,4 @@
-"""How sure a lookup by query may be of its best match: calibration texts, shipped curves, the running model's curve."""
+"""Know how sure a lookup by query may be of its best match, by the curve of the running model."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From the setting ENGRAMQ_EMBEDDER to an embedder, and the home's file that keeps the name once it made vectors.
+"""Make the embedder that ENGRAMQ_EMBEDDER names, and keep its name in the home once it has made vectors.
 
 Knows: the names that the setting accepts. Refuses to know: what workers do with vectors.
 """

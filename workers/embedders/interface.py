@@ -1,4 +1,4 @@
-"""What the rest of engramq may know about turning text into vectors.
+"""Define what the rest of engramq may know about turning text into vectors.
 
 Knows: the contract of an embedder, the identity of a model, and how embedding fails.
 Refuses to know: any model, file, network address, cache or queue.

@@ -1,4 +1,4 @@
-"""What models share that run on onnxruntime: checked files, sessions, batches, loading on first use, errors as ours.
+"""Run models on onnxruntime: checked files, sessions, batches, loading on first use, errors as ours.
 
 Knows: onnxruntime, tokenizers, files. Refuses to know: models, and who embeds what. All of it blocks but `LazyModel`.
 """

@@ -1,4 +1,4 @@
-"""Texts to embeddings as the store keeps them: the embedder, and the id under which the store knows its model."""
+"""Turn texts into embeddings, and know the id of the model that makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a principal changed of edges and nodes that others wrote: counted, named, and taken back.
+"""Count, name and take back what a principal changed of edges and nodes that others wrote.
 
 The audit log has each change with its old and new values. Taken back is what still is as the principal wrote it; what
 somebody changed since stays, and so does what two principals agreed to.

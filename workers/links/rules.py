@@ -1,4 +1,4 @@
-"""What a link is, who may take its place, and what asserting it again does to it. Pure."""
+"""Decide what asserting a link does to it, and which links make room for it. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which memories are duplicates, and which of them stays. Pure.
+"""Decide which memories are duplicates, and which of them stays. No I/O.
 
 Vectors hardly tell "heating is on" from "heating is off" (.96), "is married" from "was married" (.98), nor who lent
 what to whom (.97). What differs in any word, number, sign or in their order says another thing, however near it is; no

@@ -1,4 +1,4 @@
-"""What a purge takes of a principal besides its memories: the named nodes, edges and links that it wrote.
+"""Take a principal's nodes, edges and links away, as a purge of its memories does.
 
 Nodes on which edges of others hang stay, since those edges would go with them; the properties that the principal wrote
 go, those that others wrote last stay. What was deleted before and is kept to be restored goes too, and so do proposals:

@@ -1,4 +1,4 @@
-"""One memory replacing another: both rows and the link between them, in one transaction."""
+"""Replace one memory by another: both rows and the link between them, in one transaction."""
 
 from collections.abc import Collection
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the handlers of a worker and its queue agree on.
+"""Define what a worker's handlers and its queue agree on.
 
 A handler gets a Job, does its one thing, and returns an Outcome. It knows nothing of Redis, queues, retries or replies;
 the queue knows nothing of memories.

@@ -1,4 +1,4 @@
-"""What handlers may ask about the queue, and what they may erase in it.
+"""Ask the queue what waits and what died, and erase contents in it, for handlers.
 
 Redis's append-only file holds every command that was ever queued, contents too, until it is written anew. Whoever
 erases leaves a mark. Upkeep writes the file anew where there is one, and takes away the mark that it began with.

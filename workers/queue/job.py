@@ -1,4 +1,4 @@
-"""One job that this worker holds: its commands run side by side, each answer leaves as soon as it is ready.
+"""Run the commands of one claimed job side by side, and send each answer as soon as it is ready.
 
 A command that fails is refused, tried again, or set aside as a dead letter. With worker.py this is the only module that
 catches every exception: a handler's defect must not take the worker with it. No content of a command is logged.

@@ -1,4 +1,4 @@
-"""What a worker writes to Redis about a job that it holds, all of it or nothing; and follow-ups, gathered for a moment.
+"""Write the end of a job to Redis, all of it or nothing, and gather follow-ups for a moment.
 
 Follow-ups that are gathered are in no settlement: whoever asks for that can do without one, since the sweep finds what
 a crash took away.

@@ -1,4 +1,4 @@
-"""What counts for the best candidates besides their match: their links, how useful they proved, how long they lay idle.
+"""Add to the scores of the best candidates: links, usefulness, idle time. Pure.
 
 Every boost is bounded and small beside a good match: it orders what is nearly alike, and brings in what an agent linked
 to a good match. No untrusted memory boosts a trusted one. Links of similarity boost nothing: they repeat what the

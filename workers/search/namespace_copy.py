@@ -1,4 +1,4 @@
-"""A copy of what ranking needs of a small namespace: its vectors, its words, and a few columns. Pure: no database.
+"""Keep a copy of what ranking needs of a small namespace: vectors, words and a few columns. No I/O.
 
 Nearly every namespace is small, and to look through a thousand memories in an array takes a tenth of what PostgreSQL
 needs to parse, plan and answer. The candidates are those that the queries of `candidates.sql` find, by the same

@@ -1,4 +1,4 @@
-"""What neighbours add to a candidate's score: those in its thread, or those stored before and after it. Pure.
+"""Add to a candidate's score for its neighbours: those in its thread, or stored before and after it. Pure.
 
 A short turn means what it means beside its neighbours; a long text stands for itself. So neighbours count by how short
 a memory is. Where no thread was given the order of storing stands for it, as far as it is seen to mean something: the

@@ -1,4 +1,4 @@
-"""How the candidates of a search are put in order. Pure: no clock, no database, no randomness.
+"""Order the candidates of a search. Pure: no clock, no database, no randomness.
 
 A candidate has up to two scores: `lexical`, what its words add up to, and `meaning`, the cosine of its content. Each
 is normalised over the candidates (mean 0, deviation 1), which fuses better than ranks do; words count as far as they

@@ -1,4 +1,4 @@
-"""Numbers read off the wording of a text: what the embedding, which averages meaning, blurs most.
+"""Count cues in the wording of a text, which an embedding blurs since it averages meaning. No I/O.
 
 Knows: tense, person, imperatives, joints of a sentence, and lists of English words (for the most telling cues a few
 German ones), each short enough to be read. Pure: the same text gives the same row everywhere.

@@ -1,4 +1,4 @@
-"""How what is known fades, by its sector, in active hours: a clock that stands still while nobody works."""
+"""Weaken what is known by its sector, in active hours: a clock that stands still while nobody works."""
 
 from collections.abc import Mapping
 from typing import Final

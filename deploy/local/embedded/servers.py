@@ -1,4 +1,4 @@
-"""What whoever runs the embedded servers needs: the home's lock, and PostgreSQL alone for the length of a block."""
+"""Run the embedded servers for a caller: take the home's lock, run PostgreSQL alone for the length of a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `engramq hook` does at a client's event: recall for the model, capture of what was said.
+"""Handle a client's event for `engramq hook`: recall for the model, capture what was said.
 
 A process for each event, which the client waits for: standard library only, one connection to the running stack's
 gateway, and a bound for the whole. It never fails in a way that the client would show or be stopped by. A further

@@ -1,4 +1,4 @@
-"""What hooks remember of a session between two events: how far it is captured, and what it has been shown.
+"""Keep notes of a session between two events: how far it is captured, and what it has been shown.
 
 A small file for each session below the home. It holds no text of anybody, so erasing need not know of it.
 """

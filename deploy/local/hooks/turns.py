@@ -1,4 +1,4 @@
-"""What somebody said in a turn, as a memory can hold it: without what clients and hooks put in between."""
+"""Turn what somebody said into a memory's content: take out what clients and hooks put in between."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One detached process per ENGRAMQ_HOME that owns its servers, gateways and workers, and the leases that keep them."""
+"""Own a home's servers, gateways and workers in one detached process, for as long as a lease wants them."""

@@ -1,4 +1,4 @@
-"""One service kept running: started in its turn, watched, restarted with growing delays, stopped in bounded time."""
+"""Keep one service running: start it in its turn, watch it, restart it with growing delays, stop it in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a supervisor runs: its services, which of them each kind of client waits for, and what that client is told.
+"""List the services of a supervisor, which of them each kind of client waits for, and what that client gets.
 
 `default_stack` makes engramq's own: embedded PostgreSQL and Redis (unless the environment names others), workers and
 gateways. Knows nothing of how services are run (runner.py), so tests supervise programs of their own.

