@@ -50,6 +50,25 @@ return case
     else ('pg_catalog.' || language)::regconfig
 end;
 
+-- A text that PostgreSQL's parser reads once: at each character of a run without blanks, and at each comment without an
+-- end, it would read on and come back, which takes seconds for 32,768 characters. Runs are cut, and such comments are none.
+create function parseable(content text) returns text
+language plpgsql immutable parallel safe as $$
+declare
+    run constant integer := 255;
+    last_end integer;
+begin
+    if length(content) > run then
+        content := regexp_replace(content, '(\S{' || run || '})', '\1 ', 'g');
+    end if;
+    if strpos(content, '<!--') > 0 then
+        last_end := coalesce(length(content) + 1 - nullif(strpos(reverse(content), '>--'), 0), 0);
+        content := left(content, last_end) || replace(substr(content, last_end + 1), '<!--', '<! --');
+    end if;
+    return content;
+end
+$$;
+
 -- The words of a text as full text knows them: stemmed, without stop words. Of Chinese, Japanese, Korean, Thai, Lao, Khmer
 -- and Burmese each pair of neighbours, since PostgreSQL takes what stands between two spaces for one word. A character
 -- that stands alone is a word.
@@ -60,12 +79,12 @@ declare
         '\u30FC-\u30FF\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uAC00-\uD7A3\uF900-\uFAFF\uFF66-\uFFDC\U00020000-\U0003FFFF';
 begin
     if octet_length(content) = length(content) or content !~ ('[' || scripts || ']') then
-        return tsvector_to_array(to_tsvector(text_configuration(language), content));
+        return tsvector_to_array(to_tsvector(text_configuration(language), parseable(content)));
     end if;
     content := normalize(content, nfkc);  -- halfwidth Katakana, fullwidth Latin
     return array(
         select unnest(tsvector_to_array(to_tsvector(
-            text_configuration(language), regexp_replace(content, '[' || scripts || ']+', ' ', 'g')
+            text_configuration(language), parseable(regexp_replace(content, '[' || scripts || ']+', ' ', 'g'))
         )))
         union
         select letter || case when after <> ' ' then after else '' end
@@ -92,13 +111,13 @@ return (
     where octet_length(word) <= 1000  -- a lexeme may have 2,046 bytes, no word of a language has
 );
 
--- The words that a question asks for, in each of these languages.
+-- The words that a question asks for, in each of these languages; a pasted document asks by its beginning.
 create function words_asked(languages text[], question text) returns text[]
 language sql immutable parallel safe set plan_cache_mode = 'force_generic_plan'
 return array(
     select distinct word
     from unnest(languages) as language
-    cross join lateral unnest(words_in(language, question)) as word
+    cross join lateral unnest(words_in(language, left(question, 4000))) as word
     where octet_length(word) <= 1000
 );
 

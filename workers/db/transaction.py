@@ -32,6 +32,7 @@ BEGIN: Final = sql("begin")
 BEGIN_READ_ONLY: Final = sql("begin_read_only")
 BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
 COMMIT: Final = sql("commit")
+STATEMENTS_TAKE_MOST: Final = sql("statements_take_most")
 TAKE_SETTINGS: Final = sql("take_settings")
 ENTER: Final = sql("enter_tenant")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
@@ -130,6 +131,10 @@ class Transaction:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
         known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer}
         return await execute(self.connection, query, {**known, **values})
+
+    async def limit_statements(self, seconds: float) -> None:
+        """Let each statement that follows take at most so long; the server then ends it with QueryCanceled."""
+        await self.send(STATEMENTS_TAKE_MOST, timeout=f"{max(1, int(seconds * 1000))}ms")
 
     async def rows(self, query: bytes, **values: Any) -> list[Row]:
         """Return all rows of a query."""

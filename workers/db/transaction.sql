@@ -18,6 +18,10 @@ select take_settings(%(names)s::text[], %(wanted)s::text[])
 -- Let this session's transactions take as long as they want and wait in between: for who reads everything, alone.
 select set_config('transaction_timeout', '0', false), set_config('idle_in_transaction_session_timeout', '0', false)
 
+-- name: statements_take_most
+-- How long each statement that follows in this transaction may take.
+select set_config('statement_timeout', %(timeout)s, true)
+
 -- name: commit
 -- End it.
 commit

@@ -24,7 +24,6 @@ from engramq.workers.sectors.decay import decay
 NEIGHBOR_STEP: Final = sql("neighbor_step")
 PATH_STEP: Final = sql("path_step")
 PATH_EDGES: Final = sql("path_edges")
-WALK_TIME: Final = sql("walk_time")
 ACTIVE_HOURS: Final = sql("active_hours")
 EDGES_BETWEEN: Final = sql("edges_between")
 NODE_NAMES: Final = sql("node_names")
@@ -115,7 +114,7 @@ def _reading(
             raise OutOfTime
 
         async def read(tx: Transaction) -> list[Row]:
-            await tx.send(WALK_TIME, timeout=f"{left_ms}ms")
+            await tx.limit_statements(left_ms / 1000)
             try:
                 return await tx.rows(query, frontier=list(frontier), per_node=per_node, limit=limit, **filters)
             except StatementTimeout:

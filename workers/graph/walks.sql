@@ -46,10 +46,6 @@ select {edge_columns}
 from edges e
 where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
 
--- name: walk_time
--- How long one step of a walk may take.
-select set_config('statement_timeout', %(timeout)s, true)
-
 -- name: active_hours
 -- The namespace's clock, which runs only while a session is in use.
 select active_hours from namespaces where tenant = %(tenant)s

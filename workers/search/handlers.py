@@ -1,6 +1,8 @@
 """Carry out searches, and count after the reply which memories were found."""
 
 import asyncio
+import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,6 +12,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import MemoryList, SearchMemories
+from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
@@ -30,6 +33,8 @@ from engramq.workers.search.search import find
 NOTE_ACCESS: Final = sql("note_access")
 
 DEBOUNCE_S: Final = 0.5  # notes of this long become one statement for each namespace
+# How long each statement of a search may take, and none after its caller has stopped waiting.
+SEARCH_S: Final = 4.0
 NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
 
 
@@ -91,7 +96,13 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     if proven is None:
         sizes = context.services[Sizes]
-        memories = await context.store.read(namespace, lambda tx: find(Tables(tx, sizes), command, vectors, project))
+        until = min(time.time() + SEARCH_S, context.envelope.deadline or math.inf)
+
+        async def find_in_tables(tx: Transaction) -> list[Memory]:
+            await tx.limit_statements(until - time.time())
+            return await find(Tables(tx, sizes), command, vectors, project)
+
+        memories = await context.store.read(namespace, find_in_tables)
     else:
         memories = await find(proven, command, vectors, project)
     if memories and all(memory.weak is True for memory in memories):

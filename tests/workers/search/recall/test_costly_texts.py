@@ -1,0 +1,91 @@
+"""Texts that PostgreSQL's parser reads again and again cost little: security finding 1, bounded."""
+
+import time
+
+import pytest
+
+from engramq.schemas.commands import MemoryList, SearchMemories
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.limits import QUERY_CHARS
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.search import handlers
+from engramq.workers.search.candidates import Tables
+from tests.jobs import job
+from tests.workers.search.recall.conftest import Scene, ids
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 0.5  # of PostgreSQL; without bounds these take 1 to 8 s
+COSTLY = ["a_", "1-a-", "a-1.", "1.2.3.4.5.6-", "<!-- ", "--><!--"]
+
+
+def parse_s(scene: Scene, function: str, content: str) -> float:
+    """Return the least of three times that a text function takes, in seconds."""
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        scene.world.rows(f"select {function} as words", content)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+@pytest.mark.promise("SE-5")
+@pytest.mark.parametrize("text", COSTLY)
+async def test_no_text_takes_the_parser_long(scene: Scene, text: str) -> None:
+    content = (text * QUERY_CHARS)[:QUERY_CHARS]
+    assert parse_s(scene, "words_in('english', %s)", content) < LONG_S
+    assert parse_s(scene, "words_in('english', '数' || %s)", content) < LONG_S
+    assert parse_s(scene, "words_asked(array['english'], %s)", content) < LONG_S / 4
+
+
+async def test_ordinary_texts_have_the_words_that_they_had(scene: Scene) -> None:
+    texts = [
+        "The foxes_jumped over https://example.org/a?b=c, see ada@example.org. " * 90,
+        "Before <!-- a comment of\nseveral words --> after <b>it</b>", "open <!-- and never closed", "a --> b <!-- c d",
+        "x" * 255 + " fox", "数据库 and a fox",
+    ]  # fmt: skip
+    for text in texts:
+        (row,) = scene.world.rows(
+            "select tsvector_to_array(to_tsvector('english', %(t)s)) = "
+            "tsvector_to_array(to_tsvector('english', parseable(%(t)s))) as same".replace("%(t)s", "%s"),
+            text, text,
+        )  # fmt: skip
+        assert row["same"], text[:40]
+
+
+async def test_words_in_a_long_run_are_still_found(scene: Scene) -> None:
+    kept = await scene.keep("-" * 600 + " needle " + "_" * 600)
+    assert ids((await scene.search("needle")).memories) == [kept]
+
+
+async def test_a_search_ends_when_its_caller_stops_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    await scene.keep("The quick brown fox")
+    seen: list[float] = []
+    limit = Transaction.limit_statements
+
+    async def noted(tx: Transaction, seconds: float) -> None:
+        seen.append(seconds)
+        await limit(tx, seconds)
+
+    monkeypatch.setattr(Transaction, "limit_statements", noted)
+    await scene.world.ask(MemoryList, SearchMemories(query="fox"), deadline=time.time() + 0.9)
+    await scene.world.ask(MemoryList, SearchMemories(query="a fox"), namespace="another")
+    assert seen[0] <= 0.9
+    assert 0.9 < seen[1] <= handlers.SEARCH_S
+
+
+async def test_a_statement_that_takes_longer_than_its_search_may_is_refused(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.keep("The quick brown fox")
+
+    async def slow(tables: Tables, *_: object) -> list[object]:
+        await tables.tx.rows(b"select pg_sleep(20)")
+        return []
+
+    monkeypatch.setattr(handlers, "SEARCH_S", 0.2)
+    monkeypatch.setattr(handlers, "find", slow)
+    began = time.monotonic()
+    with pytest.raises(EngramqError, match="took too long"):
+        await scene.world.outcome(job(SearchMemories(query="fox")))
+    assert time.monotonic() - began < 5
