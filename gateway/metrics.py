@@ -77,6 +77,8 @@ class GatewayMetrics:
         figures.tell(catalog.READY, 0 if state is None or state.status == "unavailable" else 1)
         checks = [] if state is None else state.checks
         figures.tell_all(catalog.CHECK, {(check.name,): _STATES[check.state] for check in checks})
+        clocks = {} if state is None else state.clocks
+        figures.tell_all(catalog.CLOCKS, {(process,): ahead for process, ahead in clocks.items()})
         for metric, value_of in _MAILBOXES.items():
             values = {
                 (mailbox.kind.value,): value_of(mailbox) for mailbox in ([] if state is None else state.mailboxes)

@@ -3,7 +3,7 @@
 What only a worker can see (database, model, vectors) comes with its answer to a ping.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -24,6 +24,7 @@ from engramq.schemas.checks import (
     passed,
     status_of,
 )
+from engramq.schemas.clocks import CLOCK_S, clock_sentence
 from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
@@ -35,7 +36,6 @@ from engramq.schemas.vocabulary import WorkerKind
 ANSWER_S: Final = 2.0  # in which a worker answers
 STUCK_S: Final = 30.0  # a command that was due for so long, with workers alive, is stuck
 STUCK_BULK_S: Final = 600.0  # likewise where callers wait as long as it takes
-CLOCK_S: Final = 2.0  # by which clocks may differ: the time that a refused caller is told to wait is as short
 
 _NEEDED: Final = frozenset({CheckName.REDIS, CheckName.WORKER, CheckName.DATABASE})
 _SERVERS: Final = frozenset({CheckName.REDIS, CheckName.DATABASE})
@@ -80,11 +80,14 @@ async def overview_of(bus: Bus, caller: Caller) -> InstallationState:
         look = await bus.look()
     except NoLook as problem:
         not_looked = str(problem)
-    checks = await _redis_and_beyond(bus, caller, look, not_looked)
-    if look is not None:
-        checks += [queue_check(look.mailboxes), dead_letters_check(look.mailboxes), clock_check(look.ahead_s)]
-    checks = merged(checks)
-    return InstallationState(status=status_of(checks), checks=checks, mailboxes=[] if look is None else look.mailboxes)
+    # Which process is wrong comes first: a worker sees a difference from PostgreSQL alone.
+    checks = [] if look is None else [clock_check(look.ahead_s, look.clocks)]
+    checks += await _redis_and_beyond(bus, caller, look, not_looked)
+    if look is None:
+        checks = merged(checks)
+        return InstallationState(status=status_of(checks), checks=checks, mailboxes=[])
+    checks = merged([*checks, queue_check(look.mailboxes), dead_letters_check(look.mailboxes)])
+    return InstallationState(status=status_of(checks), checks=checks, mailboxes=look.mailboxes, clocks=look.clocks)
 
 
 async def _redis_and_beyond(bus: Bus, caller: Caller, look: Look | None, not_looked: str) -> list[Check]:
@@ -165,12 +168,11 @@ def dead_letters_check(mailboxes: Sequence[MailboxState]) -> Check:
     return degraded(CheckName.DEAD_LETTERS, f"Commands were given up: {', '.join(dead)}.")
 
 
-def clock_check(ahead_s: float) -> Check:
-    """Check by how much the clock of Redis is ahead of this machine's."""
-    if abs(ahead_s) <= CLOCK_S:
-        return passed(CheckName.CLOCK)
-    ahead = "ahead of" if ahead_s > 0 else "behind"
-    return degraded(CheckName.CLOCK, f"The clock of Redis is {abs(ahead_s):.0f} s {ahead} this machine's.")
+def clock_check(ahead_s: float, clocks: Mapping[str, float]) -> Check:
+    """Check by how much the clock of Redis is ahead of this machine's, and which processes have wrong ones."""
+    wrong = [clock_sentence("Redis", ahead_s, "this machine's")] if abs(ahead_s) > CLOCK_S else []
+    wrong += [clock_sentence(name, ahead, "that of Redis") for name, ahead in sorted(clocks.items())]
+    return degraded(CheckName.CLOCK, " ".join(wrong)) if wrong else passed(CheckName.CLOCK)
 
 
 def _oldest_of(one: MailboxState) -> str:

@@ -40,11 +40,15 @@ class MailboxState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstallationState(msgspec.Struct, frozen=True, kw_only=True):
-    """All checks and all mailboxes. `status` is the worst that the checks found."""
+    """All checks and all mailboxes. `status` is the worst that the checks found.
+
+    `clocks`: processes whose clocks are wrong, with by how many seconds these are ahead of Redis' (negative: behind).
+    """
 
     status: Literal["ready", "degraded", "unavailable"]
     checks: list[Check]
     mailboxes: list[MailboxState]
+    clocks: dict[str, float] = {}
 
 
 class CheckName(StrEnum):
@@ -106,7 +110,7 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
     ),
     CheckName.REDIS: Kind("Redis answers and takes writes.", "See that it runs and that ENGRAMQ_REDIS_URL is right."),
     CheckName.CLOCK: Kind(
-        "The clocks of this machine, of Redis and of PostgreSQL agree.",
+        "The clocks of this machine, of workers and gateways, of Redis and of PostgreSQL agree.",
         "Set the clocks by NTP: times of commands are compared across machines.",
     ),
     CheckName.DATABASE: Kind(

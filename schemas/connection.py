@@ -37,7 +37,7 @@ from engramq.schemas.jobs import ALIVE_S, REGISTER_S
 from engramq.schemas.keys import Keys, keys_of_lanes, lane_of
 from engramq.schemas.redis_problems import looked_at, refusal_of, together, transaction
 from engramq.schemas.redis_urls import Place, is_cluster, is_sentinel, sentinels_of, several
-from engramq.schemas.scripts import Script
+from engramq.schemas.scripts import COUNT_PRESENT, Script
 from engramq.schemas.settings import Settings
 
 EXCHANGE_S: Final = 5.0  # for the replies to commands that do not block
@@ -476,13 +476,13 @@ class Lanes:
     async def _change_number(self, client: Any, known: int) -> None:
         """Write another number than the `known` one, unless something is in those lanes or somebody uses them."""
         jobs = dead = workers = gateways = 0
-        now, tagged = time.time(), known > 1 or isinstance(self.server, ClusterServer)
+        tagged = known > 1 or isinstance(self.server, ClusterServer)
         for keys in keys_of_lanes(self._prefix, known, tagged=tagged):
-            gateways += await client.zcount(keys.reply_lists, now - 2 * REGISTER_S, "+inf")
+            gateways += await run(client, COUNT_PRESENT, keys, (keys.reply_lists,), round(2 * REGISTER_S))
             for kind in keys.of.values():
                 jobs += await client.zcard(kind.mailbox)
                 dead += await client.zcard(kind.dead_index)
-                workers += await client.zcount(kind.alive, now - 3 * ALIVE_S, "+inf")
+                workers += await run(client, COUNT_PRESENT, keys, (kind.alive,), round(3 * ALIVE_S))
         counts = {"waiting jobs": jobs, "dead letters": dead, "mailboxes with workers": workers, "gateways": gateways}
         if used := ", ".join(f"{count} {what}" for what, count in counts.items() if count):
             raise UnsupportedServer(

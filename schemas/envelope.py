@@ -36,13 +36,13 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command on its way. A retry is a new copy with a higher `attempt`.
 
-    Times are seconds since the epoch. `deadline` is when the asker stops waiting: a read past it is dropped, a
-    write is not. `session`: "" where the caller named none; then there are no breadcrumbs, and the call counts as a
-    use of a session that is the principal's own. `in_session`: the tool takes a session, so the call is a use of it.
-    `references`: what the caller wrote in place of ids, such as `@stored`, and the id that each stood for. `reply_to`
-    is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and arguments,
-    to tell a repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless its key
-    is a repeated one. `project`: the caller's own, which commands are in that name none; "": none.
+    Times are seconds since the epoch, by the clock of Redis. `deadline` is when the asker stops waiting: a read past it
+    is dropped, a write is not. `session`: "" where the caller named none; then there are no breadcrumbs, and the call
+    counts as a use of a session that is the principal's own. `in_session`: the tool takes a session, so the call is a
+    use of it. `references`: what the caller wrote in place of ids, such as `@stored`, and the id that each stood for.
+    `reply_to` is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and
+    arguments, to tell a repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless
+    its key is a repeated one. `project`: the caller's own, which commands are in that name none; "": none.
     """
 
     id: str

@@ -101,6 +101,7 @@ class Keys:
             for kind in WorkerKind
         }
         self.reply_lists = f"{prefix}:reply-lists"  # zset: reply list in use -> when its gateway said so (seconds)
+        self.clocks = f"{prefix}:clocks"  # hash: process whose clock is wrong -> by how much, and how long that counts
         self.erased = f"{prefix}:erased"  # string: something was erased since the append-only file was written anew
         self.cursor_secret = f"{prefix}:cursor-secret"  # string: the key that signs cursors
 

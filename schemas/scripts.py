@@ -24,6 +24,7 @@ _NUMBERS: Final = {
     "REPLY_BYTES": 64 * 1024 * 1024,
     "OWED_BYTES": 2_000,  # of times in which a session was only read by the gateway: no command has told them
     "POISON_TRIES": POISON_TRIES,
+    "CLOCKS_TTL_S": 600,  # of what was said of clocks, once nobody says anything
     "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter
 }
 
@@ -69,4 +70,6 @@ SCRUB_JOB: Final = _script("scrub_job")
 REVIVE: Final = _script("revive")
 DROP_LETTERS: Final = _script("drop_letters")
 KEEP_SCHEDULE: Final = _script("keep_schedule")
+REGISTER: Final = _script("register")
+COUNT_PRESENT: Final = _script("count_present", flags="no-writes,allow-stale")
 LOOK: Final = _script("look", flags="no-writes,allow-stale")  # a server that takes no writes runs it, too

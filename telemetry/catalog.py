@@ -81,6 +81,11 @@ DEAD: Final = _gauge(
     "engramq_mailbox_dead_letters", "Commands that were set aside and that nobody has looked at", "kind"
 )
 WORKERS: Final = _gauge("engramq_mailbox_workers", "Workers that live, by the mailbox that they serve", "kind")
+CLOCKS: Final = _gauge(
+    "engramq_clock_ahead_seconds",
+    "By how much the clock of a worker or gateway is ahead of Redis' (negative: behind); only those wrong by over 2 s",
+    "process",
+)
 CALLS: Final = _counter(
     "engramq_tool_calls_total", "Calls of tools; the outcome is a reply's status or a refusal's code", "tool", "outcome"
 )
@@ -131,7 +136,7 @@ WEBHOOKS_DEAD: Final = _gauge(
 )
 
 GATEWAY: Final = (
-    *(BUILD, READY, CHECK, DEPTH, OLDEST, PER_SECOND, DEAD, WORKERS),
+    *(BUILD, READY, CHECK, DEPTH, OLDEST, PER_SECOND, DEAD, WORKERS, CLOCKS),
     *(CALLS, CALL_SECONDS, WAITING),
 )
 WORKER: Final = (

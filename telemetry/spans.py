@@ -6,8 +6,10 @@ loaded when it is wanted, since it takes longer to load than a stdio client take
 
 import json
 import logging
+import os
 import random
 import re
+import socket
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -197,6 +199,11 @@ def part(name: str, kind: SpanKind, attributes: Mapping[str, Value]) -> Span:
 
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+def process_name(what: str) -> str:
+    """Return what people know a process by; `what` it is: "worker", "gateway"."""
+    return f"the {what} on {socket.gethostname()} (process {os.getpid()})"
 
 
 def quieten(*loggers: str) -> None:

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeVar
@@ -386,7 +385,7 @@ async def _pending(tx: Transaction) -> int:
 
 
 def _reembedding_state(found: ReembeddingProgress) -> dict[str, Any]:
-    silent = (datetime.now(UTC) - found.told_at).total_seconds() > SILENT_S
+    silent = found.silent_s > SILENT_S
     problem = found.problem or ("no upkeep worker is at it" if silent else None)
     return {
         "state": "waiting" if problem else "running",

@@ -8,10 +8,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final
 
 from engramq.schemas.checks import Check, CheckName, degraded, passed
+from engramq.schemas.clocks import CLOCK_S, ahead_s, clock_sentence
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
@@ -31,7 +31,6 @@ VECTORS: Final = sql("vectors_by_model")
 KEPT_S: Final = 5.0
 COUNTED_S: Final = 60.0  # for the vectors: a count reads all rows, 1 s for a million
 ENOUGH_S: Final = 0.5  # that a probe waits for what takes long
-CLOCK_S: Final = 2.0  # by which clocks may differ
 # After which nobody seems to embed anew: between two looks at work that is left lie seconds. A stack that has just been
 # started gets as long to begin.
 SILENT_S: Final = 60.0
@@ -103,12 +102,12 @@ class WorkerChecks:
         return degraded(CheckName.SCHEMA, told, "Upgrade engramq on the workers and start them anew.")
 
     async def _clock(self) -> Check:
+        asked_at = time.time()
         (row,) = await self._store.ask(SERVER_TIME)
-        ahead_s = row["seconds"] - time.time()
-        if abs(ahead_s) <= CLOCK_S:
+        ahead = ahead_s(row["seconds"], asked_at, time.time())
+        if abs(ahead) <= CLOCK_S:
             return passed(CheckName.CLOCK)
-        ahead = "ahead of" if ahead_s > 0 else "behind"
-        return degraded(CheckName.CLOCK, f"The clock of PostgreSQL is {abs(ahead_s):.0f} s {ahead} a worker's.")
+        return degraded(CheckName.CLOCK, clock_sentence("PostgreSQL", ahead, "a worker's"))
 
     async def _model(self) -> Check:
         """Load or reach the model once; afterwards its vector is cached, and what callers met of late counts."""
@@ -135,7 +134,7 @@ class WorkerChecks:
         if not others:
             return passed(CheckName.VECTORS)
         change = await reembedding.progress(self._store)
-        if change is not None and not change.problem and _is_heard(change):
+        if change is not None and not change.problem and change.silent_s <= SILENT_S:
             return passed(CheckName.VECTORS, _progress_sentence(change))
         counts = await self._count()
         foreign = {key: counts[key] for key in others if counts.get(key)}
@@ -156,10 +155,6 @@ class WorkerChecks:
             self._counts = {row["model_id"]: row["vectors"] for row in await self._store.ask(VECTORS)}
             self._counts_until = time.monotonic() + COUNTED_S
         return self._counts
-
-
-def _is_heard(change: ReembeddingProgress) -> bool:
-    return (datetime.now(UTC) - change.told_at).total_seconds() <= SILENT_S
 
 
 def _progress_sentence(change: ReembeddingProgress) -> str:

@@ -19,10 +19,18 @@ from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
 from engramq.gateway.operator import Asker, open_asker
 from engramq.schemas.commands import BatchImported, ImportBatch
-from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, UnsupportedServer, lanes_of, pack
+from engramq.schemas.connection import (
+    CONNECTION_ERRORS,
+    Lanes,
+    RedisConnection,
+    UnsupportedServer,
+    lanes_of,
+    pack_script,
+)
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.packed_lines import Source
+from engramq.schemas.scripts import COUNT_PRESENT
 from engramq.schemas.settings import Redact, Settings
 from engramq.schemas.vocabulary import (
     Absence,
@@ -90,8 +98,8 @@ class ImportWorkers:
 
     def __init__(self, lanes: Lanes, namespace: str) -> None:
         keys = lanes.of(namespace)
-        self._redis = RedisConnection(lanes.server, key=keys.prefix)
-        self._key = keys.of[WorkerKind.IMPORTS].alive
+        self._redis = RedisConnection(lanes.server, (COUNT_PRESENT,), key=keys.prefix)
+        self._where = (keys.of[WorkerKind.IMPORTS].alive, *keys.guard)
 
     async def require(self, patience_s: float) -> None:
         """Return when there is one; says so soon when there is none, and raises NoWorker when none comes."""
@@ -118,7 +126,7 @@ class ImportWorkers:
         """Say whether one has shown a sign of life; also when Redis cannot be asked, which whoever sends will tell."""
         try:
             await self._redis.open()
-            (count,) = await self._redis.exchange([pack("ZCOUNT", self._key, time.time() - SILENT_S, "+inf")])
+            (count,) = await self._redis.exchange([pack_script(COUNT_PRESENT, self._where, (SILENT_S,))])
         except (*CONNECTION_ERRORS, UnsupportedServer):
             return True
         return not isinstance(count, int) or count > 0

@@ -6,7 +6,6 @@ write whose fate is uncertain is Pending.
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -134,8 +133,8 @@ class Bus:
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
         if digest is None:
             digest = fingerprint(command) if command.write else ""
-        now = time.time()
         lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_of(namespace, anywhere=anywhere)
+        now = lane.redis_time
         envelope = Envelope(
             id=uuid7(),
             command=command,

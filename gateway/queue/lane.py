@@ -8,13 +8,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError
 
+from engramq.schemas.clocks import Presence, clock
 from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_job, encode_note
 from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, UnsupportedServer, pack, pack_script
 from engramq.schemas.envelope import Answer, Envelope
@@ -33,8 +34,9 @@ from engramq.schemas.jobs import (
 )
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.redis_problems import RefusalLog, doubt_of
-from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
+from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES, REGISTER
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.telemetry.spans import process_name
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +141,11 @@ class BusLane:
         self._keys = keys
         self.reply_list = keys.replies(uuid7())
         self._sending = RedisConnection(lanes.server, (ENQUEUE_READS, ENQUEUE_WRITES), key=keys.prefix)
-        self._reading = RedisConnection(lanes.server, key=keys.prefix)
+        self._reading = RedisConnection(lanes.server, (REGISTER,), key=keys.prefix)
+        self._presence = Presence(
+            keys, process_name("gateway"), forgotten_s=REPLY_LIST_MAX_AGE_S, fresh_s=3 * REGISTER_S
+        )
+        self._redis_ahead_s = time.time() - clock()  # until it has said
         self._mailbox_bound = mailbox_bound
         self._new: deque[WaitingCall] = deque()
         self._resend: deque[Batch] = deque()
@@ -157,6 +163,7 @@ class BusLane:
         try:
             await self._sending.open()
             await self._lanes.require_number()
+            await self._exchange([], SEND_S)
         except CONNECTION_ERRORS as problem:
             if not self.note_refusal(problem):
                 log.warning("Redis is not there yet", extra={"error": doubt_of(problem) or type(problem).__name__})
@@ -175,6 +182,19 @@ class BusLane:
     def refused(self) -> str:
         """What Redis refused of late, as a sentence; nothing when it has taken such a thing since."""
         return self._refused if time.monotonic() < self._refused_at + REFUSED_S else ""
+
+    @property
+    def redis_time(self) -> float:
+        """The time of Redis, in seconds since the epoch: by it every worker judges how old a command is."""
+        return self._redis_ahead_s + clock()
+
+    async def _exchange(self, commands: Sequence[bytes], timeout_s: float) -> list[Any]:
+        """Return the replies to commands, and learn what time it is there."""
+        asked_at = clock()
+        *replies, answer = await self._sending.exchange([*commands, pack("TIME")], timeout_s)
+        if isinstance(answer, list):
+            self._redis_ahead_s = int(answer[0]) + int(answer[1]) / 1_000_000 - asked_at
+        return replies
 
     async def ready(self) -> None:
         """Return when Redis answers; raises EngramqError `unavailable`, within about 2 s when it does not.
@@ -283,7 +303,7 @@ class BusLane:
             return
         commands = [batch.packed for batch in batches] + [packed for packed, _ in notes.values()]
         try:
-            replies = await self._sending.exchange([*commands, pack("PING")] if pings else commands, SEND_S)
+            replies = await self._exchange([*commands, pack("PING")] if pings else commands, SEND_S)
         except CONNECTION_ERRORS:
             for batch in batches:
                 batch.uncertain = True
@@ -388,15 +408,12 @@ class BusLane:
         failures, registered = 0, 0.0
         blocking = pack("BLMPOP", BLOCK_S, 1, self.reply_list, "LEFT", "COUNT", ANSWERS_PER_READ)
         while True:
-            commands = [blocking]
-            if time.monotonic() - registered > REGISTER_S or failures:
-                lists, now = self._keys.reply_lists, time.time()
-                forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
-                expiring = pack("EXPIRE", lists, round(REPLY_LIST_MAX_AGE_S))
-                commands = [pack("ZADD", lists, now, self.reply_list), forgetting, expiring, blocking]
             try:
                 await self._reading.open()
-                *_, found = await self._reading.exchange(commands, BLOCK_S + SEND_S)
+                if time.monotonic() - registered > REGISTER_S or failures:
+                    await self._register()
+                    registered = time.monotonic()
+                (found,) = await self._reading.exchange([blocking], BLOCK_S + SEND_S)
             except (*CONNECTION_ERRORS, UnsupportedServer) as problem:
                 if not self._refusals.note(problem) and not failures:
                     log.warning("Redis went away", extra={"error": type(problem).__name__})
@@ -404,8 +421,6 @@ class BusLane:
                 failures += 1
                 continue
             failures = 0
-            if len(commands) > 1:
-                registered = time.monotonic()
             if isinstance(found, list):
                 for data in found[1]:
                     try:
@@ -421,6 +436,16 @@ class BusLane:
                 if not self._refusals.note(found):
                     log.error("Redis refused a read", extra={"error": type(found).__name__})
                 await asyncio.sleep(BACKOFF_S[-1])
+
+    async def _register(self) -> None:
+        """Say that the reply list is in use; raises one of CONNECTION_ERRORS."""
+        for _ in range(2):  # the first answer has the time, so the second call says whether our clock is right
+            packed = self._presence.packed(self._keys.reply_lists, self.reply_list)
+            (answer,) = await self._reading.exchange([packed], SEND_S)
+            if isinstance(answer, NoScriptError):
+                await self._reading.close()  # opening it again loads the script
+                raise answer
+            self._presence.answered(answer)
 
     def _fail_pings(self, problem: EngramqError) -> None:
         for ping in self._pings:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from redis.exceptions import RedisError
 
 from engramq.schemas.checks import MailboxState
+from engramq.schemas.clocks import ahead_s
 from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, Server, UnsupportedServer, pack
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys
@@ -22,13 +23,15 @@ _FIGURES: Final = 5  # of each kind
 
 
 class Look(NamedTuple):
-    """What a look found. `ahead_s`: how far the clock of Redis is ahead of this machine's.
+    """What a look found. `ahead_s`: how far the clock of Redis is ahead of this machine's; `clocks`: by how much those
+    of processes are ahead of its own, which are wrong.
 
     `refused`: what Redis refuses besides, as a sentence. `away`: that some lanes do not answer, as a sentence.
     """
 
     mailboxes: list[MailboxState]
     ahead_s: float
+    clocks: dict[str, float]
     refused: str = ""
     away: str = ""
 
@@ -53,6 +56,7 @@ async def look_at(lanes: Lanes) -> Look:
     return Look(
         [_sum(states) for states in zip(*(look.mailboxes for look in looks), strict=True)],
         max((look.ahead_s for look in looks), key=abs),
+        {name: ahead for look in looks for name, ahead in look.clocks.items()},
         next((look.refused for look in looks if look.refused), ""),
         f"Redis does not answer for {away} of {len(found)} lanes." if away else "",
     )
@@ -60,15 +64,17 @@ async def look_at(lanes: Lanes) -> Look:
 
 async def _look_at_lane(server: Server, keys: Keys) -> Look:
     names = [name for of in keys.of.values() for name in (of.mailbox, of.depth, of.rate, of.dead_index, of.alive)]
-    names += keys.guard
+    names = [keys.clocks, *names, *keys.guard]
+    asked_at = time.time()
     look = pack("EVAL", LOOK.text, len(names), *names, SILENT_S)
     async with _connected(server, keys) as connection:
         found, pong = await connection.exchange([look, pack("PING")], LOOK_S)
     if isinstance(found, RedisError):
         raise NoLook(refusal_of(found))
-    now, *figures = found
+    now, clocks, *figures = found
     states = [_state(kind, *figures[place * _FIGURES : (place + 1) * _FIGURES]) for place, kind in enumerate(keys.of)]
-    return Look(states, now / 1000 - time.time(), refusal_of(pong))
+    wrong = {name.decode(): float(ahead) for name, ahead in zip(clocks[0::2], clocks[1::2], strict=True)}
+    return Look(states, ahead_s(now / 1000, asked_at, time.time()), wrong, refusal_of(pong))
 
 
 async def missing_rights(lanes: Lanes) -> str:

@@ -1,14 +1,14 @@
 -- KEYS mailbox wakeups depth; ARGV token, lease, commands wanted, most jobs to look at, prefixes of job, lease, tries,
 -- and how many poison jobs may be taken (0 or 1). A poison job was begun POISON_TRIES times and never ended: it may be
 -- what kills its workers, so a process runs one at a time. Returns 1 when more is ready, milliseconds until the next job
--- is due (-1: unknown), 1 when a poison job was left for later, then id, payload, tries of each.
+-- is due (-1: unknown), 1 when a poison job was left for later, now, then id, payload, tries of each.
 local mailbox, wakeups, depth_key = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, wanted, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local job_key, lease_key, tries_key = ARGV[5], ARGV[6], ARGV[7]
 local poison_jobs = tonumber(ARGV[8])
 local now = now_ms()
 local ids = redis.call('ZRANGEBYSCORE', mailbox, '-inf', now, 'LIMIT', 0, most)
-local more, left, out = false, 0, {0, -1, 0}
+local more, left, out = false, 0, {0, -1, 0, now}
 for _, id in ipairs(ids) do
   if wanted <= 0 then more = true break end
   if redis.call('SET', lease_key .. id, token, 'NX', 'PX', lease) then

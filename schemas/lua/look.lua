@@ -1,9 +1,18 @@
--- KEYS mailbox, depth, rate, index of dead letters, alive of each worker kind; ARGV seconds after which a silent worker
--- counts as gone. Returns now, then of each kind: commands waiting or running, milliseconds that the oldest has been
--- due, commands served in 1,000 s (-1: unknown), dead letters, living workers.
-local now, out = now_ms(), {}
-out[1] = now
-for i = 1, #KEYS - 4, 5 do
+-- KEYS hash of wrong clocks, then mailbox, depth, rate, index of dead letters, alive of each worker kind; ARGV seconds after
+-- which a silent worker counts as gone. Returns now, the processes whose clocks are wrong, each with by how many seconds
+-- (negative: behind), then of each kind: commands waiting or running, milliseconds that the oldest has been due, commands
+-- served in 1,000 s (-1: unknown), dead letters, living workers.
+local now, out, clocks = now_ms(), {}, {}
+local told = redis.call('HGETALL', KEYS[1])
+for i = 1, #told, 2 do
+  local ahead, til = string.match(told[i + 1], '^(%S+) (%S+)$')
+  if tonumber(til) * 1000 >= now then
+    clocks[#clocks + 1] = told[i]
+    clocks[#clocks + 1] = ahead
+  end
+end
+out[1], out[2] = now, clocks
+for i = 2, #KEYS - 4, 5 do
   local first = redis.call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')
   local rate = rate_of(KEYS[i + 2], now)
   out[#out + 1] = depth_of(KEYS[i], KEYS[i + 1])

@@ -5,8 +5,12 @@ import time
 from typing import Any
 
 import pytest
+from httpx import ASGITransport, AsyncClient
 from redis.asyncio import Redis
+from starlette.applications import Starlette
 
+from engramq.gateway.http import METRICS_PATH
+from engramq.gateway.metrics import GatewayMetrics
 from engramq.gateway.overview import clock_check, queue_check, worker_check
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.gateway.run import Gateway
@@ -140,9 +144,30 @@ async def test_a_mailbox_is_stuck_when_its_oldest_waits_while_workers_live(mailb
 
 @pytest.mark.parametrize(("ahead_s", "told"), [(1.0, ""), (-70.0, "70 s behind"), (5.0, "5 s ahead of")])
 async def test_clocks_that_differ_are_named(ahead_s: float, told: str) -> None:
-    check = clock_check(ahead_s)
+    check = clock_check(ahead_s, {})
     assert (check.state != "ok") is bool(told)
     assert told in check.told
+
+
+@pytest.mark.promise("QP-20")
+async def test_whose_clock_is_wrong_is_told_by_readiness_and_metrics(
+    gateway: Gateway, workers: WorkerSide, keys: Keys
+) -> None:
+    worker, now = "the worker on there (process 7)", time.time()
+    await workers.redis.hset(keys.clocks, mapping={worker: f"3600.0 {now + 60}", "one of old": f"9 {now - 60}"})
+    other = Check(name="clock", state="degraded", told="The clock of PostgreSQL is 3600 s behind a worker's.", mend="x")
+    workers.script = {kind: (lambda _c, _e: Pong(checks=[other])) for kind in workers.script}
+    health = await gateway.health()
+    assert [(check.name, check.told) for check in health.checks] == [
+        ("clock", f"The clock of {worker} is 3600 s ahead of that of Redis.")
+    ]
+    assert health.status == "degraded"
+    metrics = GatewayMetrics(lambda: 0)
+    route = metrics.route(gateway.overview, token="", by_caller=False)
+    async with AsyncClient(transport=ASGITransport(app=Starlette(routes=[route])), base_url="http://t") as client:
+        text = (await client.get(METRICS_PATH)).text
+    assert f'engramq_clock_ahead_seconds{{process="{worker}"}} 3600.0' in text
+    assert 'engramq_check_state{check="clock"} 1.0' in text
 
 
 def test_every_check_says_what_it_looks_at_and_how_to_mend_it() -> None:

@@ -141,14 +141,15 @@ class Stage:
         self._workers.append(started)
         return started
 
-    async def child(self) -> Child:
-        """Start a worker process and return when it listens."""
+    async def child(self, ahead_s: float = 0.0) -> Child:
+        """Start a worker process, whose clock is ahead by so much, and return when it listens."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "tests.queue.worker_process",
             self.url,
             self.settings.key_prefix,
+            str(ahead_s),
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONWARNINGS": "error"},
         )

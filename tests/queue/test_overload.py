@@ -226,7 +226,7 @@ async def carry_out(stage: Stage, served: int = 1) -> None:
     """Claim the oldest job that may be taken and end it."""
     of = stage.keys.of[RECALL]
     where, arguments = (of.mailbox, of.wakeups, of.depth), ("me", 5_000, 1, 33, JOB_KEY, LEASE_KEY, TRIES_KEY, 0)
-    _, _, _, name, *_ = await stage.redis.eval(CLAIM.text, len(where), *where, *arguments)
+    _, _, _, _, name, *_ = await stage.redis.eval(CLAIM.text, len(where), *where, *arguments)
     settlement = Settlement(stage.keys, RECALL)
     settlement.end(name.decode(), served)
     packed = settlement.pack(name.decode(), "me")

@@ -39,7 +39,7 @@ async def claim(stage: Stage, token: str = "me", wanted: int = 32, poison_jobs: 
 async def test_a_claim_that_filled_its_window_wakes_another_one(stage: Stage) -> None:
     await a_job(stage, 3)
     await stage.redis.delete(stage.keys.of[RECALL].wakeups)
-    more, _, _, *found = await claim(stage, wanted=2)
+    more, _, _, _, *found = await claim(stage, wanted=2)
     assert (more, len(found)) == (1, 6)
     assert await stage.redis.llen(stage.keys.of[RECALL].wakeups) == 1
     more, *_ = await claim(stage, wanted=2)
@@ -52,9 +52,9 @@ async def test_one_poison_job_at_a_time_and_others_are_not_held_up(stage: Stage)
     jobs = [job.decode() for job in await stage.redis.zrange(stage.keys.of[RECALL].mailbox, 0, -1)]
     for job in jobs[:2]:
         await stage.redis.set(TRIES_KEY + job, POISON_TRIES)
-    _, _, left, *found = await claim(stage, poison_jobs=0)
+    _, _, left, _, *found = await claim(stage, poison_jobs=0)
     assert (left, [name.decode() for name in found[0::3]]) == (1, jobs[2:])
-    _, _, left, *found = await claim(stage, poison_jobs=1)
+    _, _, left, _, *found = await claim(stage, poison_jobs=1)
     assert (left, [name.decode() for name in found[0::3]]) == (1, [first])
     assert int(await stage.redis.get(TRIES_KEY + jobs[1])) == POISON_TRIES, "being left is no try"
 

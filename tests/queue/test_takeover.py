@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engramq.gateway.queue.bus import Pending
+from engramq.schemas.clocks import clock
 from engramq.schemas.commands import Pong, Stored, StoreMemory
 from engramq.schemas.connection import EXCHANGE_S, RedisConnection
 from engramq.schemas.envelope import Answer
@@ -17,7 +18,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import LEASE_S, Job, Lease, LeaseLost, Outcome, clock
+from engramq.workers.queue.contract import LEASE_S, Job, Lease, LeaseLost, Outcome
 from engramq.workers.queue.worker import RENEW_S
 from tests.queue.stage import BOUND_S, Stage, an_actor, counts, echo, payload_of, ping, send
 
@@ -228,7 +229,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_fai
         async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
             replies = await super().exchange(commands, timeout_s)
             for command, reply in zip(commands, replies, strict=True):
-                if not lost and CLAIM.sha.encode() in command and reply[3:]:
+                if not lost and CLAIM.sha.encode() in command and reply[4:]:
                     lost.extend(reply)
                     await self.close()
                     raise ConnectionError("the answer was lost")
@@ -258,7 +259,7 @@ class Holding(RedisConnection):
 
     async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
         replies = await super().exchange(commands, timeout_s)
-        if CLAIM.sha.encode() in commands[-1] and replies[-1][3:] and not self.held.is_set():
+        if CLAIM.sha.encode() in commands[-1] and replies[-1][4:] and not self.held.is_set():
             self.held.set()
             await self.go.wait()
         return replies

@@ -1,4 +1,5 @@
-"""A worker process whose handlers do what a ping's payload says; run as `python -m`, given Redis URL and key prefix.
+"""A worker process whose handlers do what a ping's payload says; run as `python -m`, given Redis URL, key prefix and by
+how many seconds its clock is ahead.
 
 echo         answer
 wait NAME    say NAME under `began`, wait for a word under `go`, answer
@@ -9,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
@@ -30,7 +32,8 @@ return new
 
 
 async def main() -> None:
-    url, prefix = sys.argv[1:]
+    url, prefix, ahead_s = sys.argv[1:]
+    set_clock(float(ahead_s))
     lanes = Lanes(url, prefix)
     redis: Any = lanes.server.client(timeout_s=2 * WAIT_S)
     tests = f"{lanes.first.prefix}:test"
@@ -69,9 +72,15 @@ async def main() -> None:
     await redis.aclose()
 
 
+def set_clock(ahead_s: float) -> None:
+    """Let this process's clock be ahead by so much, negative: behind."""
+    right = time.time
+    time.time = lambda: right() + ahead_s
+
+
 def a_memory(content: str, memory_id: str = "m") -> Memory:
-    time = "2026-01-31T09:00:00.000000Z"
-    return Memory(id=memory_id, content=content, created_by="ada", created_at=time, updated_at=time)
+    moment = "2026-01-31T09:00:00.000000Z"
+    return Memory(id=memory_id, content=content, created_by="ada", created_at=moment, updated_at=moment)
 
 
 if __name__ == "__main__":

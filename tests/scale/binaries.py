@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 # By program: its package, and those of the libraries that it needs besides what every Debian has.
-PACKAGES: Final = {"pgbouncer": ("pgbouncer", "libevent-2.1-7", "libc-ares2")}
+PACKAGES: Final = {"pgbouncer": ("pgbouncer", "libevent-2.1-7", "libc-ares2"), "faketime": ("faketime", "libfaketime")}
 
 
 class Missing(Exception):

@@ -31,7 +31,7 @@ class ReembeddingProgress:
     per_s: float | None
     problem: str | None
     began_at: datetime
-    told_at: datetime  # the last word of the process that is at it
+    silent_s: float  # since the last word of the process that is at it
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ returning model_id
 
 -- name: reembedding_progress
 -- The change that is under way.
-select e.name, e.dimensions, r.total, r.remaining, r.per_s, r.problem, r.began_at, r.told_at
+select e.name, e.dimensions, r.total, r.remaining, r.per_s, r.problem, r.began_at,
+    extract(epoch from now() - r.told_at)::float8 as silent_s
 from reembedding r
 join embedding_models e on e.id = r.model_id

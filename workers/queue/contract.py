@@ -4,21 +4,17 @@ A handler gets a Job, does its one thing, and returns an Outcome. It knows nothi
 the queue knows nothing of memories.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
+from engramq.schemas.clocks import clock
 from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.background import Activity
 
 LEASE_S: Final = 5.0  # after which another worker takes a dead one's job over
-
-# Seconds that go on while the process is stopped and, where the system can tell, the machine asleep.
-clock: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class LeaseLost(Exception):

@@ -22,7 +22,7 @@ from engramq.schemas.connection import CLIENT_ERRORS, Lanes, run
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
+from engramq.schemas.jobs import REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import MARK_ERASED, SCRUB_JOB, SCRUB_SESSION, UNMARK_ERASED
 from engramq.schemas.vocabulary import WorkerKind
@@ -204,7 +204,6 @@ class Inspection:
 
     async def _scrub_replies(self, keys: Keys, erased: "_Erasure") -> int:
         lists = keys.reply_lists
-        await self._redis.zremrangebyscore(lists, "-inf", time.time() - REPLY_LIST_MAX_AGE_S)
         places = 0
         for reply_list in await self._redis.zrange(lists, 0, -1):
             for data in await self._redis.lrange(reply_list, 0, -1):

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
+from engramq.schemas.clocks import clock
 from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.envelope import Answer, Envelope
@@ -58,18 +59,22 @@ class _Progress:
     """How far a try of a command is. `outcome`: `done`, `retried`, `set_aside`, or its refusal's code."""
 
     outcome: str = RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
-    began: float = 0.0  # when its handler began, by time.time; 0: it has not
+    began: float = 0.0  # when its handler began, by `clock`; 0: it has not
 
 
 @dataclass(slots=True, eq=False)
 class ClaimedJob:
-    """A claimed job. `tries`: how often it has been claimed without an orderly end, this time included."""
+    """A claimed job. `tries`: how often it has been claimed without an orderly end, this time included.
+
+    `redis_ahead_s`: what added to `clock` makes the time of Redis, by which the gateway counts too.
+    """
 
     job_id: str
     payload: bytes
     tries: int
     lease: Lease
     mailbox: Mailbox
+    redis_ahead_s: float
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
     _served: int = 0  # commands that were settled for good
@@ -118,7 +123,7 @@ class ClaimedJob:
         except DecodeError as problem:
             self._bury(self.job_id, self.payload, problem, whole_job=True)
             return []
-        envelopes, now = [], time.time()
+        envelopes, now = [], clock() + self.redis_ahead_s
         for place, part in enumerate(parts):
             try:
                 envelope = decode_envelope(part)
@@ -177,10 +182,10 @@ class ClaimedJob:
             finally:
                 active.tell("engramq.outcome", progress.outcome)
                 if actor.observe is not None:
-                    ended = time.time()
+                    ended = clock()
                     began = progress.began or ended
-                    waited_s = max(0.0, began - (envelope.issued_at or began))
-                    actor.observe(CommandTry(actor.kind, name, progress.outcome, waited_s, max(0.0, ended - began)))
+                    waited_s = self._waited_s(envelope, began)
+                    actor.observe(CommandTry(actor.kind, name, progress.outcome, waited_s, ended - began))
         self._new_result.set()
 
     async def _result_of(self, envelope: Envelope, progress: _Progress) -> Result:
@@ -195,8 +200,8 @@ class ClaimedJob:
         counted = actor.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for
         try:
             async with self.mailbox.handlers:
-                progress.began = time.time()
-                came = min(envelope.issued_at or progress.began, progress.began)  # old commands do not say when
+                progress.began = clock()
+                came = time.time() - self._waited_s(envelope, progress.began)
                 past("queue wait", SpanKind.CONSUMER, envelope.traceparent, came)
                 with counted:
                     outcome = await handler(Job(tried, self.lease))
@@ -217,6 +222,10 @@ class ClaimedJob:
             return self._given_up(envelope, tries, error, "The command failed unexpectedly at every try.")
         progress.outcome = DONE
         return result
+
+    def _waited_s(self, envelope: Envelope, began: float) -> float:
+        """Return how long a command had waited when its handler began; old commands do not say when they came."""
+        return max(0.0, began + self.redis_ahead_s - envelope.issued_at) if envelope.issued_at else 0.0
 
     def _given_up(self, envelope: Envelope, tries: int, error: str, message: str) -> Result:
         """Make a dead letter of a command; its caller learns that it failed."""

@@ -14,15 +14,16 @@ from typing import Final
 
 from redis.exceptions import RedisError
 
+from engramq.schemas.clocks import Presence
 from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, lanes_of, pack, pack_script
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys, lane_of
 from engramq.schemas.redis_problems import RefusalLog, doubt_of
-from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
+from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE, REGISTER
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.spans import JsonFormatter, NameSubject, quieten
+from engramq.telemetry.spans import JsonFormatter, NameSubject, process_name, quieten
 from engramq.workers.queue.contract import Actor, FollowUp, Periodic
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import send_follow_ups
@@ -61,7 +62,9 @@ class _Lanes:
         self._lanes = lanes
         self._stop = stop
         self._worker_id = uuid7()
-        self.pipelines = [Pipeline(lanes.server, (KEEP_SCHEDULE, ENQUEUE_READS), key=keys.prefix) for keys in lanes.all]
+        self.pipelines = [
+            Pipeline(lanes.server, (KEEP_SCHEDULE, ENQUEUE_READS, REGISTER), key=keys.prefix) for keys in lanes.all
+        ]
         slot = PoisonSlot()
         handlers = {actor.kind: asyncio.Semaphore(actor.concurrency) for actor in actors}
         self.workers = [
@@ -82,12 +85,11 @@ class _Lanes:
 
     async def _report_alive(self, keys: Keys, pipeline: Pipeline) -> None:
         alive = [keys.of[actor.kind].alive for actor in self._actors]
+        presence = Presence(keys, process_name("worker"), forgotten_s=FORGOTTEN_S, fresh_s=3 * ALIVE_S)
         while not self._stop.is_set():
-            now = time.time()
             with contextlib.suppress(ConnectionLost, RedisError):
                 for key in alive:
-                    await pipeline.call(pack("ZADD", key, now, self._worker_id))
-                    await pipeline.call(pack("ZREMRANGEBYSCORE", key, "-inf", now - FORGOTTEN_S))
+                    presence.answered(await pipeline.call(presence.packed(key, self._worker_id)))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), ALIVE_S)
         with contextlib.suppress(ConnectionLost, RedisError):

@@ -17,13 +17,14 @@ from typing import Any, Final
 from arq.constants import in_progress_key_prefix, job_key_prefix, retry_key_prefix
 from redis.exceptions import NoScriptError, RedisError
 
+from engramq.schemas.clocks import clock
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, Server, pack, pack_script
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import LEASE_S, Actor, Lease, clock
+from engramq.workers.queue.contract import LEASE_S, Actor, Lease
 from engramq.workers.queue.job import ClaimedJob, Mailbox
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import GatheredFollowUps
@@ -196,12 +197,13 @@ class MailboxWorker:
         arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, *prefixes, int(slot))
         self._unsure = token
         try:
-            more, due_ms, left, *found = await self._exchange(pack_script(CLAIM, where, arguments))
+            more, due_ms, left, now_ms, *found = await self._exchange(pack_script(CLAIM, where, arguments))
+            redis_ahead_s = now_ms / 1000 - clock()
             if self._stopping:
                 await self._release_unsure()
                 return []
             jobs = [
-                ClaimedJob(job_id.decode(), payload, tries, Lease(token, sent_at), self._mailbox)
+                ClaimedJob(job_id.decode(), payload, tries, Lease(token, sent_at), self._mailbox, redis_ahead_s)
                 for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True)
             ]
             if jobs and clock() - sent_at > STALE_CLAIM_S:
