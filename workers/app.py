@@ -100,7 +100,6 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     WorkerKind.RECALL: (
         search.search_memories,
         reading.list_recent,
-        reading.browse,
         reading.get_memory,
         reading.memory_stats,
         importing.list_imports,

@@ -24,9 +24,8 @@ MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one mem
 @click.command("search")
 @click.argument("query", nargs=-1, required=True)
 @limit_option(50, 10, "The best so many.")
-@common.options(common.TAG, common.PROJECT, common.PARTITION, common.SECTOR, common.THREAD)
-@click.option("--since", metavar="TIME", help="What happened then or later: a date, or a time.")
-@click.option("--until", metavar="TIME", help="What happened then or before.")
+@common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.THREAD)
+@common.span_options("What happened")
 @common.options(common.AS_OF, common.SUPERSEDED, common.NAMESPACE, common.JSON)
 def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
     """Find memories by meaning and words, best first.
@@ -41,8 +40,8 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
 
 @click.command("list")
 @limit_option(100, 20, "The newest so many.")
-@common.options(common.TAG, common.PROJECT, common.PARTITION, common.SECTOR, common.STATE, common.VERIFICATION)
-@common.options(common.THREAD)
+@common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.STATE)
+@common.options(common.VERIFICATION, common.THREAD, common.span_options("What was stored"))
 @click.option("--source-type", metavar="WORD", help="Where it came from, as its author said.")
 @click.option("--created-by", metavar="PRINCIPAL", help="Whose it is.")
 @click.option("--external-id", metavar="ID", help="The one with this id of somebody else.")
@@ -61,14 +60,14 @@ def list_memories(limit: int, namespace: str | None, *, as_json: bool, **filters
 
 @click.command("recent")
 @click.argument("count", type=integer(1, 100), default="10")
-@common.options(common.PROJECT, common.NAMESPACE, common.JSON)
-def recent(count: int, project: str | None, namespace: str | None, *, as_json: bool) -> ExitCode:
+@common.options(common.PROJECT, common.ONLY, common.NAMESPACE, common.JSON)
+def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
     """Show the newest memories, of every kind of trust.
 
     COUNT is how many, 10 unless given.
     """
     asked = {"limit": count, "max_chars": common.WHOLE_REPLY, "partitions": list(Partition)}
-    asked |= common.arguments({"project": project})
+    asked |= common.arguments(filters)
     with door(namespace) as gateway:
         return _find(gateway, "list_recent_memories", asked, draw_list, as_json=as_json)
 

@@ -125,10 +125,17 @@ TAG: Final = click.option("--tag", "tags", metavar="TAG", multiple=True, help="R
 PROJECT: Final = click.option(
     "--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else what is in none. '*': every project."
 )
+ONLY: Final = click.option("--only", "project_only", is_flag=True, help="Of that project alone, not also of none.")
 THREAD: Final = click.option("--thread", metavar="NAME", help="Of this conversation or document.")
 AS_OF: Final = click.option("--as-of", metavar="TIME", help="What held then: a date, or a time.")
 SUPERSEDED: Final = click.option("--include-superseded", is_flag=True, help="Also what was replaced.")
 REASON: Final = click.option("--reason", metavar="TEXT", help="For the audit log.")
+
+
+def span_options(happened: str) -> Callable[[Body], Body]:
+    """Return the options --since and --until of a command that looks at when something `happened`."""
+    since = click.option("--since", metavar="TIME", help=f"{happened} then or later: a date, or a time.")
+    return options(since, click.option("--until", metavar="TIME", help=f"{happened} then or before."))
 
 
 def options(*several: Callable[[Body], Body]) -> Callable[[Body], Body]:

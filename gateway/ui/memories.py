@@ -46,6 +46,7 @@ class MemoryFilters:
     since: str = ""
     until: str = ""
     as_of: str = ""
+    project_only: bool = False
     superseded: bool = False
 
     @classmethod
@@ -59,7 +60,8 @@ class MemoryFilters:
         }
         chosen = {name: given for name, known in words.items() if (given := page.query(name)) in known}
         texts = {name: page.query(name) for name in _TEXTS}
-        return cls(superseded=page.query("superseded") == "1", **texts, **chosen)
+        alone, superseded = page.query("project_only") == "1", page.query("superseded") == "1"
+        return cls(project_only=alone, superseded=superseded, **texts, **chosen)
 
     @property
     def partitions(self) -> list[str]:
@@ -74,6 +76,7 @@ class MemoryFilters:
             "sectors": [self.sector] if self.sector else None,
             "tags": [tag.strip() for tag in self.tags.split(",") if tag.strip()],
             "project": self.project or EVERY_PROJECT,
+            "project_only": self.project_only or None,
             "thread": self.thread,
             "since": self.since,
             "until": self.until,
@@ -90,8 +93,7 @@ class MemoryFilters:
     def address(self) -> str:
         """These filters as the query of an address."""
         said = {name: getattr(self, name) for name in self.__slots__}
-        texts = {name: value for name, value in said.items() if isinstance(value, str) and value}
-        return urlencode(texts | ({"superseded": "1"} if self.superseded else {}))
+        return urlencode({name: 1 if value is True else value for name, value in said.items() if value})
 
 
 async def show_memories(page: PageRequest) -> Response:
@@ -133,7 +135,7 @@ async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]
 
 async def _list(page: PageRequest, filters: MemoryFilters) -> Body:
     return await page.ask(
-        "browse_memories",
+        "list_recent_memories",
         limit=PAGE_ROWS,
         states=[filters.state] if filters.state else None,
         verifications=[filters.verification] if filters.verification else None,

@@ -17,14 +17,12 @@ from engramq.gateway.ui.html import DONE
 from engramq.schemas.checks import InstallationState
 from engramq.schemas.commands import (
     TOOLS,
-    BrowseMemories,
     Command,
     CreateToken,
     GraphRestored,
     ImportList,
     ListImports,
     ListTokens,
-    MemoryList,
     Reply,
     RestoreGraph,
     RevokeToken,
@@ -43,7 +41,7 @@ _NO_GUIDE: Final = ToolGuide(
 )
 
 
-def _of_the_page(command: type[Command], reply: type[Reply], example: str, **options: Any) -> Tool:
+def _of_the_page(command: type[Command], reply: type[Reply], example: str) -> Tool:
     """Return a tool that no model is listed, so that nothing describes it."""
     return Tool(
         parameters=command,
@@ -54,12 +52,10 @@ def _of_the_page(command: type[Command], reply: type[Reply], example: str, **opt
         summary="",
         example=example,
         guide=_NO_GUIDE,
-        **options,
     )
 
 
 _OWN: Final = (
-    _of_the_page(BrowseMemories, MemoryList, 'browse_memories(since="2026-01-31")', detailed=True),
     _of_the_page(ListImports, ImportList, "list_imports()"),
     _of_the_page(ListTokens, TokenList, "list_tokens()"),
     _of_the_page(CreateToken, TokenCreated, 'create_token(principal="ada", scopes=["read"])'),

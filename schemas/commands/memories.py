@@ -53,6 +53,7 @@ _Only = Annotated[Sectors, Meta(description="Only these")]
 _OnlyThis = Annotated[Name, Meta(description="Only this")]
 _AllTags = Annotated[Tags, Meta(description="All of these")]
 _Project = Annotated[Name, Meta(description="* is all; default: yours")]
+_ProjectOnly = Annotated[bool, Meta(description="Without those of no project")]
 _IncludeSuperseded = Annotated[bool, Meta(description="Show what holds no longer too")]
 _SOURCE_TYPE = (
     "Leave out unless the content comes from somebody you do not trust. research, task_outcome, "
@@ -168,6 +169,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     thread: _OnlyThis | UnsetType = UNSET
     tags: _AllTags | UnsetType = UNSET
     project: _Project | UnsetType = UNSET
+    project_only: _ProjectOnly = False
     since: (
         Annotated[datetime, Meta(tz=True, description="Time or date; on occurred_at, else created_at")] | UnsetType
     ) = UNSET
@@ -250,6 +252,7 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
     sectors: _Only | UnsetType = UNSET
     tags: _AllTags | UnsetType = UNSET
     project: _Project | UnsetType = UNSET
+    project_only: _ProjectOnly = False
     states: (
         Annotated[tuple[MemoryState, ...], Meta(max_length=100, description="archived: forgotten ones")] | UnsetType
     ) = UNSET
@@ -260,13 +263,16 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
     source_type: _OnlyThis | UnsetType = UNSET
     created_by: Annotated[Name, Meta(description="Only this principal's")] | UnsetType = UNSET
     external_id: _OnlyThis | UnsetType = UNSET
+    since: Annotated[datetime, Meta(tz=True, description="Stored then or later")] | UnsetType = UNSET
+    until: Annotated[Moment, Meta(description="Stored then or before")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
     as_of: AsOf | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 
     def check(self) -> None:
-        """Raise EngramqError for a look into the future."""
+        """Raise EngramqError for a look into the future, and a span that ends before it begins."""
         refuse_future(self.as_of)
+        refuse_reversed(self.since, self.until)
 
 
 LIST_RECENT_MEMORIES: Final = Tool(
@@ -293,18 +299,6 @@ LIST_RECENT_MEMORIES: Final = Tool(
         example=Step(tool="list_recent_memories", arguments={"limit": 20}),
     ),
 )
-
-
-class BrowseMemories(ListRecentMemories, frozen=True, kw_only=True, omit_defaults=True, tag="browse_memories"):
-    """List the newest memories of a span of time, on created_at, both ends included. For the page; it is no tool."""
-
-    since: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
-    until: Moment | UnsetType = UNSET
-
-    def check(self) -> None:
-        """Raise EngramqError for a look into the future, and a span that ends before it begins."""
-        ListRecentMemories.check(self)
-        refuse_reversed(self.since, self.until)
 
 
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):

@@ -32,6 +32,19 @@ async def test_a_project_sees_itself_and_what_is_in_none(stage: Stage) -> None:
                 assert set(await agent.found(WORDS)) == seen
                 assert set(await agent.found(WORDS, ranking="similarity")) == seen
                 assert set(await agent.recent()) == seen
+            for wanted, alone in (  # finding D10 of newcomers: a project by itself, also without naming it
+                ({"project": "mars"}, {on_mars["content"]}),
+                ({"project": "nothing in it"}, set()),
+                ({}, {on_venus["content"]}),
+                ({"project": "*"}, all_of_them),
+            ):
+                assert set(await venus.found(WORDS, project_only=True, **wanted)) == alone
+                assert set(await venus.recent(project_only=True, **wanted)) == alone
+            assert (
+                set(await nobody.found(WORDS, project_only=True))
+                == set(await nobody.recent(project_only=True))
+                == shared
+            )
         assert set(await mars.found(WORDS, project="venus")) == {*shared, on_venus["content"]}
         assert set(await mars.recent(project="venus")) == {*shared, on_venus["content"]}
         assert set(await nobody.recent(project="*")) == set(await mars.found(WORDS, project="*")) == all_of_them

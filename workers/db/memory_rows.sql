@@ -67,6 +67,10 @@ m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and not {wit
 -- Whether a memory m is of the project %(project)s or of none; '*' for all projects, null for none.
 (%(project)s::text = '*' or m.project is null or m.project = %(project)s)
 
+-- fragment: in_project_asked
+-- As in_project; with %(project_only)s a project that is named is meant alone.
+{in_project} and (not %(project_only)s or %(project)s::text = '*' or m.project is not distinct from %(project)s)
+
 -- fragment: tagged
 -- Whether a memory m has all of these tags, in the words of their index, which serves memories_in_namespace alone.
 tag_keys(m.tenant, m.tags) @> tag_keys(%(tenant)s, %(tags)s::text[])

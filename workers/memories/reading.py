@@ -11,7 +11,6 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import (
-    BrowseMemories,
     EdgeCount,
     GetMemory,
     ListRecentMemories,
@@ -69,6 +68,7 @@ class Listed:
     verifications: list[Verification] | None = None
     tags: list[str] | None = None
     project: str | None = None
+    project_only: bool = False
     thread: str | None = None
     source_type: str | None = None
     created_by: str | None = None
@@ -88,14 +88,15 @@ class Listed:
             verifications=list(command.verifications or ()) or None,
             tags=list(command.tags or ()) or None,
             project=project,
+            project_only=command.project_only,
             thread=or_none(command.thread),
             source_type=or_none(command.source_type),
             created_by=or_none(command.created_by),
             external_id=or_none(command.external_id),
             include_superseded=command.include_superseded,
             as_of=or_none(command.as_of),
-            since=or_none(command.since) if isinstance(command, BrowseMemories) else None,
-            until=or_none(command.until) if isinstance(command, BrowseMemories) else None,
+            since=or_none(command.since),
+            until=or_none(command.until),
         )
 
     @property
@@ -120,12 +121,6 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
     return MemoryList(memories=[memory_record(row) for row in shown], count=len(shown), next_cursor=cursor)
-
-
-@handles(BrowseMemories)
-async def browse(tx: Transaction, command: BrowseMemories, context: Context) -> MemoryList:
-    """List the newest memories of a span of time."""
-    return await list_recent(tx, command, context)
 
 
 @handles(GetMemory)

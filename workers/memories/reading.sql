@@ -7,7 +7,7 @@ and case when %(states)s::text[] is null then not {archived} else {state} = any(
 and case when %(verifications)s::text[] is null then m.verification <> 'rejected'
     else m.verification = any(%(verifications)s::text[]) end
 and {in_sectors}
-and {in_project}
+and {in_project_asked}
 and (%(tags)s::text[] is null or {tagged})
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(source_type)s::text is null or m.source_type = %(source_type)s)

@@ -77,14 +77,15 @@ def single_partitions(partitions: Sequence[Partition]) -> dict[str, Partition]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """What may be found. `sectors` None: all; `min_sector_confidence` leaves out what has no sector; `tags`: all of
-    them; `project`: of this one and of none (None: of none alone, EVERY_PROJECT: of all). Times are on
-    occurred_at, else created_at, both ends included. `as_of`: what held then; None: what holds."""
+    them; `project`: of this one and, unless `project_only`, of none (None: of none alone, EVERY_PROJECT: of all).
+    Times are on occurred_at, else created_at, both ends included. `as_of`: what held then; None: what holds."""
 
     partitions: Sequence[Partition]
     sectors: Sequence[Sector] | None = None
     min_sector_confidence: float | None = None
     tags: Sequence[str] | None = None
     project: str | None = None
+    project_only: bool = False
     thread: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -106,6 +107,7 @@ class Filters:
             "min_sector_confidence": self.min_sector_confidence,
             "tags": None if self.tags is None else list(self.tags),
             "project": self.project,
+            "project_only": self.project_only,
             "thread": self.thread,
             "since": self.since,
             "until": self.until,

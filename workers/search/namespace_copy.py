@@ -191,8 +191,8 @@ class NamespaceCopy:
         if filters.tags is not None:
             tags = frozenset(filters.tags)
             chosen &= np.array([tags.issubset(own or ()) for own in self._columns["tags"]], dtype=np.bool_)
-        if self._has_projects and filters.project != EVERY_PROJECT:
-            seen = (None, filters.project)
+        if (self._has_projects or filters.project_only) and filters.project != EVERY_PROJECT:
+            seen = (filters.project,) if filters.project_only else (None, filters.project)
             chosen &= np.array([project in seen for project in self._columns["project"]], dtype=np.bool_)
         if filters.since is not None or filters.until is not None:
             chosen &= np.array([_between(moment, filters) for moment in self._columns["moment"]], dtype=np.bool_)

@@ -247,6 +247,7 @@ def filters_of(command: SearchMemories, project: str | None) -> Filters:
         min_sector_confidence=or_none(command.min_sector_confidence),
         tags=command.tags or None,
         project=project,
+        project_only=command.project_only,
         thread=or_none(command.thread),
         since=or_none(command.since),
         until=or_none(command.until),

@@ -6,6 +6,7 @@ import os
 import pty
 import sys
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,11 @@ async def test_filters_are_those_of_the_tools(shell: Shell) -> None:
     assert await contents("search", "day", "--sector", "episodic", "--until", "2024-05-01") == {"of a day"}
     assert await contents("search", "holds", "--as-of", "2024-01-15") == {"holds no more"}
     assert await contents("recent", "1", "--project", "rover") == {"of a day"}
+    for command in (("recent",), ("list",), ("search", "project")):
+        assert await contents(*command, "--project", "rover", "--only") == {"of a project"}
+    today, yesterday = datetime.now(UTC).date(), datetime.now(UTC).date() - timedelta(days=1)
+    assert await contents("list", "--since", str(today)) == {"of a day"}, "when it was stored, not when it happened"
+    assert await contents("list", "--since", "2024-05-01", "--until", str(yesterday)) == set()
     assert "apart" in await contents("recent", "50"), "whatever its trust"
 
 

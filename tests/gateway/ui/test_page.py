@@ -147,6 +147,8 @@ async def test_filters_pass_what_they_name(here: Served) -> None:
         "state=archived": "Fourth",
         "tags=a,b": "First",
         "project=shop": "First Second",
+        "project=shop&project_only=1": "First",
+        "q=first&project=shop&project_only=1": "First",
         "thread=t1": "First",
         "partition=both&source_type=research": "Third",
         "partition=both&created_by=researcher": "Third",
