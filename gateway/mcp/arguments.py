@@ -29,6 +29,11 @@ from engramq.schemas.vocabulary import Detail
 _UNKEEPABLE: Final = re.compile("[\0\ud800-\udfff]")
 _INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
 
+# A client that repeats tags means each once; one that sends more than this means nothing.
+_REPEATED: Final = 10  # times as many items as are taken
+_PARTS_MAX: Final = limits.METADATA_BYTES // 2  # of one value, however nested: each takes two bytes of JSON or more
+
+_TOO_LARGE: Final = f"is larger than {limits.METADATA_BYTES} bytes of JSON"
 ABSENT: Final = object()  # what stands for a parameter that was given and means nothing
 
 _NOTHING: Final = frozenset({"", "null"})
@@ -80,6 +85,8 @@ class Parameter:
             return ABSENT
         if isinstance(value, float) and self.schema.get("type") == "integer" and value.is_integer():
             value = int(value)  # JSON knows one kind of number: 5.0 is an integer there
+        if isinstance(value, list | dict):
+            self._bound(value)  # before anything looks at each part
         if isinstance(value, str | list | dict) and (problem := problem_in(value)) is not None:
             raise self._refusal(problem)
         if isinstance(value, list) and self.schema.get("uniqueItems") and all(isinstance(item, str) for item in value):
@@ -89,7 +96,7 @@ class Parameter:
         except msgspec.ValidationError:
             raise self._refusal(f"must be {self.expected}, not {self._description(given)}") from None
         if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
-            raise self._refusal(f"is larger than {limits.METADATA_BYTES} bytes of JSON")
+            raise self._refusal(_TOO_LARGE)
         if isinstance(checked, datetime):
             try:
                 return checked.astimezone(UTC)
@@ -98,6 +105,14 @@ class Parameter:
         if isinstance(checked, tuple) and all(isinstance(item, StrEnum) for item in checked):
             return tuple(dict.fromkeys(checked))
         return checked
+
+    def _bound(self, value: list[Any] | dict[Any, Any]) -> None:
+        """Return if a list or an object has no more parts than it may; raises EngramqError."""
+        most = self.schema.get("maxItems", _PARTS_MAX)
+        if isinstance(value, list) and len(value) > most * (_REPEATED if self.schema.get("uniqueItems") else 1):
+            raise self._refusal(f"must be {self.expected}, not one of {len(value)}")
+        if has_more_parts(value, _PARTS_MAX):
+            raise self._refusal(_TOO_LARGE)
 
     def _refusal(self, problem: str) -> EngramqError:
         return invalid(self.name, f"{self.name} {problem}.")
@@ -174,6 +189,19 @@ _EXPECTED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "array": _expected_list,
     "object": _expected_object,
 }
+
+
+def has_more_parts(value: Any, most: int) -> bool:
+    """Say whether a JSON value has more parts than so many, at all levels together; looks at no more of them."""
+    waiting, parts = [value], 0
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list | dict):
+            parts += len(part)
+            if parts > most:
+                return True
+            waiting += part.values() if isinstance(part, dict) else part
+    return False
 
 
 def problem_in(value: Any, levels: int = limits.METADATA_DEPTH) -> str | None:

@@ -25,7 +25,7 @@ from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.limits import FailureLimit
 from engramq.schemas.connection import CLIENT_ERRORS
-from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys
 
 LASTS_S: Final = 12 * 3600  # then the token is asked for again
@@ -164,14 +164,15 @@ class Door:
         """Sign somebody out; raises EngramqError when that cannot be done."""
         await self._signed_in.forget(visitor.cookie)
 
-    def require_own(self, request: Request, visitor: Visitor, given: str) -> None:
-        """Return if a form was sent by a page of ours that this visitor was shown; raises EngramqError."""
-        if not self._is_from_here(request) or not is_form_token(visitor.cookie, given):
-            raise refuse(
-                FaultCode.FORBIDDEN,
-                "This form is not from a page that you were shown, or that page is too old.",
-                recovery="Go back, load the page again, and repeat what you did.",
-            )
+    def require_origin(self, request: Request) -> None:
+        """Return if a page of ours sends a request; raises EngramqError. Nothing of the body is needed for that."""
+        if not self._is_from_here(request):
+            raise _not_our_form()
+
+    def require_own(self, visitor: Visitor, given: str) -> None:
+        """Return if this visitor was shown the form that a page of ours sends; raises EngramqError."""
+        if not is_form_token(visitor.cookie, given):
+            raise _not_our_form()
 
     def remember(self, request: Request, response: Response, visitor: Visitor) -> None:
         """Give a visitor their cookie, unless the browser has it."""
@@ -201,6 +202,14 @@ class Door:
 
     def _is_https(self, request: Request) -> bool:
         return request.url.scheme == "https" or self._public_url.startswith("https://")
+
+
+def _not_our_form() -> EngramqError:
+    return refuse(
+        FaultCode.FORBIDDEN,
+        "This form is not from a page that you were shown, or that page is too old.",
+        recovery="Go back, load the page again, and repeat what you did.",
+    )
 
 
 def _cookie_of(request: Request) -> str:

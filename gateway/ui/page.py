@@ -168,12 +168,14 @@ class PageApp:
             stranger = Visitor(new_cookie(), None)
             page = PageRequest(site=self._site, request=request, visitor=stranger)
             try:
+                if request.method == "POST":
+                    self._site.door.require_origin(request)  # before anything of the body is read
                 visitor = await self._site.door.visitor(request)
                 form = await read_form(request) if request.method == "POST" else {}
                 page = PageRequest(site=self._site, request=request, visitor=visitor, form=form)
                 if request.method == "POST":
                     given = request.headers.get(FORM_HEADER) or page.entry(FORM_FIELD)
-                    self._site.door.require_own(request, visitor, given)
+                    self._site.door.require_own(visitor, given)
                 if visitor.caller is None and view not in _FOR_EVERYBODY:
                     wanted = request.url.path if request.method == "GET" and not page.is_partial else PAGE_PATH
                     response = page.go(SIGN_IN, **({"next": wanted} if wanted != PAGE_PATH else {}))

@@ -68,6 +68,7 @@ PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in
 
 AskOverview = Callable[[], Awaitable[InstallationState]]
 FORM_FIELDS: Final = 200
+FORM_BYTES: Final = 64 * 1024  # the longest reason, each character of it written as twelve, has a third
 
 
 class PageCallRefused(Exception):
@@ -153,13 +154,16 @@ class PageRequest:
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form; raises EngramqError for what is none. Its bytes are counted before this."""
+    """Return the fields of a form; raises EngramqError for what is none, or has more than FORM_BYTES."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise invalid("body", "The body is no form.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > FORM_BYTES:
+            raise invalid("body", f"A form may have at most {FORM_BYTES} bytes.")
     try:
-        return parse_qs(
-            (await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS
-        )
+        return parse_qs(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS)
     except ValueError:
         raise invalid("body", "The form cannot be read.") from None

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from engramq.gateway.ui.door import COOKIE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
-from engramq.gateway.ui.request import PAGE_TOOLS
+from engramq.gateway.ui.request import FORM_BYTES, PAGE_TOOLS
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.settings import Settings
@@ -215,3 +215,19 @@ def test_what_only_people_have_is_no_tool_of_mcp() -> None:
     own = set(PAGE_TOOLS) - set(TOOLS)
     assert own == {"list_imports", "list_tokens", "create_token", "revoke_token", "restore_graph"}
     assert set(TOOLS) < set(PAGE_TOOLS)
+
+
+async def test_a_form_is_bounded_and_its_origin_is_checked_before_its_body(here: Served) -> None:
+    """Security finding 2: nobody needs a token to send forms."""
+    browser = await here.browser()
+    form = (await browser.get("/ui/sign-in")).form("/ui/sign-in").fields
+    large = {**form, "token": "%" * (FORM_BYTES // 3)}  # each is sent as %25
+    own = {"origin": browser.origin}
+    answer = await browser.client.post("/ui/sign-in", data=large, headers=own)
+    assert (answer.status_code, "at most 65536 bytes" in answer.text) == (400, True)
+    fits = {**large, "token": "%" * (FORM_BYTES // 3 - 100)}
+    assert (await browser.client.post("/ui/sign-in", data=fits, headers=own)).status_code == 401
+
+    foreign = {"origin": "http://evil.example"}
+    for body in (large, {}):  # neither its size nor its type is looked at
+        assert (await browser.client.post("/ui/sign-in", data=body, headers=foreign)).status_code == 403
