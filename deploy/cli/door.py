@@ -21,7 +21,9 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, home_from
+from engramq.deploy.local.lease import ask_status
 from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
 URL: Final = "ENGRAMQ_URL"
@@ -133,9 +135,19 @@ class _HomeDoor:
                 self._connection = self._opened()
             answer = self._answer(self._connection, request)
             if answer is not None:
-                return _reply(answer)
+                reply = _reply(answer)
+                if reply.get("code") == FaultCode.UNAVAILABLE:
+                    self._refuse_failing_services()
+                return reply
             self.close()
         raise DeployError("not_ready", "engramq's gateway has gone while it was asked.", "See engramq status.")
+
+    def _refuse_failing_services(self) -> None:
+        """Raise DeployError with what a service of the stack complains of: why the gateway got no answer."""
+        services = (ask_status(home_from(self._environment)) or {}).get("services")
+        for service in services if isinstance(services, list) else []:
+            if complaint := str(service["complaint"]):
+                raise DeployError("service_failing", complaint)
 
     def _opened(self) -> GatewayConnection:
         home = home_from(self._environment)

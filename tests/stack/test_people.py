@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+from pathlib import Path
 
+import psycopg
 import pytest
 
+from bench.servers import running_servers
 from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]
@@ -30,3 +33,19 @@ def test_a_home_starts_by_its_first_command_and_outlives_its_gateway(installatio
     assert done("restore", stored[:20]).strip() == "restored"
     ended = installation.run("search", "x", "--namespace", " ")
     assert ended.returncode == 2
+
+
+@pytest.mark.promise("OP-5")
+def test_a_home_of_an_unreleased_revision_is_refused_with_what_to_do(installation: Installation) -> None:
+    assert installation.run("store", "The spare key hangs in the shed").returncode == 0
+    assert installation.run("down").returncode == 0
+    with (
+        running_servers(Path(installation.environment["ENGRAMQ_HOME"])) as servers,
+        psycopg.connect(servers.database_url_owner) as owner,
+    ):
+        owner.execute("update schema_migrations set checksum = 'other'")
+    for command in ("up", "list"):
+        ended = installation.run(command)
+        assert ended.returncode == 1
+        assert b"unreleased revision" in ended.stderr
+        assert b"`engramq export`" in ended.stderr
