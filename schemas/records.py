@@ -93,6 +93,7 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     updated_at: Time | UnsetType = UNSET
     similarity: float | UnsetType | None = UNSET
     weak: bool | UnsetType = UNSET
+    may_bear: bool | UnsetType = UNSET
     via: Via | UnsetType = UNSET
     explain: dict[str, float | None] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
@@ -111,8 +112,9 @@ class Memory(MemoryFields, kw_only=True):
 
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is
-    null when no vector was compared), `weak` on those that probably do not answer; `explain` when the search asked for
-    it; `truncated` when max_chars cut the content; `untrusted` and `warning` on untrusted memories only.
+    null when no vector was compared), `weak` on those that probably do not answer, `may_bear` on the first of these if
+    it may be of use all the same; `explain` when the search asked for it; `truncated` when max_chars cut the content;
+    `untrusted` and `warning` on untrusted memories only.
     """
 
     content: str

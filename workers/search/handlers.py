@@ -105,7 +105,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         memories = await context.store.read(namespace, find_in_tables)
     else:
         memories = await find(proven, command, vectors, project)
-    if memories and all(memory.weak is True for memory in memories):
+    if memories and all(memory.weak is True and memory.may_bear is not True for memory in memories):
         notice = ALL_WEAK if notice is UNSET else f"{notice} {ALL_WEAK}"
     uncalibrated = embedding is not None and vectors.curve is None
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))

@@ -37,6 +37,14 @@ WORDS: Final = 0.35  # of a cosine, that all words of the question are worth
 # Between both mistakes: see `bench.weak`. Of paraphrases none is lost; terse hints in quite other words are often weak.
 WEAK_BELOW: Final = 0.3
 WORDS_ALONE: Final = 0.5  # of the weight of the question's words, where no vector can be compared
+UNIQUE: Final = 1.0  # what a word is worth that one memory alone has; the words of "run it again" are worth less
+BY_CHANCE: Final = 0.01  # of a chance by the cosine alone, below which words that others have too say nothing
+# The first hit may bear on what was asked although it is weak: an idle line costs little where nobody has asked for it,
+# and a decision that is not told costs what was decided. By its cosine alone, and with a rare word of the question.
+# See tests/scenarios/test_prompts.py.
+NEAR: Final = 0.09
+NEAR_WITH_A_WORD: Final = 0.016
+RARE_WORD: Final = 0.7
 
 AROUND: Final = sql("search_around")
 VISIBLE_BY_ID: Final = sql("visible_by_id")
@@ -200,6 +208,8 @@ def _scored(memory: Memory, ranking: Boosted, row: int, curve: Calibration | Non
         memory.via = Via(memory_id=link.seed, relation=link.relation, weight=link.weight)
     if curve is not None and is_weak_hit(ranking, row, curve):  # without a curve nobody knows what a cosine means
         memory.weak = True
+        if row == ranked.order[0] and may_bear(similarity, ranked.candidates.worth[row], curve):
+            memory.may_bear = True
     if explain:
         parts = ranked.explained(row)
         memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in parts.items()}
@@ -211,15 +221,24 @@ def is_weak_hit(ranking: Boosted, row: int, curve: Calibration) -> bool:
     candidates = ranking.ranked.candidates
     link = ranking.via.get(row)
     judged = row if link is None else candidates.ids.index(link.seed)
-    return is_weak(candidates.similarity[judged], candidates.covered[judged], curve)
+    return is_weak(candidates.similarity[judged], candidates.covered[judged], candidates.worth[judged], curve)
 
 
-def is_weak(similarity: float | None, covered: float | None, curve: Calibration) -> bool:
+def is_weak(similarity: float | None, covered: float | None, worth: float | None, curve: Calibration) -> bool:
     """Say whether a hit with this cosine, and this share of the question's words (0 to 1), is too weak."""
     words = covered or 0.0
     if similarity is None:
         return words < WORDS_ALONE
+    if (worth or 0.0) < UNIQUE and curve.confidence(similarity) < BY_CHANCE:
+        words = 0.0
     return curve.confidence(similarity + WORDS * words * words) < WEAK_BELOW
+
+
+def may_bear(similarity: float | None, worth: float | None, curve: Calibration) -> bool:
+    """Say whether a weak hit, the first of all, may bear on what was asked."""
+    if similarity is None:
+        return False
+    return curve.confidence(similarity) >= (NEAR_WITH_A_WORD if (worth or 0.0) >= RARE_WORD else NEAR)
 
 
 class Twins:

@@ -1,0 +1,62 @@
+"""What prompts are told unasked: of 40 facts what is right and found first, of 40 other prompts next to nothing.
+
+The bounds of `may_bear` were chosen on what was written first; what was written later only tests them.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from engramq.deploy.local.hooks.recall import is_told
+from tests.conftest import Database
+from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("RC-5")]
+
+LINES: Final = [line.split("\t") for line in Path(__file__).with_name("prompts.tsv").read_text().splitlines()[1:]]
+LIMIT = 12  # of a hook's search
+AT_ONCE = 8
+
+
+def facts(when: str) -> dict[str, str]:
+    """Return the prompts that bear on a fact, with it."""
+    return {prompt: fact for written, fact, prompt in LINES if written == when and fact}
+
+
+def unrelated(when: str) -> list[str]:
+    return [prompt for written, fact, prompt in LINES if written == when and not fact]
+
+
+async def told(agent: Agent, prompt: str) -> bool:
+    """Say whether a hook tells anything."""
+    return any(is_told(hit) for hit in await agent.search(prompt, limit=LIMIT))
+
+
+async def right(agent: Agent, pairs: dict[str, str]) -> list[bool]:
+    """Return of each prompt that finds the right fact first whether it is told it."""
+    best = [(await agent.search(prompt, limit=LIMIT), fact) for prompt, fact in pairs.items()]
+    return [is_told(hits[0]) for hits, fact in best if hits and hits[0]["content"] == fact]
+
+
+@pytest.mark.parametrize(
+    ("when", "least_right", "share_told", "most_false"), [("first", 36, 0.95, 2), ("later", 18, 0.9, 1)]
+)
+async def test_what_is_right_is_told_and_what_is_unrelated_is_not(
+    database: Database, redis_url: str, key_prefix: str, when: str, least_right: int, share_told: float, most_false: int
+) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
+    turns = asyncio.Semaphore(AT_ONCE)
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+
+        async def keep(content: str) -> None:
+            async with turns:
+                await agent.store(content)
+
+        await asyncio.gather(*(keep(fact) for fact in {**facts("first"), **facts(when)}.values()))
+        told_right = await right(agent, facts(when))
+        told_false = [prompt for prompt in unrelated(when) if await told(agent, prompt)]
+    assert len(told_right) >= least_right
+    assert sum(told_right) >= share_told * len(told_right)
+    assert len(told_false) <= most_false
