@@ -40,6 +40,7 @@ class HookConnection:
     def __init__(self, home: Home, client: str, namespace: str, project: str, until: float) -> None:
         """Connect. `until`: when the whole has to be done, on the monotonic clock."""
         self.home = home
+        self.project = project
         self._until = until
         self._calls = 0
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
@@ -14,11 +14,14 @@ _HITS_MAX: Final = 12
 _QUERY_CHARS: Final = 8_000  # of 32,768; the model reads the first 128 tokens, and words of a paste find noise
 _CONTENT_CHARS: Final = 600
 _REPLY_CHARS: Final = 40_000
-# What a token has in bytes of UTF-8, at the least, over the languages that tests measure; ids have fewer.
+# What a token has in bytes of UTF-8, at the least, over the languages that tests measure.
 _BYTES_PER_TOKEN: Final = 3
-_TOKENS_PER_ID: Final = 27
 _SOURCE: Final = "From engramq, the long-term memory."
-_TRUSTED_HEAD: Final = f"{_SOURCE} What bears on the task; correct what holds no longer."
+_BEARS: Final = "what may bear on the prompt"
+_NEWEST: Final = "the newest"
+_NEWEST_OF_PROJECT: Final = "the newest of this project, then the newest of no project"
+# Ids would be a quarter of the whole, and most memories are never corrected.
+_CORRECT: Final = " Correct what holds no longer; search_memories gives its id."
 # The tools of a client are in no project unless their server was started in one.
 _PROJECT: Final = " This project is {}: pass it as project to tools to see and store what is of it alone."
 _PROJECT_CHARS: Final = 60  # a longer name is not told
@@ -44,8 +47,8 @@ class MemoryBlock:
             return
         text = harmless(content)
         text = text if len(text) <= _CONTENT_CHARS else text[:_CONTENT_CHARS].rstrip() + " ..."
-        line = f"- {_when(memory)}{_who(memory)}{text} [{known_as}]"
-        cost = tokens_of(line) + _TOKENS_PER_ID - len(known_as) // _BYTES_PER_TOKEN
+        line = f"- {_when(memory)}{_who(memory)}{text}"
+        cost = tokens_of(line)
         if cost <= self._left:
             self._left -= cost
             self._lines.append(line)
@@ -73,11 +76,13 @@ def recall(
 ) -> tuple[str, list[str]]:
     """Return what to tell the model, and the ids of the memories in it; "" when there is nothing.
 
-    Without a prompt these are the newest memories; `with_newest`: these too, after what bears on it. `captured`: with
-    what hooks have captured too, in a block of its own, which gets half of the tokens. What was `shown` already is left
-    out. `project`: what the folder is of, which the model is told with the newest, even if there are none.
+    Without a prompt these are the newest memories, the project's own first; `with_newest`: these too, after what bears
+    on it. `captured`: with what hooks have captured too, in a block of its own, which gets half of the tokens. What was
+    `shown` already is left out. `project`: what the folder is of, which the model is told with the newest, even if
+    there are none.
     """
-    is_named = 0 < len(project) <= _PROJECT_CHARS and (with_newest or not prompt.strip())
+    with_newest = with_newest or not prompt.strip()
+    is_named = 0 < len(project) <= _PROJECT_CHARS and with_newest
     named = _PROJECT.format(json.dumps(harmless(project), ensure_ascii=False)) if is_named else ""
     blocks = []
     if captured:
@@ -86,12 +91,20 @@ def recall(
         blocks.append(block)
     # What the captured ones leave, the trusted ones have.
     left = tokens - sum(tokens_of(each.text()) for each in blocks if each.ids)
-    block = MemoryBlock(RECALLED, _TRUSTED_HEAD + named, left)
+    block = MemoryBlock(RECALLED, _head(prompt, with_newest, memory.project) + named, left)
     _fill(block, _hits(memory, prompt, {}, with_newest), shown)
     texts = [text for each in (block, *blocks) if (text := each.text())]
     if named and not block.ids and tokens_of(alone := within(RECALLED, _SOURCE + named)) <= left:
         texts.insert(0, alone)
     return "\n".join(texts), [known_as for each in (block, *blocks) for known_as in each.ids]
+
+
+def _head(prompt: str, with_newest: bool, project: str) -> str:
+    """Return what stands above the trusted memories."""
+    newest = _NEWEST_OF_PROJECT if project else _NEWEST
+    parts = [*([_BEARS] if prompt.strip() else ()), *([newest] if with_newest else ())]
+    text = ", then ".join(parts)
+    return f"{_SOURCE} {text[0].upper()}{text[1:]}.{_CORRECT}"
 
 
 def _hits(memory: HookConnection, prompt: str, filters: dict[str, Any], with_newest: bool) -> list[dict[str, Any]]:
@@ -100,15 +113,22 @@ def _hits(memory: HookConnection, prompt: str, filters: dict[str, Any], with_new
     if prompt.strip():
         query = {"query": prompt[:_QUERY_CHARS], "collapse_duplicates": True}
         hits += memory.call("search_memories", {**query, **options}).get("memories") or ()
-    if with_newest or not prompt.strip():
-        hits += memory.call("list_recent_memories", options).get("memories") or ()
+    if with_newest:
+        # However much is newer elsewhere.
+        for only in ({"project_only": True}, {}) if memory.project else ({},):
+            hits += memory.call("list_recent_memories", {**options, **only}).get("memories") or ()
     return [hit for hit in hits if isinstance(hit, dict)]
 
 
 def _fill(block: MemoryBlock, hits: Iterable[dict[str, Any]], shown: Collection[str]) -> None:
     for hit in hits:
-        if not hit.get("weak") and hit.get("id") not in shown and hit.get("id") not in block.ids:
+        if is_told(hit) and hit.get("id") not in shown and hit.get("id") not in block.ids:
             block.add(hit)
+
+
+def is_told(hit: Mapping[str, Any]) -> bool:
+    """Say whether a hit is told: it probably answers, or is the first of those that do not and may bear on it."""
+    return not hit.get("weak") or bool(hit.get("may_bear"))
 
 
 def _when(memory: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from engramq.deploy.local.hooks.capture import CLIENTS, capture, store
 from engramq.deploy.local.hooks.connection import Away, HookConnection
 from engramq.deploy.local.hooks.notes import SessionNotes, quiet_sessions
 from engramq.deploy.local.hooks.recall import recall
-from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, make_turn, storable
+from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, make_turn, spoken_text, storable
 from engramq.schemas.command_line import ExitCode
 
 SESSION_START: Final = "SessionStart"
@@ -261,7 +261,7 @@ def _read_event(data: bytes, client: ClientFormat) -> Event:
         told_as=name,
         folder=_text(event, "cwd"),
         transcript="" if (path := _text(event, "transcript_path")).endswith(_NO_LINES) else path,
-        prompt=_text(event, "prompt"),
+        prompt=spoken_text(_text(event, "prompt")),  # Gemini CLI puts into it what hooks told before
         last_words=_text(event, "last_assistant_message") or _text(event, "prompt_response"),
         turn=_text(event, "turn_id"),
         moment=_text(event, "timestamp"),

@@ -81,10 +81,8 @@ def test_a_turn_is_kept_once_however_often_it_is_told(owner: Owner, session: Beg
 
 
 def test_what_a_session_stored_the_next_one_is_told(owner: Owner, session: Begin) -> None:
-    known = owner.stores("We deploy the zebra server on Fridays.")
-    at_start = told(session(), "SessionStart", source="startup")
-    assert "We deploy the zebra server on Fridays." in at_start
-    assert known in at_start
+    owner.stores("We deploy the zebra server on Fridays.")
+    assert "We deploy the zebra server on Fridays." in told(session(), "SessionStart", source="startup")
     assert "zebra" in told(
         session("codex"), "UserPromptSubmit", prompt="When do we deploy the zebra server?", turn_id="1"
     )
@@ -227,6 +225,19 @@ def test_gemini_is_told_by_its_own_names_of_events(owner: Owner, session: Begin)
     assert json.loads(ended.output)["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
 
 
+def test_what_gemini_puts_into_a_prompt_of_earlier_recalls_is_no_part_of_the_question(
+    owner: Owner, session: Begin
+) -> None:
+    owner.stores("We rejected Celery in March, because it lost tasks.")
+    for number in range(12):
+        owner.stores(f"Plumber {number} comes on Mondays, and wants to be paid in cash.")
+    recalled = "\n".join(f"- Plumber {number} comes on Mondays, and wants to be paid in cash." for number in range(12))
+    told_before = f"<hook_context>&lt;engramq-recalled&gt;\n{recalled}\n&lt;/engramq-recalled&gt;</hook_context>"
+    context = told(session("gemini"), "UserPromptSubmit", prompt=f"{told_before}\n\nshould we use celery again?")
+    assert "Celery" in context
+    assert "Plumber" not in context
+
+
 def test_what_gemini_noted_that_nobody_said_is_not_captured(owner: Owner, session: Begin) -> None:
     """It writes what hooks tell with its marks escaped, in the user's message or before it, and files into prompts."""
     owner.stores("The zebra server runs on port 4711.")
@@ -278,6 +289,29 @@ def test_another_projects_memories_are_not_told(owner: Owner, session: Begin) ->
     assert "4711" not in context
 
 
+def test_a_session_begins_with_what_is_of_its_project_however_much_of_none_is_newer(
+    owner: Owner, session: Begin
+) -> None:
+    own = [f"Rule {number} of the time machine: wind the spring." for number in range(3)]
+    for text in own:
+        owner.stores(text, project="time machine")
+    household = [{"content": f"Plumber {number} comes on Mondays."} for number in range(60)]
+    owner.call("import_memories", records=household)
+    lines = told(session(), "SessionStart", source="startup").splitlines()
+    assert "The newest of this project, then the newest of no project." in lines[1]
+    texts = [line for line in lines if line.startswith("- ")]
+    assert all(any(rule in line for line in texts[:3]) for rule in own)
+    assert len(texts) > 3
+    assert all("Plumber" in line for line in texts[3:])
+
+
+def test_ids_cost_nothing_of_the_budget(owner: Owner, session: Begin) -> None:
+    known = owner.stores("The zebra server runs on port 4711.")
+    context = told(session(), "SessionStart", source="startup")
+    assert known not in context
+    assert "search_memories gives its id" in context
+
+
 def test_the_model_is_told_which_project_it_is_in(owner: Owner, session: Begin) -> None:
     """The tools of its client are in none, and see what hooks tell it only by that name."""
     known = owner.stores("The zebra server of time runs on port 4712.", project="time machine")
@@ -291,7 +325,7 @@ def test_the_model_is_told_which_project_it_is_in(owner: Owner, session: Begin) 
 def test_the_project_is_told_where_nothing_else_is(owner: Owner, session: Begin) -> None:
     context = told(session(), "SessionStart", source="startup")
     assert 'This project is "time machine"' in context
-    assert "correct what holds no longer" not in context, "nothing follows that could be corrected"
+    assert "Correct what holds no longer" not in context, "nothing follows that could be corrected"
     for variables in ({"ENGRAMQ_PROJECT": "time machine"}, {"ENGRAMQ_HOOK_TOKENS": "40"}):
         assert told(session(**variables), "SessionStart", bound=3, source="startup") == ""
     assert told(session(), "UserPromptSubmit", bound=3, prompt="Which port has the zebra server?") == ""
