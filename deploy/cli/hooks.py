@@ -8,6 +8,7 @@ import click
 
 from engramq.deploy.cli.connect import surroundings
 from engramq.deploy.connect.catalogue import how_started
+from engramq.deploy.connect.files import require_inside
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
 from engramq.deploy.local.hooks import run
 from engramq.deploy.local.hooks.capture import CLIENTS
@@ -67,7 +68,11 @@ def uninstall_command(*, client: str, project: bool) -> None:
 
 
 def _file(client: HookClient, *, project: bool) -> Path:
-    return (client.project if project else client.user)(surroundings())
+    at = surroundings()
+    path = (client.project if project else client.user)(at)
+    if project:
+        require_inside(at.project, path)
+    return path
 
 
 @click.command("hook")

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from engramq.deploy.connect.files import Unchangeable, rewrite
+from engramq.deploy.connect.files import Unchangeable, require_inside, rewrite
 
 BEGIN: Final = "<!-- engramq: begin -->"
 END: Final = "<!-- engramq: end -->"
@@ -37,6 +37,7 @@ def command(*, file: Path | None, remove: bool) -> None:
             raise click.UsageError("Name the file to take the rules out of.")
         click.echo(RULES, nl=False)
         return
+    require_inside(Path.cwd(), file)
     done = rewrite(file, without_rules if remove else with_rules, "")
     if not done.changed:
         click.echo(f"{file} {'has no rules of engramq' if remove else 'has the rules already'}")

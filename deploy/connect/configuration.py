@@ -14,17 +14,22 @@ from tomlkit.items import InlineTable
 
 from engramq.deploy.connect import jsonc
 from engramq.deploy.connect.catalogue import Client, StartCommand, UserPlaces
-from engramq.deploy.connect.files import Rewrite, Unchangeable, read_text, rewrite, split_bom
+from engramq.deploy.connect.files import Rewrite, Unchangeable, read_text, require_inside, rewrite, split_bom
 from engramq.schemas.command_line import CommandFailed
 
 
 def file_of(client: Client, at: UserPlaces, *, project: bool) -> Path:
-    """Return where a client's entry belongs; raises CommandFailed when projects have no file for it."""
+    """Return where a client's entry belongs.
+
+    Raises CommandFailed when projects have no file for it, or it leads elsewhere.
+    """
     if not project:
         return client.user(at)
     if client.project is None:
         raise CommandFailed(f"{client.title} has no configuration of a project. Leave out --project.")
-    return client.project(at)
+    path = client.project(at)
+    require_inside(at.project, path)
+    return path
 
 
 def snippet(client: Client, launch: StartCommand) -> str:

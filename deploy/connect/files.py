@@ -93,6 +93,21 @@ def replace_text(path: Path, text: str) -> Path | None:
     return backup
 
 
+def require_inside(project: Path, path: Path) -> None:
+    """Return unless a file of a project is a link that leads out of it; raises CommandFailed.
+
+    Whoever made the project may have put the link there, and nobody who names the file means what it leads to.
+    """
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - without following links
+    if not absolute.is_relative_to(project.absolute()):
+        return
+    target = Path(os.path.realpath(absolute))
+    if not target.is_relative_to(os.path.realpath(project)):
+        raise CommandFailed(
+            f"{path} leads to {target}, out of the project. Nothing was written. Name that file itself."
+        )
+
+
 def _kept(path: Path) -> Path:
     """Copy a file beside itself, under a name with the time that nothing has yet."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")

@@ -1,5 +1,6 @@
 """Send an import: batches to the imports mailbox, rejected rows to their file, and look whether a worker is there."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -46,12 +47,17 @@ class CannotReject(Exception):
 
 
 class RejectFile:
-    """One JSON line for each rejected row, in a file that is made at the first of them; None: the error stream."""
+    """One JSON line for each rejected row, in a file that is made at the first of them; None: the error stream.
+
+    The file gets its name when it is whole, and takes the place of whatever had it: of a link too, which an archive of
+    somebody else may have led elsewhere. A device, as /dev/null is, is written to.
+    """
 
     def __init__(self, path: Path | None, stack: ExitStack) -> None:
         self.path = path
         self._stack = stack
         self._file: IO[bytes] | None = None
+        self._fresh: Path | None = None  # until it is whole
 
     def write(self, rejection: Rejection) -> None:
         """Tell of one row; raises CannotReject."""
@@ -61,7 +67,7 @@ class RejectFile:
             return
         try:
             if self._file is None:
-                self._file = self._stack.enter_context(self.path.open("wb"))
+                self._file = self._opened(self.path)
             self._file.write(msgspec.json.encode(rejection) + b"\n")
         except OSError as problem:
             raise self._problem(problem) from None
@@ -70,11 +76,27 @@ class RejectFile:
         """All rows are through: write what is left, and remove what an earlier import rejected; raises CannotReject."""
         try:
             if self._file is not None:
-                self._file.close()
+                self._keep()
             elif self.path is not None and self.path.is_file():  # never a device, as /dev/null is
                 self.path.unlink()
         except OSError as problem:
             raise self._problem(problem) from None
+
+    def _opened(self, path: Path) -> IO[bytes]:
+        if path.exists() and not path.is_file():
+            return self._stack.enter_context(path.open("wb"))
+        fresh = path.with_name(f".{path.name}.{os.getpid()}.engramq")
+        file = os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        self._fresh = fresh
+        self._stack.callback(self._keep)  # an import that breaks off tells of what it has rejected
+        return file
+
+    def _keep(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        if self._fresh is not None and self.path is not None:
+            self._fresh.replace(self.path)
+            self._fresh = None
 
     def _problem(self, problem: OSError) -> CannotReject:
         told = problem.strerror or problem

@@ -248,12 +248,13 @@ def _header(tar: tarfile.TarFile) -> Header:
     if first is None or first.name != HEADER or first.type not in _REGULAR:
         raise _no_backup()
     fields = _json_of(tar, first, HEADER_MAX)
-    if fields.pop("type", None) != KIND or not isinstance(fields.get("format"), int):
+    is_header = fields.pop("type", None) == KIND and isinstance(fields.get("format"), int)
+    if not is_header or not _is_printable(fields.get("engramq")):
         raise _no_backup()
     if (written := fields["format"]) > FORMAT:
         raise DeployError(
             "backup_newer",
-            f"The backup has format {written}, made by engramq {fields.get('engramq')}; this one knows {FORMAT}.",
+            f"The backup has format {written}, made by engramq {fields['engramq']}; this one knows {FORMAT}.",
             "Install that release of engramq, or a later one.",
         )
     try:
@@ -261,9 +262,14 @@ def _header(tar: tarfile.TarFile) -> Header:
     except TypeError:
         raise _no_backup() from None
     texts, numbers = (header.engramq, header.platform, header.made_at), (header.schema, header.postgresql)
-    if not all(isinstance(text, str) for text in texts) or not all(isinstance(number, int) for number in numbers):
+    if not all(map(_is_printable, texts)) or not all(isinstance(number, int) for number in numbers):
         raise _no_backup()
     return header
+
+
+def _is_printable(text: Any) -> bool:
+    """Say whether a text may be shown: a terminal would do what an escape in it says."""
+    return isinstance(text, str) and text.isprintable()
 
 
 def _json_of(tar: tarfile.TarFile, member: tarfile.TarInfo, bytes_max: int) -> dict[str, Any]:

@@ -144,6 +144,29 @@ def test_a_projects_file_is_the_projects(user: User, name: str) -> None:
     assert not user.file(CLIENTS[name]).exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("connect", "claude-code", "--project"), ".mcp.json"),
+        (("connect", "cursor", "--project"), ".cursor/mcp.json"),
+        (("hooks", "install", "claude-code", "--project"), ".claude/settings.local.json"),
+        (("rules", "AGENTS.md"), "AGENTS.md"),
+    ],
+)
+def test_nothing_is_written_through_a_link_out_of_the_project(user: User, words: tuple[str, ...], name: str) -> None:
+    """Security finding 16."""
+    elsewhere, link = user.home / "elsewhere", user.project / name
+    elsewhere.write_text("{}")
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    assert f"leads to {elsewhere}" in user.types(*words, code=1)[1]
+    assert (elsewhere.read_text(), link.is_symlink()) == ("{}", True)
+    link.unlink()
+    link.symlink_to(user.project / "inside.json")
+    user.types(*words)
+    assert (user.project / "inside.json").stat().st_size > 10
+
+
 def test_a_client_that_knows_no_projects_says_so(user: User) -> None:
     assert "Leave out --project" in user.types("connect", "windsurf", "--project", code=1)[1]
 

@@ -114,6 +114,15 @@ def test_other_tars_are_no_backups(tmp_path: Path) -> None:
         assert refusal(packed(tmp_path / "x", [member(name, text)])).code in {"not_a_backup", "backup_damaged"}
 
 
+@pytest.mark.parametrize("named", ["engramq", "made_at", "platform"])
+def test_a_header_whose_texts_a_terminal_would_obey_is_none(tmp_path: Path, named: str) -> None:
+    """Security finding 19."""
+    said = refusal(backup(tmp_path / "x.backup", **{named: "9.9 \x1b]0;owned\x07"}))
+    assert said.code == "not_a_backup"
+    newer = refusal(backup(tmp_path / "y.backup", format=FORMAT + 1, engramq="9.9\x1b]0;owned\x07"))
+    assert str(newer).isprintable()
+
+
 def test_a_newer_format_is_named_with_the_release_that_reads_it(tmp_path: Path) -> None:
     newer = refusal(
         packed(tmp_path / "x", [member(HEADER, b'{"type": "%s", "format": 2, "engramq": "7.1"}' % KIND.encode())])
