@@ -26,7 +26,13 @@ _CLIENT_MARKS: Final = (
 # Gemini CLI puts what hooks tell into marks of its own, with ours written in full.
 _MARKED: Final = rf"(?s)(?:<|&lt;)({RECALLED}|{CAPTURED})(?:>|&gt;).*?(?:(?:<|&lt;)/\1(?:>|&gt;)|\Z)"
 _CLIENTS_OWN: Final = rf"(?s)<({_CLIENT_MARKS})>.*?(?:</\1>|\Z)"
-_MARK_BEGUN: Final = rf"(?i)<(?=\s*/?\s*(?:{RECALLED}|{CAPTURED}|{_CLIENT_MARKS}))"
+# As a model may read one too: escaped, or with something between that cannot be seen.
+_MARK_BEGUN: Final = (
+    r"(?i)(?:[<\uff1c\ufe64]|&(?:amp;)*(?:lt|#0*60|#x0*3c);)"
+    rf"(?=[^a-z<&]{{0,40}}(?:{RECALLED}|{CAPTURED}|{_CLIENT_MARKS}))"
+)
+_INVISIBLE: Final = r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]"
+_NO_MARK: Final = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"  # an escaped one is a mark to who reads transcripts
 _INTERRUPTED: Final = "[Request interrupted by user"
 # Of another one memories know no time; the turn is kept without it.
 _MOMENT: Final = (
@@ -104,4 +110,6 @@ def within(mark: str, text: str) -> str:
 def harmless(text: str) -> str:
     """Return a text on one line in which no mark can begin or end: ours, or a client's, within which it puts ours."""
     line = " ".join(text.split())
-    return re.sub(_MARK_BEGUN, "&lt;", line) if "<" in line else line
+    if not any(bracket in line for bracket in "<&\uff1c\ufe64"):
+        return line
+    return re.sub(_MARK_BEGUN, _NO_MARK, re.sub(_INVISIBLE, "", line))
