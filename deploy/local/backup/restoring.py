@@ -30,6 +30,7 @@ from engramq.deploy.local.backup.taking import (
 from engramq.deploy.local.embedded.postgres import POSTGRESQL, Postgres
 from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import PRIVATE, DeployError, Home
+from engramq.deploy.local.hooks.notes import start_over
 from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.workers.admin import newest_schema
@@ -267,6 +268,7 @@ def _sync(path: Path) -> None:
 def _put_in_place(home: Home) -> Path | None:
     """Move aside what is in the way, and give the restored database its name; return where the former data are."""
     moved_to = None
+    start_over(home)  # what hooks noted as captured may be in the former data alone
     beside = {home.restoring / HTTP_TOKEN: home.http_token, home.restoring / EMBEDDER: home.embedder}
     beside = {restored: place for restored, place in beside.items() if restored.exists()}
     replaced = {home.embedder, *beside.values()}  # the embedder is one of the former data, whatever the backup has

@@ -94,6 +94,17 @@ def sessions_not_understood(home: Home) -> list[SessionNotes]:
     return [notes for notes in known if notes is not None and notes.not_understood and notes.is_behind]
 
 
+def start_over(home: Home) -> None:
+    """Have every session captured from its beginning: the store has become another. What is in it is kept once.
+
+    Raises OSError when the home cannot take the notes.
+    """
+    for path, _ in _notes(home):
+        if (notes := _notes_in(home, path)) is not None:
+            notes.offset = 0
+            notes.write()
+
+
 def _notes_in(home: Home, path: Path) -> SessionNotes | None:
     """Return the notes in a file; None for one that a hook is about to put in place."""
     if path.name.startswith("."):

@@ -13,6 +13,7 @@ from engramq.deploy.local.backup import restoring
 from engramq.deploy.local.backup.restoring import RestoredBackup, restore, verify
 from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.hooks.notes import SessionNotes
 from engramq.gateway.identity.local_peer import TOKEN_FILE
 from engramq.schemas.command_line import ExitCode
 from engramq.workers.admin import newest_schema
@@ -97,6 +98,20 @@ def test_a_home_that_holds_something_is_refused_and_with_force_moved_aside(home:
     assert not home.redis.exists()
     home.ensure()
     brought_back(home, file, force=True)  # and once more, beside
+
+
+@pytest.mark.promise("IM-12")
+def test_what_hooks_captured_after_the_backup_is_captured_again(home: Home, file: Path, tmp_path: Path) -> None:
+    """Finding 3 of faults: their notes said that it was captured, and the store of the backup does not have it."""
+    fill(home)
+    notes = SessionNotes(home, "codex", "of-then")
+    notes.transcript = str(tmp_path / "transcript.jsonl")
+    Path(notes.transcript).write_text("What was said.\n")
+    notes.offset = 15
+    notes.write()
+    assert not notes.is_behind
+    brought_back(home, file, force=True)
+    assert SessionNotes(home, "codex", "of-then").is_behind
 
 
 def test_the_folders_of_a_home_that_never_ran_are_nothing(home: Home, file: Path) -> None:
