@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from engramq.deploy.connect.files import require_inside
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
 from engramq.deploy.local.hooks import run
 from engramq.deploy.local.hooks.capture import CLIENTS
+from engramq.deploy.local.hooks.connection import principal_of
 
 client_argument = click.argument("client", type=click.Choice(list(HOOK_CLIENTS)), metavar="CLIENT")
 project_option = click.option("--project", is_flag=True, help="For the project in this folder alone.")
@@ -54,6 +56,31 @@ def install_command(
     click.echo(f"The hooks are {f'in {path}. Restart {chosen.title}.' if done.changed else f'already in {path}'}")
     if done.backup is not None:
         click.echo(f"The file before is kept in {done.backup}")
+    for line in _consequences(chosen, events, recalls_captured=recall_captured):
+        click.echo(line)
+
+
+def _consequences(client: HookClient, events: Collection[str], *, recalls_captured: bool) -> Iterator[str]:
+    """Give what happens from now on, how to see it, and how to stop it; a sentence or two each."""
+    command = f"engramq hooks install {client.name}"
+    if client.wants:
+        yield client.wants
+    if any(event in events for event in client.recalling):
+        yield (
+            "At a session's start and with each prompt the model is told what the memory knows. "
+            f"Not wanted: {command} --no-recall"
+        )
+    if not any(event in events for event in client.capturing):
+        yield "Nothing that you or the model say is kept."
+        return
+    told = "Models are told it as data" if recalls_captured else "No model is told it before somebody has promoted it"
+    yield (
+        "All that you and the model say is kept from now on, as untrusted, without what is known to be a key or a "
+        f"password. {told}. Not wanted: {command} --no-capture"
+    )
+    yield "See what is kept: engramq list --partition untrusted --project '*'"
+    yield f"Stop all of it: engramq hooks uninstall {client.name}"
+    yield f"Erase what was kept: engramq purge --created-by {principal_of(client.name)}"
 
 
 @command.command("uninstall")

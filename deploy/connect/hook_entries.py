@@ -24,7 +24,7 @@ _TIMEOUT_S: Final = 5  # it ends by itself within 2 s; a machine may be slow to 
 class HookClient:
     """A client that runs commands at events. `capturing`: the events after which there is something to capture.
 
-    `second` is what it counts in a second, for the time that a hook may take.
+    `second` is what it counts in a second, for the time that a hook may take; `wants`: what its user has still to do.
     """
 
     name: str
@@ -34,6 +34,7 @@ class HookClient:
     capturing: tuple[str, ...]
     recalling: tuple[str, ...] = ("SessionStart", "UserPromptSubmit")
     second: int = 1
+    wants: str = ""
 
 
 HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
@@ -53,6 +54,7 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
             lambda at: at.folder("CODEX_HOME", ".codex") / "hooks.json",
             lambda at: at.project / ".codex" / "hooks.json",
             ("Stop", "PreCompact"),
+            wants="Codex runs no hook before you have reviewed it: type /hooks in Codex.",
         ),
         HookClient(
             "gemini",
@@ -62,6 +64,7 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
             ("AfterAgent", "PreCompress", "SessionEnd"),
             ("SessionStart", "BeforeAgent"),
             1000,
+            "Gemini CLI runs hooks in trusted folders alone: trust the folder when it asks at its start.",
         ),
     )
 }

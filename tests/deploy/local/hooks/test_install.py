@@ -101,6 +101,27 @@ def test_the_same_twice_changes_nothing_and_uninstalling_leaves_what_was(home: P
     assert "not in" in types(home, "uninstall", client)
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_happens_from_now_on_is_said_and_how_to_see_and_stop_it(home: Path, client: str) -> None:
+    wants = {"codex": "type /hooks", "gemini": "trusted folders"}
+    for _ in ("at first", "where they are already"):
+        said = types(home, "install", client)
+        assert "All that you and the model say is kept from now on, as untrusted" in said
+        assert "engramq list --partition untrusted" in said
+        assert f"engramq hooks uninstall {client}" in said
+        assert f"engramq purge --created-by hooks/{client}" in said
+        assert [name for name, word in wants.items() if word in said] == [client] * (client in wants)
+
+
+def test_what_is_not_done_is_not_said(home: Path) -> None:
+    said = types(home, "install", "claude-code", "--no-capture")
+    assert "Nothing that you or the model say is kept." in said
+    assert "purge" not in said
+    said = types(home, "install", "claude-code", "--no-recall")
+    assert "is told what the memory knows" not in said
+    assert "Models are told it as data" in types(home, "install", "claude-code", "--recall-captured")
+
+
 def test_a_matcher_around_our_hook_alone_goes_with_it(home: Path) -> None:
     """A group with a matcher and no hooks would be one that the client does not take."""
     mine = {"type": "command", "command": "/usr/bin/engramq hook claude-code"}
