@@ -12,7 +12,16 @@ import click
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import Door, door, memory_id, write
 from engramq.deploy.cli.options import limit_option
-from engramq.deploy.cli.output import Reply, draw_list, draw_memory, draw_page, draw_projects, printable, tell
+from engramq.deploy.cli.output import (
+    Reply,
+    draw_hits,
+    draw_list,
+    draw_memory,
+    draw_page,
+    draw_projects,
+    printable,
+    tell,
+)
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
@@ -35,7 +44,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     """
     asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with door(namespace) as gateway:
-        return _find(gateway, "search_memories", asked, draw_list, as_json=as_json)
+        return _find(gateway, "search_memories", asked, draw_hits, as_json=as_json)
 
 
 @click.command("list")

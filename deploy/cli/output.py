@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Final, TypeVar
 
 import click
@@ -27,7 +27,7 @@ ID_CHARS: Final = 13  # of an id in a table, unless more tells it from others th
 WIDE: Final = 90  # columns from which tags and the like have one of their own
 WEAK: Final = "weak"  # the field of a hit that probably does not answer, and its mark
 NO_PROJECT: Final = "-"  # how a list names what is in none
-TIME_CHARS: Final = 16  # to the minute
+DATE_CHARS: Final = 10
 # What `show` says, in this order, where a memory has it; the rest is for --json.
 FIELDS: Final = (
     *("id", "external_id", "created_at", "created_by", "occurred_at", "speaker", "thread", "position", "project"),
@@ -113,14 +113,22 @@ def refuse(reply: Reply) -> None:
         raise CommandFailed(f"It is taken, and not done yet (command {command}). See engramq status.", ExitCode.MIDWAY)
 
 
-def draw_list(reply: Reply) -> None:
-    """Print memories: as a table that fits the terminal, or, where there is none, in whole lines with tabs between."""
+def draw_hits(reply: Reply) -> None:
+    """Print what a search found, as `draw_list` does but for the table's time: when each happened."""
+    draw_list(reply, "WHEN")
+
+
+def draw_list(reply: Reply, heading: str = "STORED") -> None:
+    """Print memories: as a table that fits the terminal, or, where there is none, in whole lines with tabs between.
+
+    The table shows the time that a list is in the order of.
+    """
     memories = reply["memories"]
     if not sys.stdout.isatty():
         for memory in memories:
             click.echo("\t".join((memory["id"], _when(memory), _marks(memory), printable(memory["content"]))))
     elif memories:
-        _draw_table(memories)
+        _draw_table(memories, heading)
     if not memories:
         click.echo("No memories.", err=True)
     if reply.get("omitted"):
@@ -151,7 +159,7 @@ def draw_projects(reply: Reply) -> None:
         click.echo(f"{reply['projects_omitted']} more have fewer memories than these.", err=True)
 
 
-def _draw_table(memories: list[Memory]) -> None:
+def _draw_table(memories: list[Memory], heading: str) -> None:
     from rich.console import Console  # noqa: PLC0415 - 0.1 s of imports, which a pipe does without
     from rich.table import Table  # noqa: PLC0415 - see Console
     from rich.text import Text  # noqa: PLC0415 - see Console
@@ -160,7 +168,9 @@ def _draw_table(memories: list[Memory]) -> None:
     is_wide = console.width >= WIDE
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("ID", no_wrap=True, style="cyan")
-    table.add_column("WHEN", no_wrap=True)
+    here = datetime.now().astimezone().tzinfo  # one zone for all rows, so that the heading is true of each
+    assert here is not None
+    table.add_column(f"{heading} ({here.tzname(None)})", no_wrap=True)
     if is_wide:
         table.add_column("MARKS", max_width=24)
     table.add_column("CONTENT", ratio=1)
@@ -169,7 +179,8 @@ def _draw_table(memories: list[Memory]) -> None:
     chars = next((chars for chars in range(ID_CHARS, 36) if len({text[:chars] for text in ids}) == len(ids)), 36)
     for memory in memories:
         marks = [Text(_marks(memory), "yellow")] if is_wide else []
-        cells = (Text(memory["id"][:chars]), Text(_when(memory)[:TIME_CHARS].replace("T", " ")), *marks)
+        moment = str(memory["created_at"]) if heading == "STORED" else _when(memory)
+        cells = (Text(memory["id"][:chars]), Text(_local(moment, here)), *marks)
         table.add_row(
             *cells, Text(" ".join(_lines(memory["content"])), overflow="fold"), style="dim" if memory.get(WEAK) else ""
         )
@@ -204,6 +215,14 @@ def draw_memory(reply: Reply) -> None:
 
 def _label(name: str) -> str:
     return click.style(f"{name}:", bold=True)  # which click leaves out where nobody sees it
+
+
+def _local(text: str, zone: tzinfo) -> str:
+    """Return a time to the minute, as clocks of that zone show it; what was given as a date is that date."""
+    moment = datetime.fromisoformat(text)
+    return (
+        text[:DATE_CHARS] if text[DATE_CHARS:].startswith("T00:00:00") else f"{moment.astimezone(zone):%Y-%m-%d %H:%M}"
+    )
 
 
 def _when(memory: Memory) -> str:

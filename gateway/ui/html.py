@@ -111,21 +111,18 @@ def environment(assets: Mapping[str, Asset]) -> Environment:
 
 
 def when(text: str | None) -> Markup:
-    """Return a time as people read it, to the second, with the whole of it for programs."""
+    """Return a time to the second, with the whole of it for programs; page.js puts it into the reader's zone."""
     if not text:
         return Markup("")
-    return Markup('<time datetime="{}" title="{} (UTC)">{}</time>').format(text, text, _readable(text, 19))
+    return Markup('<time datetime="{}" title="{} (UTC)">{} UTC</time>').format(text, text, text[:19].replace("T", " "))
 
 
 def day(text: str | None) -> Markup:
-    """Return the day of a time, with the whole of it for programs."""
+    """Return the day of a time, with the whole of it for programs; what was given as a date is that date anywhere."""
     if not text:
         return Markup("")
-    return Markup('<time datetime="{}" title="{} (UTC)">{}</time>').format(text, text, _readable(text, 10))
-
-
-def _readable(text: str, chars: int) -> str:
-    return text[:chars].replace("T", " ")
+    moves = Markup("") if text[10:19] == "T00:00:00" else Markup(" data-day")
+    return Markup('<time datetime="{}" title="{} (UTC)"{}>{}</time>').format(text, text, moves, text[:10])
 
 
 def ago(text: str, now: datetime | None = None) -> str:

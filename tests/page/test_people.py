@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,22 @@ def test_the_inbox_is_worked_through_by_keyboard_alone(stack: Stack, opened: Cal
     page.keyboard.press("Enter")
     expect(page.locator(".content.whole")).to_have_text("Keyboard two")
     page.keyboard.press("/")
-    expect(page).to_have_url(re.compile("/ui/memories$"))
-    page.keyboard.press("/")
+    expect(page).to_have_url(re.compile("/ui/memories#q$"))
+    expect(page.locator("#q")).to_be_focused()  # finding D11 of newcomers: what was typed was lost
     page.keyboard.type("Keyboard three")
     page.keyboard.press("Enter")
     expect(page.locator("article").first).to_contain_text("Keyboard three")
+
+
+def test_times_are_those_of_the_readers_zone_and_name_it(opened: Callable[..., Watched]) -> None:
+    """Finding D12 of newcomers: they were UTC and did not say so."""
+    page = opened(timezone_id="Asia/Kolkata").go("/ui/memories")
+    expect(page.get_by_text("Newest first, by when they were stored.")).to_be_visible()
+    stored = page.locator("article time:not([data-day])", has_text=":").first
+    moment = datetime.fromisoformat(str(stored.get_attribute("datetime"))).astimezone(timezone(timedelta(hours=5.5)))
+    expect(stored).to_have_text(f"{moment:%Y-%m-%d %H:%M:%S} GMT+5:30")
+    page = opened(java_script_enabled=False).go("/ui/memories")
+    expect(page.locator("article time", has_text=":").first).to_have_text(re.compile(r"\d\d:\d\d:\d\d UTC$"))
 
 
 def test_the_tab_key_reaches_the_content_first_and_everything_then(opened: Callable[..., Watched]) -> None:

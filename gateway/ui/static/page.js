@@ -22,6 +22,20 @@
     document.dispatchEvent(new CustomEvent("engramq:theme"));
   });
 
+  // Times, and days that begin elsewhere, are those of the reader's zone, which they name. Without this they are in UTC.
+  const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
+  const localize = (within) =>
+    within.querySelectorAll("time[datetime]").forEach((time) => {
+      const isDay = time.hasAttribute("data-day");
+      if (!isDay && !time.textContent.includes(":")) return;
+      const moment = new Date(time.dateTime);
+      const name = zone.formatToParts(moment).find((part) => part.type === "timeZoneName").value;
+      const shown = moment.toLocaleString("sv-SE", { dateStyle: "short", ...(isDay ? {} : { timeStyle: "medium" }) });
+      time.textContent = isDay ? shown : `${shown} ${name}`;
+    });
+  localize(document);
+  document.addEventListener("htmx:load", (event) => localize(event.target));
+
   // The keys' list.
   const keys = find("#keys");
   find("[data-help]")?.addEventListener("click", () => keys.showModal());
@@ -81,7 +95,7 @@
     if (event.target.closest?.("input, select, textarea, [contenteditable]")) return;
     const inbox = find("[data-inbox]");
     if (event.key === "?") keys?.showModal();
-    else if (event.key === "/") find("[data-search]") ? find("[data-search]").focus() : location.assign("/ui/memories");
+    else if (event.key === "/") find("[data-search]") ? find("[data-search]").focus() : location.assign("/ui/memories#q");
     else if (!inbox) return;
     else if (event.key === "j") stand(at + 1);
     else if (event.key === "k") stand(at - 1);
@@ -90,6 +104,8 @@
     else return;
     event.preventDefault();
   });
+
+  find("[data-search]:target")?.focus(); // another page's "/" led here
 
   // On a phone the menu opens the navigation.
   find(".menu")?.addEventListener("toggle", (event) => find(".side").classList.toggle("open", event.target.open));

@@ -5,8 +5,9 @@ import json
 import os
 import pty
 import sys
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,24 @@ async def test_what_others_have_written_does_nothing_to_a_terminal(
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
 
 
-async def test_on_a_terminal_memories_are_a_table_that_fits_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = (await shell.run("store", "[bold]A long text[/] " + "word " * 60, "--tag", "x")).strip()
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is in a zone that is half an hour beside others."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "<+0530>-5:30")
+        time.tzset()
+        yield
+    time.tzset()
 
-    async def drawn(columns: int, **variables: str) -> str:
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_on_a_terminal_memories_are_a_table_that_fits_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("[bold]A long text[/] " + "word " * 60, "--tag", "x", "--occurred-at", "2024-05-01")
+    stored = (await shell.run("store", *words)).strip()
+    (stored_at,) = [memory["created_at"] for memory in (await shell.json("recent"))["memories"]]
+    moment = datetime.fromisoformat(stored_at).astimezone(timezone(timedelta(hours=5.5)))
+
+    async def drawn(columns: int, *words: str, **variables: str) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setenv("TERM", "xterm-256color")
         for name, value in variables.items():
@@ -185,7 +200,7 @@ async def test_on_a_terminal_memories_are_a_table_that_fits_it(shell: Shell, mon
         leader, follower = pty.openpty()
         with os.fdopen(follower, "w") as terminal:
             monkeypatch.setattr(sys, "stdout", terminal)
-            assert await anyio.to_thread.run_sync(main, ["recent"]) == ExitCode.DONE
+            assert await anyio.to_thread.run_sync(main, list(words or ("recent",))) == ExitCode.DONE
             terminal.flush()
             data = os.read(leader, 65_536).decode()
         os.close(leader)
@@ -197,7 +212,11 @@ async def test_on_a_terminal_memories_are_a_table_that_fits_it(shell: Shell, mon
     assert "\x1b[3" not in plain
     lines = plain.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
     assert all(len(line) <= 60 for line in lines)
-    assert lines[0].split() == ["ID", "WHEN", "CONTENT"]
+    assert lines[0].split() == ["ID", "STORED", "(+0530)", "CONTENT"]
+    assert f"{moment:%Y-%m-%d %H:%M}" in lines[1]
+    searched = await drawn(60, "search", "text")
+    assert "WHEN (+0530)" in searched
+    assert "2024-05-01" in searched, "when it happened, a date as it was given"
     assert stored[:13] in lines[1]
     assert "[bold]A long text[/]" in " ".join(lines), "no markup of ours"
 
