@@ -19,6 +19,7 @@ from engramq.deploy.cli.output import (
     draw_memory,
     draw_page,
     draw_projects,
+    draw_still_hidden,
     printable,
     tell,
 )
@@ -141,6 +142,19 @@ def _properties(text: str) -> dict[str, Any]:
     return given
 
 
+described: Final = common.options(  # what `store` and `update` say about a memory
+    click.option("--sector", type=click.Choice([str(word) for word in Sector]), help="Default: by its words."),
+    click.option("--speaker", metavar="NAME", help="Who said it."),
+    click.option("--occurred-at", metavar="TIME", help="When it happened: a date, or a time."),
+    common.THREAD,
+    click.option("--confidence", metavar="X", type=float, help="How sure you are, from 0 to 1."),
+    click.option("--valid-from", metavar="TIME", help="From when it holds."),
+    click.option("--valid-until", metavar="TIME", help="Until when it holds."),
+    click.option("--expires-at", metavar="TIME", help="When it is to be forgotten."),
+    click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it."),
+)
+
+
 def _content(words: tuple[str, ...]) -> str:
     if words and words != (PIPE,):
         return " ".join(words)
@@ -162,17 +176,9 @@ def _content(words: tuple[str, ...]) -> str:
 @common.TAG
 @click.option("--project", metavar="NAME", help="Whose it is. Default: ENGRAMQ_PROJECT, else nobody's.")
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="untrusted: keep it apart.")
-@click.option("--sector", type=click.Choice([str(word) for word in Sector]), help="Default: told from the words.")
 @click.option("--source-type", metavar="WORD", help="Where it comes from, if not from you: kept apart then.")
-@click.option("--speaker", metavar="NAME", help="Who said it.")
-@click.option("--occurred-at", metavar="TIME", help="When it happened: a date, or a time.")
-@common.THREAD
 @click.option("--external-id", metavar="ID", help="An id of your own, used once.")
-@click.option("--confidence", metavar="X", type=float, help="How sure you are, from 0 to 1.")
-@click.option("--valid-from", metavar="TIME", help="From when it holds.")
-@click.option("--valid-until", metavar="TIME", help="Until when it holds.")
-@click.option("--expires-at", metavar="TIME", help="When it is to be forgotten.")
-@click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it.")
+@described
 @common.options(common.NAMESPACE, common.JSON)
 def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **fields: Any) -> ExitCode:
     """Keep one memory, and print its id.
@@ -218,10 +224,5 @@ def forget(
 
 
 def _draw_forgotten(reply: Reply) -> None:
-    if reply["status"] == "not_found":
-        click.echo("There is no such memory.", err=True)
-        return
     click.echo(reply["status"])
-    for memory in reply.get("still_hidden") or ():
-        named = f"{memory['id']}  {printable(memory.get('preview'))}"
-        click.echo(f"Still hidden, since it had replaced it: {named}. engramq restore shows it.", err=True)
+    draw_still_hidden(reply)

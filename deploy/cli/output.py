@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
@@ -34,6 +35,17 @@ FIELDS: Final = (
     *("tags", "sector", "partition", "verification", "state", "source", "source_type", "confidence"),
     *("valid_from", "valid_until", "expires_at", "supersedes", "superseded_by", "metadata"),
 )
+
+
+# What tools say to agents, and commands to people.
+_AS_COMMANDS: Final = {
+    FaultCode.INVALID_PARAMETER.recovery: "",
+    "Pass include_untrusted=true to see it": "--untrusted shows it",
+    "search_memories finds": "engramq search finds",
+    "verify_memory says": "engramq verify says",
+    "get_memory shows": "engramq show shows",
+    "restore_memory brings": "engramq restore brings",
+}
 
 
 def printable(text: str | None) -> str:
@@ -81,10 +93,11 @@ def tell(reply: Reply, draw: Callable[[Reply], None], *, as_json: bool) -> ExitC
         click.echo(json.dumps(reply, ensure_ascii=False))
         return code
     refuse(reply)
-    draw(reply)
+    if reply["status"] != "not_found":
+        draw(reply)
     for name in ("notice", "hint"):
         if reply.get(name):
-            click.echo(printable(str(reply[name])), err=True)
+            click.echo(printable(_for_people(str(reply[name]))), err=True)
     if reply.get("degraded"):
         click.echo("The embedder did not answer: this is by words only.", err=True)
     return code
@@ -106,11 +119,18 @@ def exit_code(reply: Reply) -> ExitCode:
 def refuse(reply: Reply) -> None:
     """Raise CommandFailed for a refusal, and for a write that is not done yet."""
     if reply["status"] in ("invalid_parameter", "error"):
-        refusal = " ".join(printable(str(reply[name])) for name in ("error", "recovery") if reply.get(name))
-        raise CommandFailed(refusal, exit_code(reply))
+        said = [str(reply[name]) for name in ("error", "recovery") if reply.get(name)]
+        raise CommandFailed(printable(_for_people(" ".join(said))), exit_code(reply))
     if reply["status"] == "pending":
         command = printable(str(reply["command_id"]))
         raise CommandFailed(f"It is taken, and not done yet (command {command}). See engramq status.", ExitCode.MIDWAY)
+
+
+def _for_people(text: str) -> str:
+    """Return what a tool tells an agent in the words of the commands."""
+    for tools, commands in _AS_COMMANDS.items():
+        text = text.replace(tools, commands)
+    return text.strip()
 
 
 def draw_hits(reply: Reply) -> None:
@@ -188,11 +208,8 @@ def _draw_table(memories: list[Memory], heading: str) -> None:
 
 
 def draw_memory(reply: Reply) -> None:
-    """Print one memory with its links, or that it is not there."""
-    memory = reply.get("memory")
-    if memory is None:
-        click.echo("There is no such memory.", err=True)
-        return
+    """Print one memory with its links."""
+    memory = reply["memory"]
     for name in FIELDS:
         if (value := memory.get(name)) not in (None, [], {}):
             if isinstance(value, list):
@@ -211,6 +228,13 @@ def draw_memory(reply: Reply) -> None:
             for entry in entries:
                 cells = (entry.get("relation"), entry.get("memory_id") or entry.get("id"), entry.get("preview") or "")
                 click.echo("  " + "  ".join(printable(str(cell)) for cell in cells if cell is not None))
+
+
+def draw_still_hidden(reply: Reply) -> None:
+    """Name what a memory had replaced that is hidden now, and is hidden still."""
+    for memory in reply.get("still_hidden") or ():
+        named = f"{memory['id']}  {printable(memory.get('preview'))}"
+        click.echo(f"Still hidden, since it had replaced it: {named}. engramq restore shows it.", err=True)
 
 
 def _label(name: str) -> str:

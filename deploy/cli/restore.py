@@ -64,7 +64,7 @@ def _refuse(context: click.Context, names: tuple[str, ...], why: str) -> None:
 
 
 def _draw(reply: Reply) -> None:
-    click.echo("There is no such memory." if reply["status"] == "not_found" else reply["status"])
+    click.echo(reply["status"])
 
 
 def _restore_backup(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None:

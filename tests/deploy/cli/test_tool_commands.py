@@ -92,6 +92,42 @@ async def test_a_memory_is_stored_found_listed_shown_forgotten_and_restored(shel
     assert (await shell.run("search", "office", "--tag", "office")).startswith(first)
 
 
+async def test_what_waits_is_judged_corrected_and_replaced(shell: Shell) -> None:
+    """The bridge from capture to use, which newcomers missed: without it only the page or an agent could promote."""
+    bakery, library, museum = [
+        (await shell.run("store", f"The {place} is open", "--source-type", "research")).strip()
+        for place in ("bakery", "library", "museum")
+    ]
+    await shell.run("promote", bakery, code=ExitCode.FAILED)
+    assert "engramq verify" in shell.err
+    assert "verify_memory" not in shell.err
+    assert await shell.run("verify", bakery, library, "--reason", "was there") == (
+        f"{bakery}\tverified\n{library}\tverified\n"
+    )
+    assert await shell.run("verify", library, "--approved") == f"{library}\tapproved\n"
+    assert await shell.run("promote", bakery, library) == f"{bakery}\tpromoted\n{library}\tpromoted\n"
+    assert await shell.run("reject", museum) == f"{museum}\trejected\n"
+    listed = await shell.run("list")
+    assert (bakery in listed, library in listed) == (True, True)
+    assert museum not in await shell.run("list", "--partition", "untrusted")
+
+    changes = ("--tag", "town", "--speaker", "Ada", "--occurred-at", "2024-05-01", "--metadata", '{"street": "Main"}')
+    assert await shell.run("update", library, *changes) == "updated\n"
+    memory = (await shell.json("show", library))["memory"]
+    assert (memory["tags"], memory["speaker"], memory["metadata"]) == (["town"], "Ada", {"street": "Main"})
+    await shell.run("update", library, "--remove-tag", "town", "--clear", "speaker")
+    memory = (await shell.json("show", library))["memory"]
+    assert (memory["tags"], memory["speaker"]) == ([], None)
+    await shell.run("update", library, code=ExitCode.MISUSED)
+
+    newer = (await shell.run("store", "The library is closed")).strip()
+    assert await shell.run("supersede", library, newer) == "superseded\n"
+    assert library not in await shell.run("list")
+    nobody = "0199c1de-0000-7000-8000-000000000000"
+    await shell.run("verify", nobody, code=ExitCode.FAILED)
+    assert shell.err == "There is no memory of this id. engramq search finds those that there are, with their ids.\n"
+
+
 async def test_projects_are_listed_with_what_they_hold(shell: Shell) -> None:
     assert await shell.run("projects") == ""
     assert "No memories." in shell.err
