@@ -28,7 +28,21 @@ def _shown(milliseconds: int) -> str:
 SESSION: Final = {
     "plan_cache_mode": "force_custom_plan",  # a generic plan made for a large tenant costs a small one tenfold
     "jit": "off",
+    # What a role or a database may be set to otherwise, and what would change results then.
+    "search_path": "public, pg_temp",
+    "row_security": "on",
     "timezone": "UTC",
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "standard_conforming_strings": "on",
+    "gin_fuzzy_search_limit": "0",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    "exit_on_error": "off",
     "hnsw.iterative_scan": "relaxed_order",
     "hnsw.ef_search": "100",
     "hnsw.max_scan_tuples": "20000",
@@ -39,11 +53,14 @@ SESSION: Final = {
 }
 
 
+_BLANK: Final = r"\ "  # within an option
+
+
 def worker_conninfo(database_url: str) -> str:
     """Return the connection string of one worker's sessions; a URL of another role steps down to the workers' role."""
     given = conninfo_to_dict(database_url)
     options = [str(given.get("options") or "")]
-    options += [f"-c {name}={value}" for name, value in SESSION.items()]
+    options += [f"-c {name}={value.replace(' ', _BLANK)}" for name, value in SESSION.items()]
     if given.get("user") != WORKER_ROLE:
         options.append(f"-c role={WORKER_ROLE}")
     return _conninfo(database_url, _worker_session(), " ".join(options).strip())

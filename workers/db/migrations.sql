@@ -1,6 +1,6 @@
 -- name: applied_migrations
 -- What this database has had.
-select version, name, checksum from schema_migrations order by version
+select version, name, checksum from public.schema_migrations order by version
 
 -- name: served_by
 -- The process that serves this session.
@@ -8,7 +8,7 @@ select pg_backend_pid() as pid
 
 -- name: was_migrated
 -- Whether this database has had any migration.
-select to_regclass('schema_migrations') is not null as was_migrated
+select to_regclass('public.schema_migrations') is not null as was_migrated
 
 -- name: create_schema_migrations
 -- The table of what was applied, which comes before the schema.

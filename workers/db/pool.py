@@ -28,7 +28,7 @@ from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
 from engramq.workers.db.queries import sql
 from engramq.workers.db.statements import TracedConnection
-from engramq.workers.db.transaction import NOTHING, Connection, Row, execute, pooled_settings_of
+from engramq.workers.db.transaction import ISO_DATES, Connection, Row, execute, pooled_settings_of
 
 CONNECTION_LIMITS: Final = sql("connection_limits")
 WHOSE_SESSION: Final = sql("whose_session")
@@ -258,7 +258,7 @@ class Pool:
         connection = await _connected(self._through.conninfo)
         connection.prepare_threshold = None
         # A pooler lets everybody in, also when it has no server's session left to lend.
-        await _answer(connection, NOTHING, {})
+        await _answer(connection, ISO_DATES, {})
         pooled_settings_of[connection] = self._through.settings
         return connection
 

@@ -36,6 +36,7 @@ STATEMENTS_TAKE_MOST: Final = sql("statements_take_most")
 TAKE_SETTINGS: Final = sql("take_settings")
 ENTER: Final = sql("enter_tenant")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
+ISO_DATES: Final = sql("iso_dates")
 NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
 

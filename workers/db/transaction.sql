@@ -4,7 +4,7 @@ begin isolation level read committed
 
 -- name: begin_read_only
 -- Begin a transaction that may not.
-begin read only
+begin isolation level read committed read only
 
 -- name: begin_snapshot
 -- Begin a transaction that may not write either, all of whose statements see one moment.
@@ -12,7 +12,7 @@ begin isolation level repeatable read read only
 
 -- name: take_settings
 -- Set what this transaction needs, and fail where something of it does not hold: see schema.sql.
-select take_settings(%(names)s::text[], %(wanted)s::text[])
+select public.take_settings(%(names)s::text[], %(wanted)s::text[])
 
 -- name: take_time
 -- Let this session's transactions take as long as they want and wait in between: for who reads everything, alone.
@@ -71,6 +71,11 @@ select
 -- name: commit_without_waiting
 -- Let this transaction's COMMIT return before it is on disk: for what is made again when a crash takes it away.
 select set_config('synchronous_commit', 'off', true)
+
+-- name: iso_dates
+-- Have times written as the driver reads them. A pooler keeps that for its client; what a transaction sets the driver
+-- hears of too late.
+select set_config('datestyle', 'ISO, MDY', false)
 
 -- name: nothing
 -- Ask nothing.

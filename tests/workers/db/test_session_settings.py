@@ -1,0 +1,118 @@
+"""A role or a database that somebody has set otherwise: calls are answered as ever, directly and through a pooler."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from engramq.schemas.commands import (
+    AddEdge,
+    AddNode,
+    Command,
+    Connect,
+    GetMemory,
+    ListAudit,
+    ListRecentMemories,
+    MemoryStats,
+    QueryNeighbors,
+    Reply,
+    SearchMemories,
+    Stored,
+    StoreMemory,
+    UpdateMemory,
+)
+from engramq.schemas.settings import Pooler
+from engramq.workers.db.database import Store
+from tests.jobs import job
+from tests.workers.conftest import World
+
+pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+
+SETTINGS = (
+    "datestyle = 'SQL, DMY'", "datestyle = 'German'", "search_path = pg_catalog", "search_path = ''",
+    "row_security = off", "timezone = 'Asia/Tokyo'", "intervalstyle = 'sql_standard'", "intervalstyle = 'iso_8601'",
+    "bytea_output = 'escape'", "extra_float_digits = -15", "array_nulls = off", "transform_null_equals = on",
+    "standard_conforming_strings = off", "gin_fuzzy_search_limit = 1", "default_transaction_isolation = 'serializable'",
+    "default_transaction_isolation = 'repeatable read'", "default_transaction_deferrable = on", "exit_on_error = on",
+    "client_encoding = 'SQL_ASCII'", "plan_cache_mode = 'force_generic_plan'", "statement_timeout = '1ms'",
+    "lock_timeout = '1ms'", "transaction_timeout = '1ms'", "idle_in_transaction_session_timeout = '1ms'",
+    "default_text_search_config = 'pg_catalog.german'", "lc_numeric = 'C'", "lc_time = 'C'",
+    "backslash_quote = 'on'", "enable_seqscan = off", "enable_indexscan = off", "xmloption = 'document'",
+    "work_mem = '64kB'", "quote_all_identifiers = on", "hnsw.ef_search = 1",
+)  # fmt: skip
+# Through a pooler a transaction has begun under what its server's role has: these end it before anything can be set.
+BEFORE_SET = ("statement_timeout = '1ms'", "transaction_timeout = '1ms'")
+BOUND_S = 300.0
+AT = datetime(2024, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
+
+
+@pytest.fixture
+def altered(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Alter the workers' login in this database, which holds in sessions that begin afterwards."""
+    user, database = conninfo_to_dict(world.database.url)["user"], world.database.name
+    world.rows(f"alter role {user} in database {database} set {request.param}")
+    yield request.param
+    world.rows(f"alter role {user} in database {database} reset all")
+
+
+async def answers(world: World, namespace: str) -> list[str]:
+    """Store, change, link and read; return what was answered, without ids, scores and times of now."""
+
+    async def ask(command: Command) -> Reply:
+        return (await world.outcome(job(command, namespace=namespace))).reply
+
+    content = "Pump 7 leaks at 1.25 bar \\ 'noon'"
+    first = await ask(StoreMemory(content=content, occurred_at=AT, tags=("pumps",), metadata={"x": 0.1, "no": None}))
+    assert isinstance(first, Stored)
+    other = await ask(StoreMemory(content="The kitchen has a kettle"))
+    assert isinstance(other, Stored)
+    commands: tuple[Command, ...] = (
+        UpdateMemory(memory_id=first.stored.id, metadata={"y": 1e-7, "list": [1, None]}, valid_from=AT),
+        Connect(source=first.stored.id, target=other.stored.id, relation="supports", weight=0.1),
+        AddNode(label="Person", name="Ada"),
+        AddNode(label="City", name="Paris", properties={"since": 1e-7}),
+        AddEdge(source_name="Ada", relation="LIVES_IN", target_name="Paris", weight=0.1, valid_from=AT),
+        QueryNeighbors(node_name="Ada"),
+        GetMemory(memory_id=first.stored.id),
+        SearchMemories(query="Which pump leaks at noon?"),
+        SearchMemories(query="Pumps in March 2024", since=AT),
+        ListRecentMemories(tags=("pumps",)),
+        MemoryStats(),
+        ListAudit(),
+    )
+    replies = [first, other, *[await ask(command) for command in commands]]
+    return [without_times(msgspec.json.encode(msgspec.to_builtins(reply)).decode()) for reply in replies]
+
+
+def without_times(text: str) -> str:
+    """Return a reply without what differs each time; a time of now that is not now stays."""
+
+    def replaced(found: re.Match[str]) -> str:
+        age_s = abs((datetime.fromisoformat(found[0]) - datetime.now(UTC)).total_seconds())
+        return "now" if age_s < BOUND_S else found[0]
+
+    text = re.sub(r'"(score|id)":[-0-9.e]+', "", re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}", "id", text))
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", replaced, text)
+
+
+@pytest.mark.promise("OP-15")
+@pytest.mark.parametrize("altered", SETTINGS, indirect=True)
+async def test_an_altered_role_changes_no_answer(world: World, altered: str) -> None:
+    await compare(world, altered, Pooler.OFF)
+
+
+@pytest.mark.promise("OP-15")
+@pytest.mark.parametrize("altered", [each for each in SETTINGS if each not in BEFORE_SET], indirect=True)
+async def test_an_altered_role_changes_no_answer_through_a_pooler(world: World, altered: str) -> None:
+    await compare(world, altered, Pooler.ON)
+
+
+async def compare(world: World, altered: str, pooler: Pooler) -> None:
+    usual = await answers(world, "usual")  # the sessions of this store began before
+    async with await Store.open(world.database.url, pooler=pooler) as store:
+        world.store = store
+        world.use()
+        assert await answers(world, "altered") == usual, altered
