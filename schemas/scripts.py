@@ -24,6 +24,7 @@ _NUMBERS: Final = {
     "REPLY_BYTES": 64 * 1024 * 1024,
     "OWED_BYTES": 2_000,  # of times in which a session was only read by the gateway: no command has told them
     "POISON_TRIES": POISON_TRIES,
+    "HEARD_MS": 1_000,  # by which an answer is read, from when it was sent
     "CLOCKS_TTL_S": 600,  # of what was said of clocks, once nobody says anything
     "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter
 }

@@ -30,7 +30,6 @@ from engramq.workers.queue.contract import (
     FollowUp,
     Job,
     Lease,
-    LeaseLost,
     Outcome,
     OutcomeUnknown,
     SessionState,
@@ -277,9 +276,8 @@ class CommandRunner:
 
         try:
             recorded = await self._store.write(envelope.namespace, record)
-        except (EngramqError, OutcomeUnknown, LeaseLost):
-            log.warning("A refusal was not recorded", extra={"command_id": envelope.id, "code": fault.code})
-            recorded = True
+        except EngramqError as problem:
+            raise OutcomeUnknown("a refusal was not recorded, for whoever asks what became of it") from problem
         if not recorded:  # another attempt at this very command has ended it
             entry = await self._find(envelope)
             if entry is not None and entry[0].command_id == UUID(envelope.id):

@@ -3,6 +3,8 @@
 -- sessions were used: now, then instance, ticked and owed of each (see use_session).
 --   end     mailbox, depth, job, tries, job id, rate, how many of its commands were served: the job is over
 --   reply   reply list, ttl (s), answers...; left out when the gateway reads none and too many bytes wait for it
+--   refuse  until when (ms) its caller waits, then what `reply` takes, then what `job` takes: a write that was not applied is
+--           refused while its caller surely hears of it; later that may have been told `pending`, and the job is tried again
 --   job     mailbox, wakeups, depth, job, tries, job id, payload, bound, delay (ms), tries so far: retry or follow-up
 --   dead    dead letters, their index, their bytes, id, letter, most to keep, most bytes: the oldest go, never the last
 --   session_state  session state, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
@@ -24,6 +26,9 @@ end
 actions['job'] = function(a)
   local taken = enqueue(a[1], a[2], a[3], a[4], a[6], a[7], tonumber(a[8]), now + a[9])
   if taken == -1 and a[10] ~= '0' then redis.call('SET', a[5], a[10]) end
+end
+actions['refuse'] = function(a)
+  if now + HEARD_MS < tonumber(a[1]) then actions['reply']({a[2], a[3], a[4]}) else actions['job']({unpack(a, 5)}) end
 end
 actions['dead'] = function(a)
   drop_letter(a[1], a[2], a[3], a[4])

@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,7 @@ from engramq.schemas.clocks import clock
 from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.envelope import Answer, Envelope
-from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import SpanKind, Subject, past, span, trace_id_of
@@ -211,6 +211,8 @@ class ClaimedJob:
             result = Result(envelope, answer=encode(answer), outcome=outcome)
         except EngramqError as refusal:
             progress.outcome = refusal.fault.code
+            if refusal.fault.code in NOT_APPLIED and envelope.command.write and envelope.reply_to:
+                return self._not_applied(envelope, tries, refusal.fault)
             return _refused(envelope, refusal.fault)
         except (OutcomeUnknown, LeaseLost) as problem:
             return _retried(envelope, tries, type(problem).__name__)
@@ -222,6 +224,15 @@ class ClaimedJob:
             return self._given_up(envelope, tries, error, "The command failed unexpectedly at every try.")
         progress.outcome = DONE
         return result
+
+    def _not_applied(self, envelope: Envelope, tries: int, fault: Fault) -> Result:
+        """Refuse a write as not applied, which is true of its first try alone: an earlier one may have been applied.
+
+        Its caller may have been told `pending`, which the settlement knows: then it is tried again.
+        """
+        if tries > 1:
+            return _retried(envelope, tries, fault.code)
+        return replace(_another_try(envelope, tries), answer=_refused(envelope, fault).answer, if_heard=True)
 
     def _waited_s(self, envelope: Envelope, began: float) -> float:
         """Return how long a command had waited when its handler began; old commands do not say when they came."""
@@ -252,7 +263,7 @@ class ClaimedJob:
         any other one under its own name. Orderly put back, they have not used up a try.
         """
         results, letters = list(self._results), list(self._letters)
-        served = sum(result.retry is None for result in results)
+        served = sum(result.has_ended for result in results)
         kind = self.mailbox.actor.kind
         settlement = Settlement(self.mailbox.keys, kind)
         if last:
@@ -315,6 +326,10 @@ def _refused(envelope: Envelope, fault: Fault, letter: DeadLetter | None = None)
 def _retried(envelope: Envelope, tries: int, error: str) -> Result:
     """Try a command again, later after each try; nobody is answered yet."""
     log.warning("Command will be tried again", extra=_log_fields(envelope, tries, error))
+    return _another_try(envelope, tries)
+
+
+def _another_try(envelope: Envelope, tries: int) -> Result:
     delay_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(tries - 1, 10))
     retry = msgspec.structs.replace(envelope, attempt=tries + 1)
     return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter

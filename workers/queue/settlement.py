@@ -52,6 +52,13 @@ class Result:
     letter: DeadLetter | None = None
     retry: Envelope | None = None
     delay_s: float = 0.0  # before the retry
+    # The answer refuses a write as not applied: the retry takes its place if its caller may have been told `pending`.
+    if_heard: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its command has an answer, as far as is known before the settlement."""
+        return self.retry is None or self.if_heard
 
 
 @dataclass(slots=True)
@@ -77,6 +84,9 @@ class Settlement:
         replies: dict[str, list[bytes]] = {}
         follow_ups: dict[WorkerKind, list[tuple[str, bytes]]] = {}
         for result in results:
+            if result.if_heard:
+                self._refuse(result)
+                continue
             if result.answer is not None and result.envelope.reply_to:
                 replies.setdefault(result.envelope.reply_to, []).append(result.answer)
             if result.retry is not None:
@@ -93,7 +103,7 @@ class Settlement:
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
         self._actions += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
         if any(result.envelope.session or result.envelope.in_session for result in results):
-            self._use_sessions(result for result in results if result.retry is None)
+            self._use_sessions(result for result in results if result.has_ended)
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
         bound = FOLLOW_UP_BOUND // self.keys.lanes
         for mailbox, envelopes in follow_ups.items():
@@ -113,6 +123,21 @@ class Settlement:
 
         `tries`: how often it has been begun already without an orderly end.
         """
+        self._actions.append(("job", *self._job(mailbox, envelopes, bound=bound, delay_ms=delay_ms, tries=tries)))
+
+    def _refuse(self, result: Result) -> None:
+        """Answer a write that was not applied, or try it again if that comes too late for its caller."""
+        assert result.answer is not None
+        assert result.retry is not None
+        envelope, retry = result.envelope, (result.retry.id, encode(result.retry))
+        job = self._job(self.mailbox, [retry], bound=UNBOUNDED, delay_ms=round(result.delay_s * 1000), tries=0)
+        until_ms = round(envelope.deadline * 1000)
+        self._actions.append(("refuse", until_ms, envelope.reply_to, REPLY_TTL_S, result.answer, *job))
+
+    def _job(
+        self, mailbox: WorkerKind, envelopes: Sequence[tuple[str, bytes]], *, bound: int, delay_ms: int, tries: int
+    ) -> tuple[Argument, ...]:
+        """Return what the action `job` takes."""
         keys, job = self.keys, self.keys.job_id(envelopes[0][0], len(envelopes))
         payload = encode_job([data for _, data in envelopes], time.time_ns() // 1_000_000)
         where = (
@@ -122,7 +147,7 @@ class Settlement:
             JOB_KEY + job,
             TRIES_KEY + job,
         )
-        self._actions.append(("job", *where, job, payload, bound, delay_ms, tries))
+        return (*where, job, payload, bound, delay_ms, tries)
 
     def bury(self, letter: DeadLetter) -> None:
         """Keep a dead letter."""
