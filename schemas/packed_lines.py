@@ -15,6 +15,7 @@ from typing import Any, Final
 from engramq.schemas import limits
 
 CHUNK_BYTES: Final = 64 * 1024
+BLANK_LINES: Final = 100_000  # that follow each other; a few bytes of a packed file are millions
 MAGIC_BYTES: Final = 6  # as many as the longest of those below
 UTF8_BOM: Final = codecs.BOM_UTF8
 # What a decoder puts in the place of bytes that are no text: no line with it is valid UTF-8.
@@ -73,8 +74,14 @@ class Source:
 
 
 def _cut_lines(stream: io.BufferedReader, longest: int) -> Iterator[tuple[bytes, int]]:
-    """Yield each line, cut where it is too long, and its whole size."""
+    """Yield each line, cut where it is too long, and its whole size. Raises BrokenOff for blanks without end."""
+    blank = 0
     while line := stream.readline(longest + 1):
+        blank = 0 if line.strip() else blank + 1
+        if blank > BLANK_LINES:
+            raise BrokenOff(
+                f"More than {BLANK_LINES} empty lines follow each other. What comes after them is not read."
+            )
         size, rest = len(line), line
         while len(rest) > longest and not rest.endswith(b"\n"):
             rest = stream.readline(longest + 1)

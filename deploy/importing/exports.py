@@ -162,7 +162,7 @@ def _refusing_damage() -> Iterator[None]:
 
 
 CHUNK_CHARS: Final = 64 * 1024
-ITEM_CHARS: Final = 64 * 1024 * 1024  # one conversation of an export; longest known: some 10 million
+ITEM_CHARS: Final = 16 * 1024 * 1024  # one conversation of an export; longest known: some 10 million
 # An error so close to the end of what was read may be one that more text mends, as of a cut number or escape.
 _EDGE_CHARS: Final = 16
 _OPEN_TEXT: Final = "Unterminated string"

@@ -9,6 +9,7 @@ import lzma
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from engramq.deploy.importing.records import Given, Rejection, format_by_name, read_records
 from engramq.deploy.importing.rows import Row, check_rows
 from engramq.schemas import limits
-from engramq.schemas.packed_lines import Source, UnusableFile
+from engramq.schemas.packed_lines import BLANK_LINES, Source, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
 
 ROWS = [{"content": f"Zeile {number}: Käse, Öl; 🧀", "speaker": "Ana"} for number in range(300)]
@@ -213,6 +214,18 @@ def test_a_packing_that_nobody_reads_is_refused_with_what_to_do(beginning: bytes
 @pytest.mark.parametrize("data", [b"", b"\n\n \n", gzip.compress(b"", mtime=0), codecs.BOM_UTF16_LE])
 def test_an_empty_file_has_no_rows(data: bytes) -> None:
     assert read(data) == []
+
+
+def test_a_file_of_empty_lines_ends_soon_and_says_why() -> None:
+    """Security finding 20: 291 KB of gzip are 300 million empty lines."""
+    packed = gzip.compress(b"\n" * 20_000_000 + b'{"content": "x"}\n')
+    began = time.process_time()
+    (told,) = read(packed)
+    assert isinstance(told, Rejection)
+    assert "empty lines follow each other" in told.reason
+    assert time.process_time() - began < 1
+    few = b'{"content": "x"}\n' + b" \n" * (BLANK_LINES - 1)
+    assert len(read(few * 2)) == 2
 
 
 def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
