@@ -32,7 +32,7 @@ DIMENSIONS_MAX: Final = 4_000
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 BigCount: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Hours: TypeAlias = Annotated[float, Meta(ge=0)]
+Hours: TypeAlias = Annotated[float, Meta(ge=0, le=1e7)]  # a thousand years; far beyond, decay is no number
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 

@@ -14,8 +14,9 @@ with now as (
 ), due as materialized (
     select
         e.id, e.reinforcement_count,
-        e.weight * power(0.5, greatest(0, now.hours - greatest(e.last_active_hours, e.decayed_active_hours))
-            / %(half_life)s::float8) as weight
+        -- After 100 half-lives nothing is left; long after, power() would refuse to say how little.
+        e.weight * power(0.5, least(100, greatest(0, now.hours - greatest(e.last_active_hours, e.decayed_active_hours))
+            / %(half_life)s::float8)) as weight
     from edges e, now
     where e.tenant = %(tenant)s and e.id in (select id from looked)
         and e.origin = any(%(origins)s::text[]) and e.relation = any(%(relations)s::text[])

@@ -123,6 +123,7 @@ def appended(record: dict[str, Any], after: str) -> Change:
         (changed("memory", embedding="fAB8AHwA"), 2, "embedding", "finite"),
         (changed("memory", usage={"access_count": "1"}), 2, "usage.access_count", "int"),
         (changed("memory", metadata={"a": {"b": "\0"}}), 2, "metadata", "U+0000"),
+        (changed("memory", active_hours=1e308), 2, "active_hours", "10000000"),
         (changed("memory", position=2**31), 2, "position", "2147483647"),
         (changed("memory", external_id="n-11"), 5, "external_id", "the same"),
         (changed("memory", sector_source="none"), 2, "sector", "has none"),

@@ -56,6 +56,15 @@ async def test_half_of_an_unused_automatic_link_is_left_after_its_half_life(worl
     assert (await worn_at(world, 2000.0))[plain] == pytest.approx(0.4), "its use at the very end spared it"
 
 
+@pytest.mark.parametrize("hours", [1e7, 1e300])
+async def test_a_clock_far_ahead_ends_no_upkeep(world: World, hours: float) -> None:
+    """Security finding 14: such a clock came by an export, and every namespace behind this one kept its links."""
+    gone, counted = await link(world), await link(world, count=1)
+    found = await worn_at(world, hours)
+    assert gone not in found
+    assert 0 <= found[counted] < 1e-20
+
+
 async def test_a_few_hours_are_not_worth_a_write(world: World) -> None:
     await link(world)
     found = await worn_at(world, writer.DECAYED_AT_ONCE_HOURS - 1)
