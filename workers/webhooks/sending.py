@@ -38,7 +38,18 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
 
 URL_CHARS: Final = 2_000
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+# Where an IPv4 address stands in the last 32 bits: NAT64, IPv4-translated, IPv4-compatible.
+_WRAPPING: Final = [ipaddress.ip_network(net) for net in ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")]
+_ISATAP: Final = (0x5EFE, 0x2005EFE)  # what stands before those 32 bits in an address of any network
+# Not public, whatever ipaddress says: local NAT64, site-local, SRv6, documentation, 6to4 relays; and where clouds
+# answer from inside: Oracle's and Azure's metadata.
+_CLOSED: Final = [
+    ipaddress.ip_network(net)
+    for net in (
+        *("64:ff9b:1::/48", "fec0::/10", "5f00::/16", "3fff::/20"),
+        *("192.88.99.0/24", "192.0.0.0/24", "168.63.129.16/32"),
+    )
+]
 _PORTS: Final = {"https": 443, "http": 80}
 KEY_FILE: Final = "webhooks-key"
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
@@ -105,13 +116,15 @@ def is_public(address: Address) -> bool:
     """Say whether an address, and every other that is wrapped in it, is one that the whole world reaches."""
     if isinstance(address, ipaddress.IPv6Address):
         within: list[Address | None] = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-        if address in _NAT64:
+        is_isatap = int(address) >> 32 & 0xFFFFFFFF in _ISATAP
+        if is_isatap or any(address in network for network in _WRAPPING):
             within.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
         if any(inner is not None and not is_public(inner) for inner in within):
             return False
         if address.ipv4_mapped is not None:
             return True
-    return address.is_global and not address.is_multicast
+    is_closed = any(address in network for network in _CLOSED)
+    return address.is_global and not address.is_multicast and not is_closed
 
 
 class SigningKey:
