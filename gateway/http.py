@@ -156,10 +156,10 @@ class Router:
         # Not by a redirect: some clients follow none, or leave body or token behind.
         path = MCP_PATH if scope["path"] == f"{MCP_PATH}/" else scope["path"]
         exchange = _Exchange(receive, send)
-        app = self._refusal(headers) or self._app
+        app = self._refusal(headers, path) or self._app
         await app({**scope, "headers": headers, "path": path}, exchange.receive, exchange.send)
 
-    def _refusal(self, headers: Sequence[tuple[bytes, bytes]]) -> JSONResponse | None:
+    def _refusal(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1 or _name_in(hosts[0]) not in self._welcome.names:
             return _refused(421, "The Host header names another server.")
@@ -168,7 +168,7 @@ class Router:
                 return _refused(403, "Requests of this Origin are not served.")
             if name == b"content-length" and (not value.isdigit() or int(value[:20]) > limits.BODY_BYTES):
                 return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
-        return None
+        return _refused(403, "Requests of other sites are not served.") if _is_of_another_site(headers, path) else None
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         routes, path = self.routes, scope["path"]
@@ -190,6 +190,19 @@ class Router:
             else:
                 app = routes.others
         await app(scope, receive, send)
+
+
+def _is_of_another_site(headers: Sequence[tuple[bytes, bytes]], path: str) -> bool:
+    """Say whether a page of another site has its browser send this, for an image or a frame: then no Origin is named.
+
+    A person may follow a link to the page.
+    """
+    sent = dict(headers)
+    if sent.get(b"sec-fetch-site") != b"cross-site" or b"origin" in sent:
+        return False
+    is_page = path == "/" or f"{path}/".startswith(f"{PAGE_PATH}/")
+    is_followed = (sent.get(b"sec-fetch-mode"), sent.get(b"sec-fetch-dest")) == (b"navigate", b"document")
+    return not (is_page and is_followed)
 
 
 def _is_browser(scope: Scope) -> bool:

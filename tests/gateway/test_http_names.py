@@ -110,3 +110,20 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
 def test_settings_that_cannot_be_used_are_refused_by_name(variable: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"ENGRAMQ_{variable.upper()}"):
         read_settings({f"ENGRAMQ_{variable.upper()}": value})
+
+
+@pytest.mark.promise("SE-2")
+async def test_no_page_of_another_site_has_its_browser_ask_by_an_image_or_a_frame(redis_url: str, keys: Keys) -> None:
+    """Security finding 11: browsers name no Origin with these."""
+    foreign: dict[str, Any] = {"sec_fetch_site": "cross-site"}
+    listed = {"allowed_origins": "https://app.example.org"}
+    async with guarded(redis_url, keys, **listed) as (site, _):
+        for path in ("/ui/memories?q=x", "/v1/graph/nodes?name=x", "/mcp", *OPEN):
+            for mode, dest in (("no-cors", "image"), ("navigate", "object"), ("navigate", "iframe")):
+                asked: dict[str, Any] = {**foreign, "sec_fetch_mode": mode, "sec_fetch_dest": dest}
+                assert (await site.ask("GET", path, **asked))[0] == 403, (path, dest)
+        followed = {**foreign, "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+        assert (await site.ask("GET", "/healthz", **followed))[0] == 403
+        assert (await site.ask("GET", "/ui", **followed))[0] != 403
+        assert (await site.ask("GET", "/healthz", origin="https://app.example.org", **foreign))[0] == 200
+        assert (await site.ask("GET", "/healthz", sec_fetch_site="same-origin"))[0] == 200
