@@ -2,6 +2,8 @@
 
 import hashlib
 import mimetypes
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +13,12 @@ from typing import Any, Final
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+
+_UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+# Letters and marks that show nothing: fillers, joiners of combining marks, variation selectors, the blank of braille.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 # The parts of which a score is the sum, as search's `explain` names them.
 PART_MEANINGS: Final[Mapping[str, str]] = {
@@ -103,11 +111,30 @@ def environment(assets: Mapping[str, Asset]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"when": when, "day": day, "ago": ago, "short": short}
+    made.filters |= {"when": when, "day": day, "ago": ago, "short": short, "unhidden": unhidden}
     made.filters |= {"number": number, "signed": signed, "json": as_json}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar}
     made.globals |= {"part_kind": kind_of_part, "action_words": ACTIONS}
     return made
+
+
+def unhidden(text: str) -> Markup:
+    """Return a text with what is invisible in it named: an instruction may hide in it from whom it asks to be promoted.
+
+    Of variation selectors and tags too, which can carry any text.
+    """
+    return Markup("").join(_named(char) if _is_unseen(char) else char for char in text)
+
+
+def _is_unseen(char: str) -> bool:
+    if char in "\n\t" or " " <= char <= "~":
+        return False
+    return unicodedata.category(char) in _UNSEEN_KINDS or _UNSEEN.match(char) is not None
+
+
+def _named(char: str) -> Markup:
+    name = unicodedata.name(char, "no character")
+    return Markup('<span class="unseen" title="{}">U+{}</span>').format(name, f"{ord(char):04X}")
 
 
 def when(text: str | None) -> Markup:
