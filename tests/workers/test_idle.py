@@ -41,7 +41,7 @@ def upkeep_of(world: World) -> Upkeep:
 
 def grow_old(world: World) -> None:
     """Let all changes be of ten minutes ago, when all of their transactions have ended."""
-    world.rows("update changes set minute = now() - interval '10 minutes'")
+    world.rows("update changes set minute = minute - interval '10 minutes'")
 
 
 def changed(world: World) -> set[str]:
@@ -124,10 +124,11 @@ async def test_a_change_of_the_last_minutes_is_looked_at_again(world: World) -> 
 async def test_every_command_that_writes_notes_its_change_once_a_minute(world: World) -> None:
     for number in range(5):
         kept = await world.keep(f"fact {number}")
-    assert world.count("changes") == 1
+    # Five stores may cross a minute, which is then noted too.
+    assert world.count("changes") == len(world.rows("select distinct minute from changes")) <= 2
     grow_old(world)
     await world.ask(Forgotten, ForgetMemory(memory_id=kept.stored.id))
-    assert world.count("changes") == 2
+    assert len(world.rows("select minute from changes where minute > now() - interval '5 minutes'")) == 1
 
 
 @pytest.mark.promise("SC-10")
