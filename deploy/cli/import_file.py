@@ -189,6 +189,8 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
 def _print_export(export: Export, done: ImportedExport) -> None:
     if done.graph.found:
         print("  ".join(f"{kind} {count} ({done.graph.created[kind]} new)" for kind, count in done.graph.found.items()))
+    if done.graph.only_ends:
+        print(f"Edges name {done.graph.only_ends} more nodes, which are there now.")
     _print_left_out(done.left_out)
     kept_apart = export.format in CONVERSATIONS and not export.choices.trusted
     if kept_apart and done.importer.counts[ReceiptStatus.STORED]:

@@ -149,6 +149,13 @@ class Graph:
     labels: dict[str, str] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
     created: Counter[str] = field(default_factory=Counter)
+    node_ids: set[str] = field(default_factory=set)
+    end_ids: set[str] = field(default_factory=set)
+
+    @property
+    def only_ends(self) -> int:
+        """How many nodes there are because an edge names them, and the export has none of its own for them."""
+        return len(self.end_ids - self.node_ids)
 
     def command_for(self, entry: GraphEntry) -> Command | Rejection:
         """Return the command that writes an entry, or why there is none."""
@@ -214,6 +221,10 @@ class Graph:
             kind = NODES if isinstance(entry, ExportedNode) else EDGES
             self.found[kind] += 1
             self.created[kind] += answer.reply.created
+            if isinstance(answer.reply, NodeAdded):
+                self.node_ids.add(answer.reply.node_id)
+            else:
+                self.end_ids |= {answer.reply.source_id, answer.reply.target_id}
             return
         several = isinstance(answer.reply, NameAmbiguous)
         why = "Several nodes have this name." if several else "The graph has it otherwise, and a change takes consent."
