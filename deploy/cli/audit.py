@@ -43,7 +43,7 @@ def command(namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) 
     with servers_for("audit") as settings:
         place = namespace or settings.namespace
         entries = audit_entries(settings, place, AuditFilter(**wanted), limit)
-    none = f"engramq audit: nothing of that kind in namespace {place!r}"
+    none = f"engramq audit: no entry like that in namespace {place!r}; plain stores have none"
     print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, namespace=place))
 
 

@@ -143,7 +143,7 @@ def _line(tenant: tuple[str, Contents]) -> str:
     last = "never" if held.last_activity is None else format_time(held.last_activity)
     counts = (
         *((held.bytes, "byte"), (held.nodes, "node"), (held.edges, "edge"), (held.links, "link")),
-        (held.tokens, "token"),
+        (held.tokens, "access token"),
     )
     parts = [
         quoted(name),

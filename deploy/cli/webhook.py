@@ -1,4 +1,4 @@
-"""`engramq webhook`: tell servers of others what happens. A secret is shown once, when a webhook is added."""
+"""`engramq webhook`: tell servers of yours what happens. A secret is shown once, when a webhook is added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ webhook_argument = click.argument("webhook_id", metavar="ID", type=identifier)
 
 @click.group("webhook", subcommand_metavar="add|list|remove|test|dead|retry", no_args_is_help=False)
 def command() -> None:
-    """Tell servers of others what happens in a namespace."""
+    """Tell servers of yours what happens in a namespace."""
 
 
 @command.command("add")
