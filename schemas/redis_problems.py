@@ -40,6 +40,7 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
     ("DECR", KEY),
     ("DECRBY", KEY, "1"),
     ("HGET", KEY, "f"),
+    ("HGETALL", KEY),
     ("HMGET", KEY, "f"),
     ("HSET", KEY, "f", "1"),
     ("HDEL", KEY, "f"),

@@ -7,6 +7,7 @@ Redis, retries or replies; what they leave to be done they put into the context.
 """
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -66,7 +67,8 @@ class Context:
 
     `replayed`: an earlier command with its idempotency key has been carried out, and this is its reply.
     `begun`: a part of the effect is committed already, so that no refusal may say that nothing was applied.
-    `since`: when this process began with the command, by time.monotonic.
+    `since`: when this process began with the command, by time.monotonic. `patience_s`: how long its caller waits from
+    then on.
     `after_reply` is best effort; it gets the use of the command's session if it had one.
     """
 
@@ -79,6 +81,7 @@ class Context:
     replayed: bool = False
     begun: bool = False
     since: float = field(default_factory=time.monotonic)
+    patience_s: float = math.inf
     erased: str = ""  # the content that an erasure takes, to be looked for in the queues once more
     session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()
@@ -180,7 +183,7 @@ class CommandRunner:
         """Carry a command out, once. Raises EngramqError for a refusal, OutcomeUnknown, LeaseLost."""
         envelope, command = job.envelope, job.envelope.command
         handler = self.handlers[type(command)]
-        context = self._context(envelope=envelope, lease=job.lease)
+        context = self._context(envelope=envelope, lease=job.lease, patience_s=job.patience_s)
         try:
             if not handler.in_transaction:
                 reply = await handler.run(command, context)

@@ -4,6 +4,7 @@ A handler gets a Job, does its one thing, and returns an Outcome. It knows nothi
 the queue knows nothing of memories.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -92,10 +93,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One command to be carried out, under its lease."""
+    """One command to be carried out, under its lease. `patience_s`: how long its caller still waits."""
 
     envelope: Envelope
     lease: Lease
+    patience_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ catches every exception: a handler's defect must not take the worker with it. No
 
 import asyncio
 import logging
+import math
 import random
 import time
 from contextlib import nullcontext
@@ -188,6 +189,9 @@ class ClaimedJob:
                     actor.observe(CommandTry(actor.kind, name, progress.outcome, waited_s, ended - began))
         self._new_result.set()
 
+    def _patience_s(self, envelope: Envelope) -> float:
+        return envelope.deadline - clock() - self.redis_ahead_s if envelope.deadline else math.inf
+
     async def _result_of(self, envelope: Envelope, progress: _Progress) -> Result:
         actor, tries = self.mailbox.actor, envelope.attempt + self.tries - 1
         handler = actor.handlers.get(type(envelope.command))
@@ -204,7 +208,7 @@ class ClaimedJob:
                 came = time.time() - self._waited_s(envelope, progress.began)
                 past("queue wait", SpanKind.CONSUMER, envelope.traceparent, came)
                 with counted:
-                    outcome = await handler(Job(tried, self.lease))
+                    outcome = await handler(Job(tried, self.lease, self._patience_s(envelope)))
             if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
                 outcome.reply.command_id = envelope.id
             answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)

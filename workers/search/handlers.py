@@ -1,7 +1,6 @@
 """Carry out searches, and count after the reply which memories were found."""
 
 import asyncio
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -96,10 +95,10 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     if proven is None:
         sizes = context.services[Sizes]
-        until = min(time.time() + SEARCH_S, context.envelope.deadline or math.inf)
 
         async def find_in_tables(tx: Transaction) -> list[Memory]:
-            await tx.limit_statements(until - time.time())
+            left_s = min(SEARCH_S, context.patience_s) - (time.monotonic() - context.since)
+            await tx.limit_statements(left_s)
             return await find(Tables(tx, sizes), command, vectors, project)
 
         memories = await context.store.read(namespace, find_in_tables)
