@@ -69,10 +69,9 @@ def examine(environment: Mapping[str, str]) -> Examination:
     looks: list[_Look] = [_model]
     looks += [_database] if settings.database_url else []
     looks += [_overview] if settings.redis_url else []
-    with ThreadPoolExecutor() as threads:
-        for more_checks, more_mailboxes in threads.map(lambda look: look(settings), looks):
-            checks += more_checks
-            mailboxes += more_mailboxes
+    for more_checks, more_mailboxes in _look(settings, looks):
+        checks += more_checks
+        mailboxes += more_mailboxes
     checks = at_home(
         merged(checks),
         redis=not environment.get(names.REDIS_URL),
@@ -98,15 +97,23 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
     looks: list[_Look] = [_model_files]
     looks += [_redis_alone] if settings.redis_url else []
     looks += [_database_before_migration] if settings.database_url else []
-    with ThreadPoolExecutor() as threads:
-        for more_checks, _ in threads.map(lambda look: look(settings), looks):
-            checks += more_checks
+    for more_checks, _ in _look(settings, looks):
+        checks += more_checks
     return merged(checks)
 
 
 _LookResult = tuple[list[Check], list[MailboxState]]
 _Look = Callable[[Settings], _LookResult]
 _ADDRESSES = {names.DATABASE_URL: "database_url", names.REDIS_URL: "redis_url"}
+
+
+def _look(settings: Settings, looks: list[_Look]) -> list[_LookResult]:
+    """Look at several things at the same time."""
+    if len(looks) > 1:
+        # Two threads that import redis at once block each other, since its modules import each other.
+        import engramq.schemas.connection  # noqa: F401, PLC0415 - as each look's imports
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(lambda look: look(settings), looks))
 
 
 def _here(
