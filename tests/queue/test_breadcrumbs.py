@@ -190,3 +190,13 @@ async def test_without_redis_breadcrumbs_are_unavailable(own_server: Server, key
         with pytest.raises(EngramqError) as refusal:
             await Breadcrumbs(client, lanes_at("redis://unused", keys)).read(*WHOSE)
     assert refusal.value.fault.code is FaultCode.UNAVAILABLE
+
+
+@pytest.mark.promise("CN-40")
+async def test_a_search_leaves_what_it_found_and_an_empty_one_leaves_nothing_found(
+    bus: Bus, breadcrumbs: Breadcrumbs
+) -> None:
+    await ping(bus, "recalled b a")
+    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ("b", "a")
+    await ping(bus, "recalled")
+    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ()

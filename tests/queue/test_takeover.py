@@ -343,3 +343,30 @@ async def test_jobs_come_with_the_wake_up(stage: Stage) -> None:
     after = counts(await stage.redis.info("commandstats"))
     assert after["blpop"] - before["blpop"] <= 21
     assert after["evalsha"] - before["evalsha"] <= 3 * 21, "one to enqueue, one to claim, one to settle"
+
+
+def test_a_lease_counts_from_when_it_was_asked_for() -> None:
+    lease = Lease("token", clock())
+    lease.require()
+    lease.require(LEASE_S - 1)
+    with pytest.raises(LeaseLost):
+        lease.require(LEASE_S)
+    stale = Lease("token", clock() - LEASE_S)
+    with pytest.raises(LeaseLost):
+        stale.require()
+    stale.sent_at = clock()
+    stale.require()
+    stale.lost = True
+    with pytest.raises(LeaseLost):
+        stale.require()
+
+
+async def test_a_handler_is_told_less_than_redis_granted(stage: Stage) -> None:
+    async def measure(job: Job) -> Outcome:
+        job.lease.require(LEASE_S - 1)
+        with pytest.raises(LeaseLost):
+            job.lease.require(LEASE_S)
+        return await echo(job)
+
+    await stage.workers(an_actor(measure))
+    assert payload_of(await ping(await stage.bus(), "x")) == "x"

@@ -56,5 +56,6 @@ def clock_of(settings: dict[str, str]) -> str:
     found = subprocess.run(
         [ENGRAMQ, "doctor", "--json"], env=os.environ | settings, capture_output=True, check=False, timeout=60
     )
+    assert found.stdout, found.stderr.decode()
     (check,) = [check for check in json.loads(found.stdout)["checks"] if check["name"] == "clock"]
     return str(check.get("told", ""))

@@ -101,3 +101,7 @@ def test_a_cluster_that_cannot_be_read_is_refused_without_its_password(url: str)
     with pytest.raises(SettingsError, match="ENGRAMQ_REDIS_URL") as refusal:
         read_settings({"ENGRAMQ_REDIS_URL": secret})
     assert "sesame" not in str(refusal.value)
+
+
+def test_the_tag_of_a_lane_stays() -> None:
+    assert [tag_of("engramq", lane) for lane in range(2)] == ["{engramq:0.20}", "{engramq:1.72}"]

@@ -62,3 +62,12 @@ def test_the_page_lists_every_operation_and_needs_nothing_from_elsewhere() -> No
         assert f'id="{name}"' in page
         assert tool.path in page
     assert re.findall(r"<(script|link|img|iframe|form)|\son\w+=|javascript:|https?://", page) == []
+
+
+def test_reads_alone_are_gets_and_what_stands_in_a_path_is_a_required_text() -> None:
+    for name, tool in TOOLS.items():
+        assert tool.method != "GET" or TOOLS[name].read_only, name
+        parameters = parameters_of(tool)
+        for part in tool.in_path:
+            assert parameters[part].schema["type"] == "string"
+            assert parameters[part].required or part == "session", name
