@@ -10,6 +10,7 @@ from engramq.gateway.queue.bus import Pending
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas.codec import decode_job, encode, encode_job
 from engramq.schemas.commands import (
+    DeleteTenant,
     ForgetMemory,
     ImportBatch,
     ImportRecord,
@@ -415,3 +416,13 @@ async def test_an_erasure_looks_through_many_sessions_in_few_trips(
     for session in sessions:
         assert await stage.redis.hget(session.state, "stored") is None
         assert await stage.redis.zrange(session.touched, 0, -1) == [b"another"]
+
+
+@pytest.mark.promise("MT-19")
+async def test_a_deletion_that_was_given_up_goes_with_its_namespace(stage: Stage, view: Inspection) -> None:
+    await stage.workers(an_actor(kind=WorkerKind.PROMOTION))  # no handler: it is set aside
+    await send(await stage.bus(), DeleteTenant(reason="they left"))
+    letters = DeadLetters(stage.redis, stage.lanes)
+    assert len(await letters.list(WorkerKind.PROMOTION)) == 1
+    await view.scrub_namespace(NAMESPACE)
+    assert await letters.list(WorkerKind.PROMOTION) == []
