@@ -111,7 +111,7 @@ def _look(settings: Settings, looks: list[_Look]) -> list[_LookResult]:
     """Look at several things at the same time."""
     if len(looks) > 1:
         # Two threads that import redis at once block each other, since its modules import each other.
-        import engramq.schemas.connection  # noqa: F401, PLC0415 - as each look's imports
+        from engramq.workers import doctor  # noqa: F401, PLC0415 - as each look's imports
     with ThreadPoolExecutor() as threads:
         return list(threads.map(lambda look: look(settings), looks))
 
