@@ -22,6 +22,8 @@ CONCURRENCY: Final = 100.0
 
 FAILURE_RATE: Final = 0.5  # failed authentications per second and address
 FAILURE_BURST: Final = 30.0
+SIGN_IN_RATE: Final = 0.5  # times per second that a principal may sign in at the page
+SIGN_IN_BURST: Final = 30.0
 
 Clock = Callable[[], float]
 
@@ -138,6 +140,19 @@ class FailureLimit:
     def _take(self, address: str, count: float) -> None:
         if (wait_s := self._buckets.take(network_of(address), count)) > 0:
             raise refuse(FaultCode.RATE_LIMITED, "Authentication failed too often.", retry_after_s=round(wait_s, 1))
+
+
+class SignInLimit:
+    """Counts how often each principal signs in, so that one who does it all the time keeps nobody else out."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._buckets = Buckets(SIGN_IN_RATE, SIGN_IN_BURST, clock)
+
+    def note(self, caller: Caller) -> None:
+        """Count a sign-in; raises EngramqError with `rate_limited` when it is one too many."""
+        if (wait_s := self._buckets.take((caller.namespace, caller.principal.identity))) > 0:
+            error = "This principal signs in too often."
+            raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=round(wait_s, 1))
 
 
 def network_of(address: str) -> str:

@@ -88,7 +88,7 @@ class Breadcrumbs:
     async def _run(self, script: Script, namespace: str, principal: PrincipalId, session: str, *arguments: int) -> Any:
         lane = self._lanes.of(namespace)
         keys = lane.session(namespace, principal, session)
-        where = (keys.state, keys.touched, keys.sessions)
+        where = (keys.state, keys.touched, keys.sessions, keys.principals)
         common = (keys.name, limits.BREADCRUMB_SECONDS, _GAP_MS)
         try:
             return await run(self._redis, script, lane, where, *common, *arguments)

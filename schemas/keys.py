@@ -60,15 +60,17 @@ class MailboxKeys(NamedTuple):
 class SessionKeys(NamedTuple):
     """The keys of one session.
 
-    state     hash: instance, seen (ms), stored, recalled (ids, each with a newline), ticked, owed
-    touched   zset: memory id -> order of its first touch
-    sessions  zset of the namespace: name -> when the session's breadcrumbs expire, in milliseconds
-    name      not a key: how `sessions` lists the session
+    state       hash: instance, seen (ms), stored, recalled (ids, each with a newline), ticked, owed
+    touched     zset: memory id -> order of its first touch
+    sessions    zset of the principal: name -> when the session's breadcrumbs expire, in milliseconds
+    principals  zset of the namespace: key of a principal's `sessions` -> when the last of them expires
+    name        not a key: how `sessions` lists the session
     """
 
     state: str
     touched: str
     sessions: str
+    principals: str
     name: str
 
 
@@ -113,6 +115,10 @@ class Keys:
         """String: the sealed bearer token of somebody who signed in at the page; `digest` is of the cookie."""
         return f"{self.prefix}:page-session:{digest}"
 
+    def page_sessions(self, namespace: str, principal: PrincipalId) -> str:
+        """Zset: digest of a cookie of this principal -> when it counts no longer, in milliseconds."""
+        return f"{self.prefix}:page-sessions:{quote(namespace, safe='')}:{_quoted(principal)}"
+
     def schedule(self, kind: WorkerKind, name: str) -> str:
         """String: the worker that runs this periodic work now, or ran it last within its period."""
         return f"{self.prefix}:schedule:{kind}:{quote(name, safe='')}"
@@ -132,20 +138,23 @@ class Keys:
     def session(self, namespace: str, principal: PrincipalId, session: str) -> SessionKeys:
         """Return the keys of a session."""
         tenant = quote(namespace, safe="")
-        whose = (UNTRUSTED_MARK if principal.untrusted else "") + quote(principal.name, safe="")
-        name = f"{tenant}:{whose}:{quote(session, safe='')}"
-        prefix = self.prefix
+        whose = f"{tenant}:{_quoted(principal)}"
+        name = f"{whose}:{quote(session, safe='')}"
         return SessionKeys(
-            f"{prefix}:session_state:{name}", f"{prefix}:touched:{name}", f"{prefix}:sessions:{tenant}", name
+            *self.session_keys_of(name), f"{self.prefix}:sessions:{whose}", self.principals(namespace), name
         )
 
-    def sessions(self, namespace: str) -> str:
-        """Zset of a namespace: name of a session -> when its breadcrumbs expire, in milliseconds."""
-        return f"{self.prefix}:sessions:{quote(namespace, safe='')}"
+    def principals(self, namespace: str) -> str:
+        """Zset of a namespace: key of the sessions of a principal -> when the last of them expires."""
+        return f"{self.prefix}:principals:{quote(namespace, safe='')}"
 
     def session_keys_of(self, name: str) -> tuple[str, str]:
         """Return the keys (state, touched) of a session as `sessions` lists it."""
         return f"{self.prefix}:session_state:{name}", f"{self.prefix}:touched:{name}"
+
+
+def _quoted(principal: PrincipalId) -> str:
+    return (UNTRUSTED_MARK if principal.untrusted else "") + quote(principal.name, safe="")
 
 
 def keys_of_lanes(prefix: str, count: int, *, tagged: bool) -> tuple[Keys, ...]:

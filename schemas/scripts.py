@@ -12,6 +12,9 @@ from typing import Final
 import msgspec
 
 POISON_TRIES: Final = 2
+SESSIONS_OF_ONE: Final = 4_000  # that a principal may have breadcrumbs in; with the next one, the longest unused goes
+LONG_SESSIONS: Final = 100  # that keep all the ids they touched; 110 KB each, at most
+SHORT_SESSION: Final = 50  # ids that the others keep; 8 KB with what was recalled
 _NUMBERS: Final = {
     # How long a command must have waited to show that the workers are busy: with room they take it within a few ms.
     "WAITING_MS": 50,
@@ -24,6 +27,9 @@ _NUMBERS: Final = {
     "REPLY_BYTES": 64 * 1024 * 1024,
     "OWED_BYTES": 2_000,  # of times in which a session was only read by the gateway: no command has told them
     "POISON_TRIES": POISON_TRIES,
+    "SESSIONS_OF_ONE": SESSIONS_OF_ONE,
+    "LONG_SESSIONS": LONG_SESSIONS,
+    "SHORT_SESSION": SHORT_SESSION,
     "HEARD_MS": 1_000,  # by which an answer is read, from when it was sent
     "CLOCKS_TTL_S": 600,  # of what was said of clocks, once nobody says anything
     "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter
@@ -64,6 +70,7 @@ WAKE: Final = _script("wake")
 SETTLE: Final = _script("settle")
 BEGIN_SESSION: Final = _script("begin_session")
 READ_SESSION: Final = _script("read_session")
+KEEP_PAGE_SESSION: Final = _script("keep_page_session", flags="")
 SCRUB_SESSION: Final = _script("scrub_session")
 MARK_ERASED: Final = _script("mark_erased")
 UNMARK_ERASED: Final = _script("unmark_erased")

@@ -23,12 +23,15 @@ from starlette.responses import Response
 from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
-from engramq.gateway.limits import FailureLimit
-from engramq.schemas.connection import CLIENT_ERRORS
+from engramq.gateway.limits import FailureLimit, SignInLimit
+from engramq.schemas.connection import CLIENT_ERRORS, run
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys
+from engramq.schemas.redis_problems import refusal_of
+from engramq.schemas.scripts import KEEP_PAGE_SESSION
 
 LASTS_S: Final = 12 * 3600  # then the token is asked for again
+PAGES_OF_ONE: Final = 20  # browsers in which a principal is signed in; with the next one, the oldest is signed out
 COOKIE_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 
@@ -55,20 +58,22 @@ class SignedIn:
         self._redis: Any = redis
         self._keys = keys
 
-    async def keep(self, token: str) -> str:
-        """Keep a token that was found good, and return the cookie that stands for it; see `token_of` for errors."""
+    async def keep(self, token: str, caller: Caller) -> str:
+        """Keep a token that was found to be this caller's, and return the cookie for it; see `token_of` for errors."""
         cookie, nonce = new_cookie(), secrets.token_bytes(_NONCE_BYTES)
         sealed = nonce + AESGCM(_derived(cookie, "token")).encrypt(nonce, token.encode(), None)
+        where = (self._keys.page_session(_name(cookie)), self._pages_of(caller))
         try:
-            await self._redis.set(self._key(cookie), sealed, ex=LASTS_S)
+            await run(self._redis, KEEP_PAGE_SESSION, self._keys, where, sealed, _name(cookie), LASTS_S, PAGES_OF_ONE)
         except CLIENT_ERRORS as problem:
-            raise refuse(FaultCode.UNAVAILABLE, "Redis cannot be reached, so nobody can sign in.") from problem
+            why = refusal_of(problem) or "Redis cannot be reached, so nobody can sign in."
+            raise refuse(FaultCode.UNAVAILABLE, why) from problem
         return cookie
 
     async def token_of(self, cookie: str) -> str | None:
         """Return the token that a cookie stands for, None for none; raises EngramqError when Redis is away."""
         try:
-            sealed: bytes | None = await self._redis.get(self._key(cookie))
+            sealed: bytes | None = await self._redis.get(self._keys.page_session(_name(cookie)))
         except CLIENT_ERRORS as problem:
             raise refuse(FaultCode.UNAVAILABLE, "Redis cannot be reached, so nobody is known.") from problem
         if sealed is None:
@@ -80,15 +85,22 @@ class SignedIn:
         except InvalidTag:  # somebody has written there
             return None
 
-    async def forget(self, cookie: str) -> None:
-        """Let a cookie stand for nothing any more; see `token_of` for errors."""
+    async def forget(self, cookie: str, caller: Caller | None) -> None:
+        """Let the cookie of this caller stand for nothing any more; see `token_of` for errors."""
         try:
-            await self._redis.delete(self._key(cookie))
+            await self._redis.delete(self._keys.page_session(_name(cookie)))
+            if caller is not None:
+                await self._redis.zrem(self._pages_of(caller), _name(cookie))
         except CLIENT_ERRORS as problem:
             raise refuse(FaultCode.UNAVAILABLE, "Redis cannot be reached: you are still signed in.") from problem
 
-    def _key(self, cookie: str) -> str:
-        return self._keys.page_session(_derived(cookie, "key").hex())
+    def _pages_of(self, caller: Caller) -> str:
+        return self._keys.page_sessions(caller.namespace, caller.principal.identity)
+
+
+def _name(cookie: str) -> str:
+    """Return how Redis knows a cookie."""
+    return _derived(cookie, "key").hex()
 
 
 def _derived(cookie: str, purpose: str) -> bytes:
@@ -135,6 +147,7 @@ class Door:
         self._owner = owner
         self._public_url = public_url
         self._failures = FailureLimit()
+        self._sign_ins = SignInLimit()
 
     async def visitor(self, request: Request) -> Visitor:
         """Return who is there; raises EngramqError when that cannot be found out now."""
@@ -151,18 +164,20 @@ class Door:
     async def let_in(self, request: Request, token: str) -> Visitor | None:
         """Return the visitor that a token makes, None when it is not good here.
 
-        Raises EngramqError: `rate_limited` after too many failures from one address, `unavailable`.
+        Raises EngramqError: `rate_limited` after too many failures from one address or sign-ins of one principal,
+        `unavailable`.
         """
         address = request.client.host if request.client is not None else ""
         caller = await self._authenticator.caller_of(token, partial(self._failures.check, address)) if token else None
         if caller is None:
             self._failures.note(address)
             return None
-        return Visitor(await self._signed_in.keep(token), caller)
+        self._sign_ins.note(caller)
+        return Visitor(await self._signed_in.keep(token, caller), caller)
 
     async def let_go(self, visitor: Visitor) -> None:
         """Sign somebody out; raises EngramqError when that cannot be done."""
-        await self._signed_in.forget(visitor.cookie)
+        await self._signed_in.forget(visitor.cookie, visitor.caller)
 
     def require_origin(self, request: Request) -> None:
         """Return if a page of ours sends a request; raises EngramqError. Nothing of the body is needed for that."""

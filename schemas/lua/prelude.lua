@@ -105,9 +105,26 @@ local function use_session(session_state, now, gap, telling)
     'owed', telling and '' or owed)
   return instance, ticked, owed
 end
--- Note that a session has breadcrumbs, and forget those whose breadcrumbs are gone.
-local function list_session(sessions, session, now, ttl)
-  redis.call('ZADD', sessions, now + ttl * 1000, session)
-  redis.call('ZREMRANGEBYSCORE', sessions, '-inf', now)
-  redis.call('EXPIRE', sessions, ttl)
+-- Note how long a name counts, and forget those that count no longer.
+local function list_name(names, name, now, ttl)
+  redis.call('ZADD', names, now + ttl * 1000, name)
+  redis.call('ZREMRANGEBYSCORE', names, '-inf', now)
+  redis.call('EXPIRE', names, ttl)
+end
+-- Forget the oldest names beyond `most`, each with its keys, which are these prefixes and the name.
+local function forget_oldest(names, most, prefixes)
+  for _, name in ipairs(redis.call('ZRANGE', names, 0, -most - 1)) do
+    for _, prefix in ipairs(prefixes) do redis.call('DEL', prefix .. name) end
+    redis.call('ZREM', names, name)
+  end
+end
+-- Note that a session has breadcrumbs. `keys`: its state, touched, sessions, principals. Only the LONG_SESSIONS of a
+-- principal that were used last keep all that they touched.
+local function list_session(keys, session, now, ttl)
+  list_name(keys[3], session, now, ttl)
+  list_name(keys[4], keys[3], now, ttl)
+  local touched = string.sub(keys[2], 1, -#session - 1)
+  forget_oldest(keys[3], SESSIONS_OF_ONE, {string.sub(keys[1], 1, -#session - 1), touched})
+  local long = redis.call('ZREVRANGE', keys[3], LONG_SESSIONS, LONG_SESSIONS)[1]
+  if long then redis.call('ZREMRANGEBYRANK', touched .. long, 0, -SHORT_SESSION - 1) end
 end

@@ -7,8 +7,8 @@
 --           refused while its caller surely hears of it; later that may have been told `pending`, and the job is tried again
 --   job     mailbox, wakeups, depth, job, tries, job id, payload, bound, delay (ms), tries so far: retry or follow-up
 --   dead    dead letters, their index, their bytes, id, letter, most to keep, most bytes: the oldest go, never the last
---   session_state  session state, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
---           recalled ('-' none, else ids each with a newline), touched ids...
+--   session_state  session state, touched, sessions, principals, session, ttl (s), gap (ms), most to keep, stored
+--           ('' none), recalled ('-' none, else ids each with a newline), touched ids...
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local now = now_ms()
 local actions, used = {}, {now}
@@ -43,25 +43,25 @@ actions['dead'] = function(a)
   end
 end
 actions['session_state'] = function(a)
-  local instance, ticked, owed = use_session(a[1], now, tonumber(a[6]), true)
+  local instance, ticked, owed = use_session(a[1], now, tonumber(a[7]), true)
   used[#used + 1] = instance
   used[#used + 1] = ticked
   used[#used + 1] = owed
-  if a[8] ~= '' then redis.call('HSET', a[1], 'stored', a[8]) end
-  if a[9] ~= '-' then redis.call('HSET', a[1], 'recalled', a[9]) end
-  if a[10] then
-    local order = redis.call('HINCRBY', a[1], 'clock', #a - 9) - (#a - 9)
+  if a[9] ~= '' then redis.call('HSET', a[1], 'stored', a[9]) end
+  if a[10] ~= '-' then redis.call('HSET', a[1], 'recalled', a[10]) end
+  if a[11] then
+    local order = redis.call('HINCRBY', a[1], 'clock', #a - 10) - (#a - 10)
     local pairs_ = {}
-    for i = 10, #a do
-      pairs_[#pairs_ + 1] = order + i - 9
+    for i = 11, #a do
+      pairs_[#pairs_ + 1] = order + i - 10
       pairs_[#pairs_ + 1] = a[i]
     end
     redis.call('ZADD', a[2], 'NX', unpack(pairs_))
-    redis.call('ZREMRANGEBYRANK', a[2], 0, -a[7] - 1)
+    redis.call('ZREMRANGEBYRANK', a[2], 0, -a[8] - 1)
   end
-  redis.call('EXPIRE', a[1], a[5])
-  redis.call('EXPIRE', a[2], a[5])
-  list_session(a[3], a[4], now, a[5])
+  redis.call('EXPIRE', a[1], a[6])
+  redis.call('EXPIRE', a[2], a[6])
+  list_session(a, a[5], now, a[6])
 end
 local i = 2
 while i <= #ARGV do

@@ -14,6 +14,7 @@ from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
+from engramq.schemas.scripts import LONG_SESSIONS, SESSIONS_OF_ONE, SHORT_SESSION
 from engramq.workers.queue.contract import Job, Outcome, SessionState
 from tests.lanes import lanes_at
 from tests.queue.server import Server
@@ -73,7 +74,7 @@ async def test_sessions_whose_breadcrumbs_are_gone_are_forgotten(
     stage: Stage, bus: Bus, breadcrumbs: Breadcrumbs, use: str
 ) -> None:
     await ping(bus, "stored a")
-    sessions = stage.keys.sessions(NAMESPACE)
+    sessions = stage.keys.session(*WHOSE).sessions
     await stage.redis.zadd(sessions, {"gone": 1})
     match use:
         case "write":
@@ -98,6 +99,47 @@ async def test_only_the_newest_touched_ids_are_kept(bus: Bus, breadcrumbs: Bread
         await ping(bus, "recalled " + " ".join(str(number) for number in range(start, start + 50)))
     kept = (await breadcrumbs.read(*WHOSE)).session_memory_ids
     assert kept == tuple(str(number) for number in range(50, limits.BREADCRUMB_TOUCHED + 50))
+
+
+@pytest.mark.parametrize("use", ["write", "begin"])
+async def test_the_session_longest_unused_goes_where_a_principal_has_too_many(
+    stage: Stage, bus: Bus, breadcrumbs: Breadcrumbs, use: str
+) -> None:
+    """Security finding 4: each search in a new session keeps 5 KB for a day."""
+    await ping(bus, "stored a", session="oldest")
+    await ping(bus, "stored b", session="used again")
+    await ping(bus, "stored c", session="of another", principal=Principal(name="bob"))
+    keys = stage.keys.session(*WHOSE)
+    others = {f"{keys.name}-{number}": 2**50 for number in range(SESSIONS_OF_ONE - 2)}
+    await stage.redis.zadd(keys.sessions, others)
+    await ping(bus, "stored d", session="used again")
+    if use == "write":
+        await ping(bus, "stored e", session="new")
+    else:
+        await breadcrumbs.begin(NAMESPACE, ADA_ID, "new")
+    assert await stage.redis.zcard(keys.sessions) == SESSIONS_OF_ONE
+    gone = stage.keys.session(NAMESPACE, ADA_ID, "oldest")
+    assert await stage.redis.exists(gone.state, gone.touched) == 0
+    assert (await breadcrumbs.read(NAMESPACE, ADA_ID, "oldest")) == SessionBreadcrumbs()
+    assert (await breadcrumbs.read(NAMESPACE, ADA_ID, "used again")).last_stored_id == "d"
+    assert (await breadcrumbs.read(NAMESPACE, PrincipalId("bob"), "of another")).last_stored_id == "c"
+
+
+async def test_only_the_sessions_used_last_keep_all_that_they_touched(
+    stage: Stage, bus: Bus, breadcrumbs: Breadcrumbs
+) -> None:
+    many = tuple(f"{number}" for number in range(SHORT_SESSION + 10))
+    for session in range(LONG_SESSIONS + 1):
+        await ping(bus, "recalled " + " ".join(many), session=f"s{session}")
+    kept = [
+        tuple(
+            id_.decode() for id_ in await stage.redis.zrange(stage.keys.session(NAMESPACE, ADA_ID, name).touched, 0, -1)
+        )
+        for name in ("s0", "s1", f"s{LONG_SESSIONS}")
+    ]
+    assert kept == [many[10:], many, many]
+    found = await breadcrumbs.read(NAMESPACE, ADA_ID, "s0")
+    assert (found.session_memory_ids, found.last_recalled_ids) == (many[10:], many), "what was recalled stays whole"
 
 
 @pytest.mark.promise("CN-43")
@@ -137,7 +179,7 @@ async def test_breadcrumbs_expire_a_day_after_their_last_use(
     await ping(bus, "stored a")
     await redis.expire(keys.session(*WHOSE).state, 10)
     assert await breadcrumbs.resolve("@stored", *WHOSE) == "a"
-    for key in (keys.session(*WHOSE).state, keys.session(*WHOSE).touched, keys.sessions(NAMESPACE)):
+    for key in keys.session(*WHOSE)[:4]:
         assert limits.BREADCRUMB_SECONDS - 5 <= await redis.ttl(key) <= limits.BREADCRUMB_SECONDS, "it slides"
     found = await breadcrumbs.read(*WHOSE)
     assert found.expires_at is not None

@@ -412,6 +412,7 @@ async def test_an_erasure_looks_through_many_sessions_in_few_trips(
         await stage.redis.hset(session.state, "stored", ERASED)
         await stage.redis.zadd(session.touched, {ERASED: 1, "another": 2})
         await stage.redis.zadd(session.sessions, {session.name: 2**50})
+        await stage.redis.zadd(session.principals, {session.sessions: 2**50})
     assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 10
     for session in sessions:
         assert await stage.redis.hget(session.state, "stored") is None

@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio.sentinel import MasterNotFoundError
 
 from engramq.gateway.cursors import CursorSecret
+from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.gateway.ui.door import SignedIn
@@ -133,13 +134,13 @@ async def test_callers_are_told_unavailable_while_the_sentinels_know_no_master(
     watched: RedisSentinel, key_prefix: str
 ) -> None:
     server, keys = server_of(watched.url.replace(f"/{SERVICE}?", "/memories?")), Keys(key_prefix)
-    client = server.client(timeout_s=1.0)
+    client, caller = server.client(timeout_s=1.0), local_caller("tenant", "ada")
     calls = [
         Breadcrumbs(client, lanes_at("redis://unused", keys)).read("tenant", ADA_ID, "default"),
         CursorSecret(client, keys).cursor_secret(),
-        SignedIn(client, keys).keep("token"),
+        SignedIn(client, keys).keep("token", caller),
         SignedIn(client, keys).token_of("cookie"),
-        SignedIn(client, keys).forget("cookie"),
+        SignedIn(client, keys).forget("cookie", caller),
     ]
     for call in calls:
         with pytest.raises(EngramqError) as refusal:

@@ -23,19 +23,20 @@ def test_different_sessions_have_different_keys(one: Session, other: Session) ->
     assert (ones.state == others.state) == (one == other)
     assert (ones.touched == others.touched) == (one == other)
     assert (ones.name == others.name) == (one == other)
-    assert (ones.sessions == others.sessions) == (one[0] == other[0])
+    assert (ones.sessions == others.sessions) == (one[:2] == other[:2])
+    assert (ones.principals == others.principals) == (one[0] == other[0])
 
 
 @given(names, names)
 def test_different_namespaces_and_commands_have_different_keys(one: str, other: str) -> None:
-    assert (KEYS.sessions(one) == KEYS.sessions(other)) == (one == other)
+    assert (KEYS.principals(one) == KEYS.principals(other)) == (one == other)
     assert (KEYS.note(one) == KEYS.note(other)) == (one == other)
 
 
 @given(sessions, names)
 def test_a_users_name_cannot_reach_a_key_of_another_sort(session: Session, name: str) -> None:
-    theirs = {KEYS.session(*session).state, KEYS.session(*session).touched, KEYS.sessions(session[0]), KEYS.note(name)}
-    assert len(theirs) == 4
+    theirs = {*KEYS.session(*session)[:4], KEYS.page_sessions(*session[:2]), KEYS.note(name)}
+    assert len(theirs) == 6
     ours = {KEYS.reply_lists, KEYS.cursor_secret, KEYS.replies("gateway")}
     for kind in WorkerKind:
         ours |= {*KEYS.of[kind], KEYS.schedule(kind, name), KEYS.interrupt(kind, "worker")}
@@ -56,7 +57,7 @@ def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session
 def test_a_listed_session_leads_back_to_its_keys(session: Session) -> None:
     keys = KEYS.session(*session)
     assert KEYS.session_keys_of(keys.name) == (keys.state, keys.touched)
-    assert KEYS.sessions(session[0]) == keys.sessions
+    assert KEYS.principals(session[0]) == keys.principals
 
 
 def test_prefixes_tell_installations_apart() -> None:

@@ -24,7 +24,8 @@ ARGUMENTS = {
     "replies": ("gateway",),
     "note": (NASTY,),
     "session": (NASTY, WHOSE, NASTY),
-    "sessions": (NASTY,),
+    "principals": (NASTY,),
+    "page_sessions": (NASTY, WHOSE),
     "session_keys_of": ("name",),
     "job_id": ("01a2", 3),
 }
@@ -42,7 +43,7 @@ def every_key(keys: Keys) -> list[str]:
         if name == "job_id":
             made = tuple(prefix + made for prefix in (JOB_KEY, LEASE_KEY, TRIES_KEY))
         elif name == "session":
-            made = made[:3]  # the fourth is the session's name
+            made = made[:4]  # the fifth is the session's name
         found += [made] if isinstance(made, str) else made
     return found
 

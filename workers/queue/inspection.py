@@ -134,10 +134,10 @@ class Inspection:
         keys = self._lanes.of(namespace)
         async with self._reached():
             places = await self._scrub_mailboxes(keys, _Erasure(namespace, None))
-            sessions = keys.sessions(namespace)
-            for session in await self._redis.zrange(sessions, 0, -1):
-                places += await self._redis.delete(*keys.session_keys_of(session.decode()))
-            await self._redis.delete(sessions)
+            for session in await self._sessions(keys, namespace):
+                places += await self._redis.delete(*keys.session_keys_of(session))
+            principals = keys.principals(namespace)
+            await self._redis.delete(principals, *await self._redis.zrange(principals, 0, -1))
             await mark_erased(self._redis, keys)
             return places
 
@@ -212,7 +212,7 @@ class Inspection:
         return places
 
     async def _scrub_sessions(self, keys: Keys, erased: "_Erasure") -> int:
-        names = [name.decode() for name in await self._redis.zrange(keys.sessions(erased.namespace), 0, -1)]
+        names = await self._sessions(keys, erased.namespace)
         places = 0
         for start in range(0, len(names), SESSIONS_PER_TRIP):
             async with self._redis.pipeline(transaction=False) as batch:
@@ -221,6 +221,11 @@ class Inspection:
                     batch.eval(SCRUB_SESSION.text, len(where), *where, *erased.ids)
                 places += sum(await batch.execute())
         return places
+
+    async def _sessions(self, keys: Keys, namespace: str) -> list[str]:
+        """Return the names of a namespace's sessions."""
+        principals = await self._redis.zrange(keys.principals(namespace), 0, -1)
+        return [name.decode() for sessions in principals for name in await self._redis.zrange(sessions, 0, -1)]
 
     @asynccontextmanager
     async def _reached(self) -> AsyncIterator[None]:

@@ -5,7 +5,8 @@ import re
 import pytest
 from redis.asyncio import Redis
 
-from engramq.gateway.ui.door import COOKIE
+from engramq.gateway.limits import SIGN_IN_BURST
+from engramq.gateway.ui.door import COOKIE, PAGES_OF_ONE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
 from engramq.gateway.ui.request import FORM_BYTES, PAGE_TOOLS
 from engramq.schemas.commands import TOOLS
@@ -175,6 +176,34 @@ async def test_too_many_bad_tokens_are_refused_for_a_while(here: Served) -> None
             break
     assert page.status == 429
     assert int(page.response.headers["retry-after"]) >= 1
+
+
+async def test_a_principal_is_signed_in_in_so_many_browsers_and_signs_in_so_often(
+    here: Served, settings: Settings
+) -> None:
+    """Security finding 4: each sign-in with a good token is kept for 12 hours."""
+    first, second, other = await here.browser("reader"), await here.browser("reader"), await here.browser("grace")
+    await first.send(await first.get("/ui"), "/ui/sign-out")  # makes room for one
+    newcomer = await here.browser()
+    for _ in range(PAGES_OF_ONE - 1):
+        assert (await newcomer.sign_in(here.secrets["reader"])).path == "/ui"
+        newcomer.client.cookies.clear()
+    assert (await second.get("/ui")).path == "/ui"
+    assert (await newcomer.sign_in(here.secrets["reader"])).path == "/ui"
+    assert (await second.get("/ui")).path == "/ui/sign-in", "the oldest has gone"
+    async with Redis.from_url(settings.redis_url) as redis:
+        kept = [key async for key in redis.scan_iter(f"{settings.key_prefix}:page-session:*")]
+    assert len(kept) == PAGES_OF_ONE + 1
+
+    for _ in range(int(SIGN_IN_BURST)):
+        newcomer.client.cookies.clear()
+        page = await newcomer.sign_in(here.secrets["reader"])
+        if page.status == 429:
+            break
+    assert (page.status, "signs in too often" in page.text) == (429, True)
+    assert int(page.response.headers["retry-after"]) >= 1
+    assert (await other.get("/ui")).path == "/ui"
+    assert (await here.browser("ada")) is not None, "others sign in"
 
 
 async def test_without_authentication_the_owner_needs_no_token_but_forms_do(settings: Settings) -> None:
