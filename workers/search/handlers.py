@@ -97,8 +97,8 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         sizes = context.services[Sizes]
 
         async def find_in_tables(tx: Transaction) -> list[Memory]:
-            left_s = min(SEARCH_S, context.patience_s) - (time.monotonic() - context.since)
-            await tx.limit_statements(left_s)
+            # From now on: the model may have taken its seconds, and words alone still answer.
+            await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
             return await find(Tables(tx, sizes), command, vectors, project)
 
         memories = await context.store.read(namespace, find_in_tables)
