@@ -32,9 +32,9 @@ INSTALL_INTO = $(BIN)/uv pip install --quiet --require-hashes --python $(1)/bin/
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 # Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
-unit quick test-stack: export PYTHONDONTWRITEBYTECODE =
+unit quick test-stack test-long: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup run test check lint types unit quick profile lock clean test-stack test-clients test-conformance test-deploy \
+.PHONY: setup run test check lint types unit quick profile lock clean test-stack test-long test-clients test-conformance test-deploy \
 	test-image test-faults test-models test-page test-scale test-citus test-package release screenshots \
 	test-rest generate lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
 
@@ -78,10 +78,13 @@ lock: setup
 	echo hatchling | $(UV_COMPILE) --no-annotate --constraint requirements.lock - -o deploy/docker/build.lock
 
 # What `make test` has no room for in its minutes: whole stacks, started by the command as users start them, killed
-# and erased; the wheel; what people install, operate and call; and the tests that take seconds each. tests/conftest.py
+# and erased; the wheel; what people install, operate and call. tests/conftest.py
 # says which folder belongs to which target.
 test-stack: setup
 	$(BIN)/pytest -n $(JOBS) $(FAILED) --target=stack
+
+# What takes seconds by its nature, of all folders.
+test-long: setup
 	$(BIN)/pytest -n $(JOBS) $(FAILED) -m long
 
 # The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python

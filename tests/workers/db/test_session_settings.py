@@ -43,8 +43,10 @@ SETTINGS = (
     "backslash_quote = 'on'", "enable_seqscan = off", "enable_indexscan = off", "xmloption = 'document'",
     "work_mem = '64kB'", "quote_all_identifiers = on", "hnsw.ef_search = 1",
 )  # fmt: skip
-# Through a pooler a transaction has begun under what its server's role has: these end it before anything can be set.
-BEFORE_SET = ("statement_timeout = '1ms'", "transaction_timeout = '1ms'")
+# Through a pooler a transaction has begun under what its server's role has: these may end it before anything can be set.
+BEFORE_SET = (
+    "statement_timeout = '1ms'", "transaction_timeout = '1ms'", "idle_in_transaction_session_timeout = '1ms'",
+)  # fmt: skip
 BOUND_S = 300.0
 AT = datetime(2024, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 
