@@ -16,8 +16,8 @@ returning command_id
 -- Keep the answer of the command that this transaction carried out, and what is to be told of it for each webhook that
 -- wants to know: in a namespace without one that costs a look into an empty page, and no statement.
 with announced as (
-    insert into webhook_outbox (tenant, webhook_id, event, memory_id, told)
-    select %(tenant)s, w.id, %(event)s, %(told_of)s, %(told)s
+    insert into webhook_outbox (tenant, webhook_id, event, memory_id, told, next_at)
+    select %(tenant)s, w.id, %(event)s, %(told_of)s, %(told)s, greatest(w.again_at, clock_timestamp())
     from webhooks w
     where w.tenant = %(tenant)s and %(event)s::text = any(w.events)
     returning id

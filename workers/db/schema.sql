@@ -576,6 +576,8 @@ create table webhooks (
     key_id       text not null,  -- which key the secret follows from: a worker with another one signs nothing
     created_by   text not null,
     created_at   timestamptz not null default now(),
+    failures     integer not null default 0,            -- tries that failed since one of its messages was taken
+    again_at     timestamptz not null default now(),    -- nothing new is sent before
     primary key (tenant, id)
 );
 
@@ -1186,6 +1188,7 @@ grant insert on tokens to engramq_worker;
 grant select (id, tenant, principal, scopes, untrusted, label, project, created_by, created_at, expires_at, revoked_at)
     on tokens to engramq_worker;
 grant update (revoked_at) on tokens to engramq_worker;
+grant update (failures, again_at) on webhooks to engramq_worker;
 grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking a row takes; nobody changes one
 grant maintain on memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, which reads nothing
 

@@ -1,7 +1,8 @@
 """Send what waits in the outbox: webhooks side by side, the messages of each one by one, oldest first.
 
 A message goes only when its receiver has taken it, so it is told at least once: twice where a process dies in between.
-A receiver that fails is left alone for a while with all that waits for it.
+A receiver that fails is left alone for a while with all that waits for it. Namespaces take turns: each has few places
+at once, and a pass begins behind the last that had one.
 """
 
 import logging
@@ -27,20 +28,22 @@ log = logging.getLogger(__name__)
 DUE_NAMESPACES: Final = sql("namespaces_to_tell")
 DUE: Final = sql("due_messages")
 RECEIVED: Final = sql("messages_received")
-FAILED: Final = sql("message_failed")
-POSTPONED: Final = sql("messages_postponed")
+RECOVERED: Final = sql("webhook_recovered")
+FAILED: Final = sql("webhook_failed")
 TRIM: Final = sql("trim_messages")
 
 MESSAGES_AT_ONCE: Final = 50  # of one webhook
 RECEIVERS_AT_ONCE: Final = 8
-PASS_S: Final = 30.0  # after which nothing more is begun, so that others get their turn
+OF_A_NAMESPACE: Final = 2  # of these
+PASS_S: Final = 10.0  # after which nothing more is begun, so that others get their turn
 DEAD_DAYS: Final = 30
 # Seconds from one try to the next; after the last a message is dead. All together 33 hours.
 WAITS_S: Final = (5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 93_600.0)
+WAITS_OF_ALL: Final = 4  # of these are for a webhook as a whole: it is tried again after ten minutes at the latest
 JITTER: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Delivery:
     """What one worker of upkeep does for the webhooks; one per process."""
 
@@ -48,6 +51,7 @@ class Delivery:
     settings: Settings
     waits_s: Sequence[float] = WAITS_S
     chance: random.Random = field(default_factory=random.Random)
+    _last: str = ""  # the last namespace that had its turn
 
     async def run(self) -> None:
         """Tell what is due; while the database is away there is nothing to tell."""
@@ -62,12 +66,16 @@ class Delivery:
 
     async def _tell(self, namespaces: Sequence[str]) -> None:
         key = signing_key(self.settings)
-        bound = anyio.CapacityLimiter(RECEIVERS_AT_ONCE)
+        everybody = anyio.CapacityLimiter(RECEIVERS_AT_ONCE)
         until = anyio.current_time() + PASS_S
+        last = self._last
         async with Sender(key, private=self.settings.webhooks_private) as sender, anyio.create_task_group() as tasks:
-            for namespace in namespaces:
+            for namespace in sorted(namespaces, key=lambda name: (name <= last, name)):
+                if anyio.current_time() > until:
+                    return
+                own = anyio.CapacityLimiter(OF_A_NAMESPACE)
                 for waiting in await self._due(namespace, key.id):
-                    tasks.start_soon(self._tell_one, sender, namespace, waiting, bound, until)
+                    tasks.start_soon(self._tell_one, sender, namespace, waiting, (own, everybody), until)
 
     async def _due(self, namespace: str, key_id: str) -> list[list[dict[str, Any]]]:
         """Return the messages of each webhook that are due, and forget those that died long ago."""
@@ -84,14 +92,15 @@ class Delivery:
         sender: Sender,
         namespace: str,
         waiting: Sequence[dict[str, Any]],
-        bound: anyio.CapacityLimiter,
+        bounds: tuple[anyio.CapacityLimiter, anyio.CapacityLimiter],
         until: float,
     ) -> None:
         """Tell a webhook its messages, up to the first that it does not take."""
-        async with bound:
+        async with bounds[0], bounds[1]:
             for row in waiting:
                 if anyio.current_time() > until:
                     return
+                self._last = namespace
                 problem = await sender.tell(_message(row, namespace))
                 try:
                     await self._note(namespace, row, problem)
@@ -104,20 +113,21 @@ class Delivery:
     async def _note(self, namespace: str, row: dict[str, Any], problem: str | None) -> None:
         async def received(tx: Transaction) -> None:
             await tx.send(RECEIVED, ids=[row["id"]])
+            if row["failures"]:
+                await tx.send(RECOVERED, webhook_id=row["webhook_id"])
 
-        async def failed(tx: Transaction) -> None:
-            await tx.send(FAILED, id=row["id"], problem=problem, wait_s=wait_s)
-            await tx.send(POSTPONED, webhook_id=row["webhook_id"], wait_s=behind_s)
+        async def failed(tx: Transaction) -> list[dict[str, Any]]:
+            waits_s, most = [self._jittered(wait_s) for wait_s in self.waits_s], min(WAITS_OF_ALL, len(self.waits_s))
+            about = {"id": row["id"], "webhook_id": row["webhook_id"], "problem": problem}
+            return await tx.rows(FAILED, waits_s=waits_s, most=most, **about)
 
         if problem is None:
             await self.store.write(namespace, received)
             return
-        tried = row["attempts"]
-        wait_s = self._jittered(self.waits_s[tried]) if tried < len(self.waits_s) else None
-        behind_s = self._jittered(self.waits_s[0])  # not as long as this one: it may be this one alone
-        await self.store.write(namespace, failed)
         about = {"webhook": str(row["webhook_id"]), "message_id": str(row["id"]), "problem": problem}
-        log.log(logging.ERROR if wait_s is None else logging.WARNING, "A webhook was not taken", extra=about)
+        log.warning("A webhook was not taken", extra=about)
+        if dead := [str(given_up["id"]) for given_up in await self.store.write(namespace, failed)]:
+            log.error("Messages of a webhook were given up", extra={"webhook": about["webhook"], "messages": dead})
 
     def _jittered(self, wait_s: float) -> float:
         return wait_s * self.chance.uniform(1 - JITTER, 1 + JITTER)

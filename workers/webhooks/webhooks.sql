@@ -43,9 +43,9 @@ select count(*) as messages from again
 select namespace from namespaces_to_tell(%(days)s::integer) as namespace
 
 -- name: due_messages
--- Messages to send now, oldest first, so many of each webhook, with the content of their memory where that is wanted: not
--- of one that is erased or archived by now.
-select o.id, o.webhook_id, w.url, o.event, o.at, o.told, o.attempts, w.with_content, case when w.with_content then (
+-- Messages to send now, so many of each webhook: what was tried least comes first, then the oldest. With the content of
+-- their memory where that is wanted: not of one that is erased or archived by now.
+select o.id, o.webhook_id, w.url, o.event, o.at, o.told, w.failures, w.with_content, case when w.with_content then (
         select m.content from memories m
         where m.tenant = %(tenant)s and m.node_id = o.memory_id and m.state <> 'archived'
     ) end as content
@@ -53,29 +53,58 @@ from webhooks w
 cross join lateral (
     select d.* from webhook_outbox d
     where d.tenant = %(tenant)s and d.webhook_id = w.id and d.dead_at is null and d.next_at <= now()
-    order by d.at, d.id
+    order by d.attempts, d.at, d.id
     limit %(limit)s
 ) o
 where w.tenant = %(tenant)s and w.key_id = %(key_id)s
-order by o.at, o.id
+order by o.attempts, o.at, o.id
 
 -- name: messages_received
 -- Forget messages that were taken.
 delete from webhook_outbox where tenant = %(tenant)s and id = any(%(ids)s::uuid[])
 
--- name: message_failed
--- Note a try that failed: the next one is so many seconds later, or there is none.
-with moment as materialized (select now() as now)
-update webhook_outbox o set attempts = o.attempts + 1, problem = %(problem)s,
-    next_at = now() + make_interval(secs => coalesce(%(wait_s)s::double precision, 0)),
-    dead_at = case when %(wait_s)s::double precision is null then moment.now end
-from moment
-where o.tenant = %(tenant)s and o.id = %(id)s and o.dead_at is null
+-- name: webhook_recovered
+-- Note that a webhook takes messages again.
+update webhooks set failures = 0, again_at = now() where tenant = %(tenant)s and id = %(webhook_id)s
 
--- name: messages_postponed
--- Let the messages behind one that failed wait as long as that one.
-update webhook_outbox set next_at = greatest(next_at, now() + make_interval(secs => %(wait_s)s::double precision))
-where tenant = %(tenant)s and webhook_id = %(webhook_id)s and dead_at is null
+-- name: webhook_failed
+-- Note a try that failed. All that waits for the webhook is left alone for a while, longer each time until something is
+-- taken. A message has as many tries as there are waits, and the first. One failure counts for its message; from the second
+-- in a row on, for all that was due: then the receiver is away. Names the messages that are given up.
+with moment as materialized (
+    select now() as now, array(
+            select now() + make_interval(secs => waits.s)
+            from unnest(%(waits_s)s::double precision[]) with ordinality waits (s, place)
+            order by waits.place
+        ) as later
+),
+failing as (
+    update webhooks w set failures = w.failures + 1,
+        again_at = moment.later[least(w.failures + 1, %(most)s::integer)]
+    from moment
+    where w.tenant = %(tenant)s and w.id = %(webhook_id)s
+    returning w.failures, w.again_at
+),
+waiting as (
+    select o.id, o.attempts + case when counts.so then 1 else 0 end as attempts, counts.so,
+        failing.again_at, moment.now, moment.later,
+        counts.so and o.attempts >= cardinality(%(waits_s)s::double precision[]) as is_dead
+    from webhook_outbox o
+    cross join moment
+    cross join failing
+    cross join lateral (select o.id = %(id)s or (failing.failures > 1 and o.next_at <= moment.now) as so) counts
+    where o.tenant = %(tenant)s and o.webhook_id = %(webhook_id)s and o.dead_at is null
+),
+noted as (
+    update webhook_outbox o set attempts = w.attempts,
+        problem = case when w.so then %(problem)s else o.problem end,
+        next_at = greatest(w.again_at, case when w.so and not w.is_dead then w.later[w.attempts] else o.next_at end),
+        dead_at = case when w.is_dead then w.now end
+    from waiting w
+    where o.tenant = %(tenant)s and o.webhook_id = %(webhook_id)s and o.id = w.id
+    returning o.id, o.dead_at
+)
+select id from noted where dead_at is not null
 
 -- name: trim_messages
 -- Forget messages that died so many days ago.

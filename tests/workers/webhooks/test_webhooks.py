@@ -21,7 +21,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.figures import WebhookFigures, webhook_figures
 from engramq.workers.replies import announcement
 from engramq.workers.webhooks import hooks
-from engramq.workers.webhooks.delivery import Delivery
+from engramq.workers.webhooks.delivery import OF_A_NAMESPACE, Delivery
 from engramq.workers.webhooks.sending import KEY_FILE
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, running_workers, stage_settings, staged, until
@@ -212,7 +212,7 @@ async def test_a_namespace_is_counted_however_many_others_have_messages(store: S
     assert 7_200 <= found.oldest_s < 7_300
 
 
-async def test_what_is_refused_is_told_again_by_the_same_id_and_the_others_wait_behind_it(
+async def test_what_is_refused_is_told_again_by_the_same_id_behind_what_was_tried_less(
     store: Store, settings: Settings, agent: Agent
 ) -> None:
     async with receiving(500, 307, 204) as receiver:
@@ -222,9 +222,40 @@ async def test_what_is_refused_is_told_again_by_the_same_id_and_the_others_wait_
         for _ in range(3):
             await delivery(store, settings).run()
     told = [(item.message["data"]["memory_id"], item.path) for item in receiver.told]
-    assert told == [(first["id"], "/hook")] * 3 + [(second["id"], "/hook")]
-    assert len({item.id for item in receiver.told[:3]}) == 1
+    assert told == [(stored["id"], "/hook") for stored in (first, second, second, first)]
+    assert len({item.id for item in receiver.told}) == 2
     assert all(item.is_signed_with(secret) for item in receiver.told)
+
+
+async def test_a_webhook_that_fails_is_left_alone_as_a_whole_and_longer_each_time(
+    store: Store, settings: Settings, agent: Agent, database: Database
+) -> None:
+    """Security finding 7: one try of each message, 5 s apart, is a place that others do not get."""
+    pass_over = "update webhook_outbox set next_at = next_at - interval '1 hour' returning 1"
+    async with receiving(500, 500, 500, 204) as receiver:
+        await add(store, settings, receiver)
+        stored = [(await agent.store(content))["id"] for content in ("First", "Second", "Third")]
+        waits = delivery(store, settings, (100.0, 1_000.0, 3_000.0))
+        await waits.run()
+        stored.append((await agent.store("Fourth"))["id"])
+        await waits.run()
+        assert len(receiver.told) == 1, "what is new waits too"
+        seconds = "extract(epoch from min(next_at) - now())::integer"
+        assert 70 <= database.rows(f"select {seconds} as s from webhook_outbox")[0]["s"] <= 120
+        database.rows(pass_over)
+        await waits.run()
+        assert 700 <= database.rows(f"select {seconds} as s from webhook_outbox")[0]["s"] <= 1_200
+        tries = database.rows("select attempts from webhook_outbox order by at")
+        assert [row["attempts"] for row in tries] == [2, 1, 1, 1], "the second failure counts for all"
+        database.rows(pass_over)
+        await waits.run()
+        database.rows(pass_over)
+        await waits.run()
+        assert await _waiting(store) == 0
+        stored.append((await agent.store("Fifth"))["id"])
+        await waits.run()
+        assert {item.message["data"]["memory_id"] for item in receiver.told} == set(stored)
+        assert len(receiver.told) == 3 + 5
 
 
 async def test_nothing_is_lost_while_the_receiver_is_away(store: Store, settings: Settings, agent: Agent) -> None:
@@ -238,7 +269,8 @@ async def test_nothing_is_lost_while_the_receiver_is_away(store: Store, settings
     server = await asyncio.start_server(back.serve, "127.0.0.1", port)
     await delivery(store, settings).run()
     server.close()
-    assert [item.message["data"]["memory_id"] for item in back.told] == stored
+    told = [item.message["data"]["memory_id"] for item in back.told]
+    assert told == [*stored[1:], stored[0]], "what was tried already comes last"
 
 
 async def test_who_dies_after_telling_tells_again_by_the_same_id(
@@ -268,6 +300,36 @@ async def test_a_slow_receiver_keeps_no_other_one_waiting(store: Store, settings
         assert not telling.done()
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)
+
+
+async def test_namespaces_with_slow_receivers_leave_places_and_turns_to_the_others(
+    store: Store, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Security finding 7: 40 receivers that answer nothing, of three namespaces, and a quick one behind them."""
+    async with receiving(SILENCE) as slow, receiving() as quick:
+        for namespace in ("aaa", "bbb", "ccc", "zzz"):
+            receiver, count = (quick, 1) if namespace == "zzz" else (slow, 13)
+            for _ in range(count):
+                await hooks.add(store, settings, namespace, receiver.url(), ALL, with_content=False)
+        database.rows(
+            "insert into webhook_outbox (tenant, webhook_id, event, told) "
+            "select tenant, id, 'memory.stored', '{}' from webhooks returning 1"
+        )
+        telling = asyncio.create_task(delivery(store, settings).run())
+        await quick.wait_for(1, bound_s=5.0)
+        await slow.wait_for(3 * OF_A_NAMESPACE)
+        assert len(slow.told) == 3 * OF_A_NAMESPACE
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+        monkeypatch.setattr("engramq.workers.webhooks.delivery.RECEIVERS_AT_ONCE", 1)
+        turns = delivery(store, settings)
+        for turn in range(1, 4):
+            telling = asyncio.create_task(turns.run())
+            await slow.wait_for(3 * OF_A_NAMESPACE + turn)
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        assert [item.message["data"]["namespace"] for item in slow.told[-3:]] == ["aaa", "bbb", "ccc"]
 
 
 async def test_what_nobody_takes_is_dead_until_somebody_has_it_sent_once_more(
