@@ -43,7 +43,7 @@ SETTINGS = (
     "backslash_quote = 'on'", "enable_seqscan = off", "enable_indexscan = off", "xmloption = 'document'",
     "work_mem = '64kB'", "quote_all_identifiers = on", "hnsw.ef_search = 1",
 )  # fmt: skip
-# Through a pooler a transaction has begun under what its server's role has: these may end it before anything can be set.
+# Through a pooler a transaction has begun as its server's role has it: these may end it before anything can be set.
 BEFORE_SET = (
     "statement_timeout = '1ms'", "transaction_timeout = '1ms'", "idle_in_transaction_session_timeout = '1ms'",
 )  # fmt: skip
