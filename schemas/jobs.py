@@ -15,7 +15,9 @@ LONGEST_WAIT_S: Final = 1.75
 # Commands that are taken whatever they have to expect, so that 64 callers are served by the slowest host: those of a
 # job count until all of it has ended.
 FEWEST_WAITING: Final = 64 + COMMANDS_PER_JOB
-BULK: Final = frozenset({WorkerKind.IMPORTS})  # mailboxes whose callers wait as long as it takes
+# Mailboxes whose callers wait as long as it takes. Namespaces take turns there, so a job has one command.
+BULK: Final = frozenset({WorkerKind.IMPORTS})
+CHOSEN_FROM: Final = 4_096  # waiting jobs, the oldest, of which a claim takes those whose namespaces' turn it is
 
 LANES_MAX: Final = 64  # each costs a process of all kinds 15 connections
 
@@ -24,3 +26,8 @@ REPLY_TTL_S: Final = 60  # of a reply list: how long a gateway that went away le
 NOTE_TTL_S: Final = 7 * 24 * 3600  # as long as an idempotency key is kept
 REGISTER_S: Final = 30.0  # how often a gateway says that its reply list is in use
 REPLY_LIST_MAX_AGE_S: Final = 3600.0  # after which a silent gateway's list is forgotten
+
+
+def commands_per_job(kind: WorkerKind) -> int:
+    """Return how many commands a job of this mailbox may have."""
+    return 1 if kind in BULK else COMMANDS_PER_JOB

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from engramq.schemas.envelope import PrincipalId
+from engramq.schemas.jobs import BULK
 from engramq.schemas.vocabulary import WorkerKind
 
 # arq's constants; a contract test compares them with the installed arq.
@@ -45,6 +46,7 @@ class MailboxKeys(NamedTuple):
     dead_index  zset: id of a dead letter -> when it died, in milliseconds
     dead_bytes  integer: bytes of the dead letters together; not there while it has to be counted
     alive       zset: worker id -> when it was last seen, in seconds
+    turns       hash: turn mark of a namespace -> number of its last turn; `last`: the number of the last of all
     """
 
     mailbox: str
@@ -55,6 +57,7 @@ class MailboxKeys(NamedTuple):
     dead_index: str
     dead_bytes: str
     alive: str
+    turns: str
 
 
 class SessionKeys(NamedTuple):
@@ -99,6 +102,7 @@ class Keys:
                 dead_index=f"{prefix}:dead-index:{kind}",
                 dead_bytes=f"{prefix}:dead-bytes:{kind}",
                 alive=f"{prefix}:alive:{kind}",
+                turns=f"{prefix}:turns:{kind}",
             )
             for kind in WorkerKind
         }
@@ -107,9 +111,13 @@ class Keys:
         self.erased = f"{prefix}:erased"  # string: something was erased since the append-only file was written anew
         self.cursor_secret = f"{prefix}:cursor-secret"  # string: the key that signs cursors
 
-    def job_id(self, first_command_id: str, count: int) -> str:
-        """Return the id of the job that begins with this command and has so many of them."""
-        return f"{self._job_tag}{first_command_id}.{count}"
+    def job_id(self, first_command_id: str, count: int, turn: str = "") -> str:
+        """Return the id of the job that begins with this command and has so many of them; `turn` is a turn mark."""
+        return (
+            f"{self._job_tag}{first_command_id}.{turn}.{count}"
+            if turn
+            else f"{self._job_tag}{first_command_id}.{count}"
+        )
 
     def page_session(self, digest: str) -> str:
         """String: the sealed bearer token of somebody who signed in at the page; `digest` is of the cookie."""
@@ -151,6 +159,11 @@ class Keys:
     def session_keys_of(self, name: str) -> tuple[str, str]:
         """Return the keys (state, touched) of a session as `sessions` lists it."""
         return f"{self.prefix}:session_state:{name}", f"{self.prefix}:touched:{name}"
+
+
+def turn_mark(kind: WorkerKind, namespace: str) -> str:
+    """Return the mark in the ids of a namespace's jobs by which namespaces take turns; "" where they do not."""
+    return hashlib.blake2b(namespace.encode(), digest_size=4).hexdigest() if kind in BULK else ""
 
 
 def _quoted(principal: PrincipalId) -> str:

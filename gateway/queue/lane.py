@@ -23,7 +23,6 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import (
     BULK,
-    COMMANDS_PER_JOB,
     FEWEST_WAITING,
     JOB_BYTES,
     LONGEST_WAIT_S,
@@ -31,8 +30,9 @@ from engramq.schemas.jobs import (
     REGISTER_S,
     REPLY_LIST_MAX_AGE_S,
     RETRY_AFTER_S,
+    commands_per_job,
 )
-from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.keys import JOB_KEY, Keys, turn_mark
 from engramq.schemas.redis_problems import RefusalLog, doubt_of
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES, REGISTER
 from engramq.schemas.vocabulary import WorkerKind
@@ -97,6 +97,7 @@ class WaitingCall:
 
     id: str
     data: bytes
+    namespace: str
     mailbox: WorkerKind
     write: bool
     future: asyncio.Future[Answer | None]
@@ -228,7 +229,9 @@ class BusLane:
         callers.count += 1
         callers.bytes += len(data)
         loop = asyncio.get_running_loop()
-        waiting = WaitingCall(envelope.id, data, command.mailbox, command.write, loop.create_future())
+        waiting = WaitingCall(
+            envelope.id, data, envelope.namespace, command.mailbox, command.write, loop.create_future()
+        )
         self._waiting[waiting.id] = waiting
         timer = loop.call_later(timeout_s, waiting.expire)
         self._new.append(waiting)
@@ -337,19 +340,20 @@ class BusLane:
             size += len(waiting.data)
             sort = (waiting.mailbox, waiting.write)
             batch, filled = open_batches.get(sort, _NO_BATCH)
-            if batch is None or len(batch.commands) == COMMANDS_PER_JOB or filled >= JOB_BYTES:
+            if batch is None or len(batch.commands) == commands_per_job(waiting.mailbox) or filled >= JOB_BYTES:
                 batch, filled = Batch(waiting.mailbox, []), 0
                 batches.append(batch)
             batch.commands.append(waiting)
             open_batches[sort] = (batch, filled + len(waiting.data))
         for batch in batches:
             if not batch.packed:
-                job = self._keys.job_id(batch.commands[0].id, len(batch.commands))
+                first = batch.commands[0]
+                job = self._keys.job_id(first.id, len(batch.commands), turn_mark(batch.mailbox, first.namespace))
                 payload = encode_job([waiting.data for waiting in batch.commands], time.time_ns() // 1_000_000)
                 of = self._keys.of[batch.mailbox]
                 where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *self._keys.guard)
                 longest_ms = 0 if batch.mailbox in BULK else round(LONGEST_WAIT_S * 1000)
-                script = ENQUEUE_WRITES if batch.commands[0].write else ENQUEUE_READS
+                script = ENQUEUE_WRITES if first.write else ENQUEUE_READS
                 arguments = (job, payload, self._mailbox_bound, longest_ms, FEWEST_WAITING)
                 batch.packed = pack_script(script, where, arguments)
                 for waiting in batch.commands:

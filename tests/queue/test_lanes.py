@@ -11,12 +11,13 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.authorization import Caller, local_caller
 from engramq.gateway.overview import overview_of
 from engramq.gateway.queue import lane as lane_module
 from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.lane import BusLane
 from engramq.gateway.sessions import Breadcrumbs
+from engramq.gateway.ui.door import SignedIn
 from engramq.schemas import connection as lanes_module
 from engramq.schemas import scripts
 from engramq.schemas.commands import Ping, StoreMemory
@@ -192,6 +193,7 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
         async with working(settings, *actors), lanes.server.client(timeout_s=2.0) as client:
             breadcrumbs, letters = Breadcrumbs(client, lanes), DeadLetters(client, lanes)
             for namespace in namespaces(3):
+                await SignedIn(client, lanes.of(namespace)).keep("token", local_caller(namespace, "ada"))
                 await breadcrumbs.begin(namespace, ADA_ID, "s")
                 assert await ask(bus, namespace, "hello") == "hello"
                 await breadcrumbs.read(namespace, ADA_ID, "s")

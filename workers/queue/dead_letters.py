@@ -12,7 +12,7 @@ from engramq.schemas.connection import Lanes, run
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.jobs import FOLLOW_UP_BOUND
-from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.keys import JOB_KEY, Keys, turn_mark
 from engramq.schemas.scripts import DROP_LETTERS, REVIVE
 from engramq.schemas.vocabulary import WorkerKind
 
@@ -126,7 +126,12 @@ class DeadLetters:
             return False
         keys, letter = found
         envelope = letter.envelope()
-        job = letter.id if letter.whole_job else keys.job_id(letter.id if envelope is None else envelope.id, 1)
+        if letter.whole_job:
+            job = letter.id
+        elif envelope is None:
+            job = keys.job_id(letter.id, 1)
+        else:
+            job = keys.job_id(envelope.id, 1, turn_mark(letter.mailbox, envelope.namespace))
         of = keys.of[letter.mailbox]
         revived = await run(
             self._redis,

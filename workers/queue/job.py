@@ -22,7 +22,7 @@ from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, enco
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.keys import Keys
+from engramq.schemas.keys import Keys, turn_mark
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import SpanKind, Subject, past, span, trace_id_of
 from engramq.workers.queue.background import BackgroundTasks
@@ -78,6 +78,7 @@ class ClaimedJob:
     redis_ahead_s: float
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
+    _turn: str = ""  # the turn mark of its namespace
     _served: int = 0  # commands that were settled for good
     _results: list[Result] = field(default_factory=list)  # not settled yet
     _letters: list[DeadLetter] = field(default_factory=list)  # of what could not be read, not settled yet
@@ -132,6 +133,7 @@ class ClaimedJob:
                 self._bury(f"{self.job_id}#{place}", part, problem, whole_job=False)
                 continue
             too_late = not envelope.command.write and 0 < envelope.deadline < now
+            self._turn = turn_mark(self.mailbox.actor.kind, envelope.namespace)
             if envelope.id not in self.open and not too_late:
                 self.open[envelope.id] = part
                 envelopes.append(envelope)
@@ -280,7 +282,7 @@ class ClaimedJob:
             with_result = {result.envelope.id for result in results}
             for command_id, raw in self.open.items():
                 if command_id not in with_result:
-                    settlement.enqueue(kind, [(command_id, raw)], tries=self.tries - 1)
+                    settlement.enqueue(kind, [(command_id, raw)], turn=self._turn, tries=self.tries - 1)
         uses = await self._write(settlement)
         for follow_up in settlement.gathered:
             self.mailbox.follow_ups.take(follow_up)

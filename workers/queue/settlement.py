@@ -19,8 +19,8 @@ from engramq.schemas.commands import Command
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope, Principal, PrincipalId
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
+from engramq.schemas.jobs import FOLLOW_UP_BOUND, REPLY_TTL_S, commands_per_job
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
 from engramq.schemas.scripts import ENQUEUE_READS, SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
 from engramq.workers.queue.background import Activity
@@ -82,7 +82,7 @@ class Settlement:
     def add(self, results: Sequence[Result]) -> None:
         """Send the answers, enqueue retries and follow-ups, keep dead letters, use and change the sessions."""
         replies: dict[str, list[bytes]] = {}
-        follow_ups: dict[WorkerKind, list[tuple[str, bytes]]] = {}
+        follow_ups: dict[tuple[WorkerKind, str], list[tuple[str, bytes]]] = {}
         for result in results:
             if result.if_heard:
                 self._refuse(result)
@@ -91,7 +91,8 @@ class Settlement:
                 replies.setdefault(result.envelope.reply_to, []).append(result.answer)
             if result.retry is not None:
                 retry = (result.retry.id, encode(result.retry))
-                self.enqueue(self.mailbox, [retry], delay_ms=round(result.delay_s * 1000))
+                turn = turn_mark(self.mailbox, result.retry.namespace)
+                self.enqueue(self.mailbox, [retry], turn=turn, delay_ms=round(result.delay_s * 1000))
             if result.letter is not None:
                 self.bury(result.letter)
             if result.outcome is not None:
@@ -100,45 +101,58 @@ class Settlement:
                         self.gathered.append(follow_up)
                         continue
                     envelope = follow_up_envelope(follow_up, result.envelope.traceparent)
-                    follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
+                    mailbox = follow_up.command.mailbox
+                    sort = (mailbox, turn_mark(mailbox, envelope.namespace))
+                    follow_ups.setdefault(sort, []).append((envelope.id, encode(envelope)))
         self._actions += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
         if any(result.envelope.session or result.envelope.in_session for result in results):
             self._use_sessions(result for result in results if result.has_ended)
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
         bound = FOLLOW_UP_BOUND // self.keys.lanes
-        for mailbox, envelopes in follow_ups.items():
-            for start in range(0, len(envelopes), COMMANDS_PER_JOB):
-                self.enqueue(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=bound)
+        for (mailbox, turn), envelopes in follow_ups.items():
+            most = commands_per_job(mailbox)
+            for start in range(0, len(envelopes), most):
+                self.enqueue(mailbox, envelopes[start : start + most], turn=turn, bound=bound)
 
     def enqueue(
         self,
         mailbox: WorkerKind,
         envelopes: Sequence[tuple[str, bytes]],
         *,
+        turn: str,
         bound: int = UNBOUNDED,
         delay_ms: int = 0,
         tries: int = 0,
     ) -> None:
         """Put a job of these (command id, encoded envelope) into a mailbox, unless that holds `bound` commands.
 
-        `tries`: how often it has been begun already without an orderly end.
+        `turn` is the turn mark of their namespace, `tries` how often it has been begun already without an orderly end.
         """
-        self._actions.append(("job", *self._job(mailbox, envelopes, bound=bound, delay_ms=delay_ms, tries=tries)))
+        job = self._job(mailbox, envelopes, turn=turn, bound=bound, delay_ms=delay_ms, tries=tries)
+        self._actions.append(("job", *job))
 
     def _refuse(self, result: Result) -> None:
         """Answer a write that was not applied, or try it again if that comes too late for its caller."""
         assert result.answer is not None
         assert result.retry is not None
         envelope, retry = result.envelope, (result.retry.id, encode(result.retry))
-        job = self._job(self.mailbox, [retry], bound=UNBOUNDED, delay_ms=round(result.delay_s * 1000), tries=0)
+        turn, delay_ms = turn_mark(self.mailbox, envelope.namespace), round(result.delay_s * 1000)
+        job = self._job(self.mailbox, [retry], turn=turn, bound=UNBOUNDED, delay_ms=delay_ms, tries=0)
         until_ms = round(envelope.deadline * 1000)
         self._actions.append(("refuse", until_ms, envelope.reply_to, REPLY_TTL_S, result.answer, *job))
 
     def _job(
-        self, mailbox: WorkerKind, envelopes: Sequence[tuple[str, bytes]], *, bound: int, delay_ms: int, tries: int
+        self,
+        mailbox: WorkerKind,
+        envelopes: Sequence[tuple[str, bytes]],
+        *,
+        turn: str,
+        bound: int,
+        delay_ms: int,
+        tries: int,
     ) -> tuple[Argument, ...]:
         """Return what the action `job` takes."""
-        keys, job = self.keys, self.keys.job_id(envelopes[0][0], len(envelopes))
+        keys, job = self.keys, self.keys.job_id(envelopes[0][0], len(envelopes), turn)
         payload = encode_job([data for _, data in envelopes], time.time_ns() // 1_000_000)
         where = (
             keys.of[mailbox].mailbox,
@@ -233,7 +247,7 @@ async def send_follow_ups(pipeline: Pipeline, keys: Keys, follow_ups: Iterable[F
     """Enqueue follow-ups, a job each. Raises ConnectionLost, RedisError."""
     for follow_up in follow_ups:
         envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
-        job = keys.job_id(envelope.id, 1)
+        job = keys.job_id(envelope.id, 1, turn_mark(kind, envelope.namespace))
         of = keys.of[kind]
         where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *keys.guard)
         payload = encode_job([encode(envelope)], time.time_ns() // 1_000_000)

@@ -20,6 +20,7 @@ from redis.exceptions import NoScriptError, RedisError
 from engramq.schemas.clocks import clock
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, Server, pack, pack_script
 from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import BULK, CHOSEN_FROM
 from engramq.schemas.keys import Keys
 from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
@@ -85,6 +86,7 @@ class MailboxWorker:
         """`keys` are those of a lane at `redis`; `handlers` bounds those of the kind that run, in all lanes."""
         self._mailbox_key, self._wakeups_key = keys.of[actor.kind].mailbox, keys.of[actor.kind].wakeups
         self._depth_key = keys.of[actor.kind].depth
+        self._turns = (keys.of[actor.kind].turns, CHOSEN_FROM) if actor.kind in BULK else ()
         self.actor = actor
         self._grace_s = grace_s
         self._slot = slot
@@ -194,7 +196,7 @@ class MailboxWorker:
         slot = self._poison_left and self._slot.take()
         where = (self._mailbox_key, self._wakeups_key, self._depth_key, *self._guard)
         prefixes = (job_key_prefix, in_progress_key_prefix, retry_key_prefix)
-        arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, *prefixes, int(slot))
+        arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, *prefixes, int(slot), *self._turns)
         self._unsure = token
         try:
             more, due_ms, left, now_ms, *found = await self._exchange(pack_script(CLAIM, where, arguments))
