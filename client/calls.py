@@ -407,6 +407,7 @@ def audit(
     target: str | None = None,
     actor: str | None = None,
     action: str | None = None,
+    command_id: str | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
     limit: int | None = None,

@@ -6,11 +6,12 @@ This is the entry of `deploy` into this package; no agent comes this way.
 import logging
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -21,12 +22,12 @@ from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.look import NoLook, look_at, missing_rights
 from engramq.schemas.checks import Check, CheckName, InstallationState, merged, status_of
 from engramq.schemas.command_line import CommandFailed, ExitCode
-from engramq.schemas.commands import Command, CommandReport, GetCommand, Reply
+from engramq.schemas.commands import AnyReply, Command, CommandReport, GetCommand, Reply, Tool
 from engramq.schemas.connection import UnsupportedServer, lanes_of, let_tls_end
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
+from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, Status
 
 ANSWER_TIMEOUT_S: Final = 20.0  # after which a command is asked after instead
 READ_TIMEOUT_S: Final = 120.0  # of one behind batches of an import
@@ -41,15 +42,15 @@ R = TypeVar("R", bound=Reply)
 C = TypeVar("C", bound=Command)
 T = TypeVar("T")
 
+Outcome: TypeAlias = Answer | Pending
 
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """Asks in the name of the operator, who may do everything in this namespace."""
 
-    bus: Bus
-    namespace: str
-    principal: str
-    project: str = ""  # of what names none
+class Asker(ABC):
+    """Asks in the name of the operator, who may do everything in one namespace."""
+
+    @abstractmethod
+    async def ask(self, command: Command, timeout_s: float | None = None, key: str | None = None) -> Outcome:
+        """Ask once; with a `key` what was done for it already is not done again."""
 
     async def run(self, command: Command, kind: type[R], *, progress: Callable[[], Awaitable[None]] | None = None) -> R:
         """Return the reply, however long it takes; raises EngramqError.
@@ -73,17 +74,6 @@ class Asker:
             raise EngramqError(answer.fault)
         assert isinstance(answer.reply, kind)
         return answer.reply
-
-    async def ask(self, command: Command, timeout_s: float | None = None, key: str | None = None) -> Answer | Pending:
-        """Ask once; with a `key` what was done for it already is not done again."""
-        return await self.bus.ask(
-            command,
-            namespace=self.namespace,
-            principal=Principal(name=self.principal, scopes=ALL_SCOPES),
-            idempotency_key=key,
-            project=self.project,
-            timeout_s=timeout_s,
-        )
 
     async def insist(self, command: Command, key: str) -> Answer:
         """Ask again while the service is overloaded or away: the key has it done once only; raises EngramqError."""
@@ -127,21 +117,32 @@ class Asker:
             await anyio.sleep(ASK_AGAIN_S)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueAsker(Asker):
+    """Asks by the queue. `project`: of what names none."""
+
+    bus: Bus
+    namespace: str
+    principal: str
+    project: str = ""
+
+    async def ask(self, command: Command, timeout_s: float | None = None, key: str | None = None) -> Outcome:
+        """Ask once; with a `key` what was done for it already is not done again."""
+        return await self.bus.ask(
+            command,
+            namespace=self.namespace,
+            principal=Principal(name=self.principal, scopes=ALL_SCOPES),
+            idempotency_key=key,
+            project=self.project,
+            timeout_s=timeout_s,
+        )
+
+
 @asynccontextmanager
-async def open_asker(settings: Settings, namespace: str, project: str = "") -> AsyncIterator[Asker]:
+async def open_asker(settings: Settings, namespace: str, project: str = "") -> AsyncIterator[QueueAsker]:
     """Yield what asks in one namespace, as the principal of the settings."""
     async with open_bus(settings) as bus:
-        yield Asker(bus, namespace, settings.principal, project)
-
-
-def reply_to(settings: Settings, namespace: str, command: Command, kind: type[R]) -> R:
-    """Return the reply to one command, in an event loop of its own; raises CommandFailed, EngramqError."""
-
-    async def asked() -> R:
-        async with open_asker(settings, namespace) as asker:
-            return await asker.run(command, kind)
-
-    return run(asked)
+        yield QueueAsker(bus, namespace, settings.principal, project)
 
 
 def _reported(report: CommandReport, kind: type[R]) -> R:
@@ -151,6 +152,15 @@ def _reported(report: CommandReport, kind: type[R]) -> R:
     if report.status is CommandStatus.FAILED and body is not None:
         raise EngramqError(msgspec.convert(body, Fault))
     raise refuse(FaultCode.UNAVAILABLE, "Nothing is known of the command.", recovery="Run the same command again.")
+
+
+def outcome_of(tool: Tool, body: Mapping[str, Any]) -> Outcome:
+    """Return what came of a call of an operator's tool, whose reply a gateway gave as plain values."""
+    if body["status"] in (Status.ERROR, Status.INVALID_PARAMETER):
+        return Answer(id="", fault=msgspec.convert(body, Fault))
+    if tool.write and body["status"] == Status.PENDING:
+        return Pending(body["command_id"])
+    return Answer(id="", reply=msgspec.convert({**body, "type": tool.replies[0].__struct_config__.tag}, AnyReply))
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:

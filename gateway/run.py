@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,7 @@ from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
 from engramq.schemas.checks import InstallationState
+from engramq.schemas.commands import OPERATOR_TOOLS, Tool
 from engramq.schemas.connection import lanes_of
 from engramq.schemas.keys import Keys
 from engramq.schemas.limits import REPLY_CHARS_MAX
@@ -137,7 +139,7 @@ class Gateway:
         sdk = sdk_app(server, beside)
         routes = Routes(
             authenticate=authenticate,
-            mcp=HttpWire(sdk, _tool_calls(server, service, profile)),
+            mcp=HttpWire(sdk, _tool_calls(server, service, profile, OPERATOR_TOOLS)),
             others=sdk,
             rest=Rest(whole),
             page=self._page(whole, authenticator, account) if settings.ui else None,
@@ -180,8 +182,8 @@ class Gateway:
                 return jwt_authenticator(self._settings)
 
 
-def _tool_calls(server: McpServer, service: Service, profile: Profile) -> ToolCalls:
-    return ToolCalls(service.call, profile.tools, server.server_info_stamp)
+def _tool_calls(server: McpServer, service: Service, profile: Profile, unlisted: Sequence[Tool] = ()) -> ToolCalls:
+    return ToolCalls(service.call, profile.tools, server.server_info_stamp, unlisted)
 
 
 def _token_of(home: Path) -> str | None:

@@ -19,14 +19,12 @@ from engramq.schemas.exports import LINE_BYTES
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.packed_lines import Source, UnusableFile
-from engramq.schemas.records import AuditEntry
 from engramq.schemas.setting_values import namespace as valid_namespace
 from engramq.schemas.settings import Pooler, Settings, SettingsError
 from engramq.schemas.vocabulary import AuditAction, WorkerKind
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
 from engramq.workers.db import audit
-from engramq.workers.db.audit import AuditFilter
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import webhook_figures
 from engramq.workers.db.migrate import migrate, to_be_sharded
@@ -54,8 +52,8 @@ from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
 
 __all__ = [
-    "AuditFilter", "Cluster", "Contents", "DeadLetter", "DeadMessage", "FullText", "NewToken", "RewriteBegun",
-    "RewritePlanned", "RewriteReport", "Rewritten", "Token", "Webhook", "audit_entries", "change_letter",
+    "Cluster", "Contents", "DeadLetter", "DeadMessage", "FullText", "NewToken", "RewriteBegun",
+    "RewritePlanned", "RewriteReport", "Rewritten", "Token", "Webhook", "change_letter",
     "command_of", "configure", "dead_letter", "dead_letters", "export_to", "hooks", "in_database", "migrate",
     "newest_schema", "require_database", "restore_export", "rewrite_database", "rewrite_redis", "run", "saving",
     "tenants", "to_be_sharded", "tokens", "tokens_of_all", "under_way",
@@ -107,17 +105,12 @@ async def _opened(settings: Settings, work: Callable[[Store], Awaitable[T]], poo
         return await work(store)
 
 
-# Tokens and the audit log
+# Tokens
 
 
 async def tokens_of_all(store: Store) -> Sequence[Token]:
     """Return the tokens of every namespace."""
     return [token for name in await store.namespaces() for token in await tokens.listed(store, name)]
-
-
-def audit_entries(settings: Settings, namespace: str, wanted: AuditFilter, limit: int) -> list[AuditEntry]:
-    """Return the newest entries of a namespace for which `wanted` holds, the newest last."""
-    return in_database(settings, lambda store: store.read(namespace, lambda tx: audit.entries(tx, wanted, limit)))[::-1]
 
 
 # Namespaces

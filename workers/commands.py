@@ -48,13 +48,14 @@ async def ping(command: Ping, context: Context) -> Pong:
 @handles(ListAudit)
 async def list_audit(tx: Transaction, command: ListAudit, _context: Context) -> AuditList:
     """List what was done; a cursor is the id of the entry before which to go on."""
-    target = None if command.target is UNSET else parse_uuid(command.target)
-    if target is None and command.target is not UNSET:
-        return AuditList(entries=[], next_cursor=None)
+    target, by = (None if text is UNSET else parse_uuid(text) for text in (command.target, command.command_id))
+    if (target is None) is not (command.target is UNSET) or (by is None) is not (command.command_id is UNSET):
+        return AuditList(entries=[], next_cursor=None)  # no id is like that
     wanted = AuditFilter(
         action=None if command.action is UNSET else AuditAction(command.action),
         actor=or_none(command.actor),
         target_id=target,
+        command_id=by,
         since=or_none(command.since),
         until=or_none(command.until),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -9,14 +10,16 @@ import click
 import msgspec
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.operating import Place, operating
 from engramq.deploy.cli.options import end_time, identifier, limit_option
 from engramq.deploy.cli.output import json_line, print_list, printable
-from engramq.deploy.local.servers_for import servers_for
+from engramq.gateway.operator import checked_command, run
+from engramq.schemas.commands import AuditList, ListAudit
 from engramq.schemas.ids import parse_time
+from engramq.schemas.limits import LIST_LIMIT
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.setting_values import name, one_of
 from engramq.schemas.vocabulary import AuditAction
-from engramq.workers.admin import AuditFilter, audit_entries
 
 SHOWN: Final = 100
 SHOWN_MAX: Final = 100_000
@@ -27,11 +30,7 @@ SHOWN_MAX: Final = 100_000
 @click.option("--action", metavar="WORD", type=one_of(AuditAction), help=f"Any of {', '.join(AuditAction)}.")
 @click.option("--actor", metavar="NAME", type=name, help="The principal who did it.")
 @click.option(
-    "--target",
-    "target_id",
-    metavar="ID",
-    type=identifier,
-    help="A memory or a node, with its links or edges; or an edge.",
+    "--target", metavar="ID", type=identifier, help="A memory or a node, with its links or edges; or an edge."
 )
 @click.option("--command", "command_id", metavar="ID", type=identifier, help="All that one command did.")
 @click.option("--since", metavar="TIME", type=parse_time, help="A date, or a time with a zone.")
@@ -40,11 +39,24 @@ SHOWN_MAX: Final = 100_000
 @common.JSON
 def command(namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) -> None:
     """Show who did what, newest last."""
-    with servers_for("audit") as settings:
-        place = namespace or settings.namespace
-        entries = audit_entries(settings, place, AuditFilter(**wanted), limit)
-    none = f"engramq audit: no entry like that in namespace {place!r}; plain stores have none"
-    print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, namespace=place))
+    words = {field: value if isinstance(value, datetime) else str(value) for field, value in wanted.items() if value}
+    listing = checked_command({**words, "limit": min(limit, LIST_LIMIT)}, ListAudit)
+    with operating("audit", namespace) as place:
+        entries = run(partial(_entries, place, listing, limit))
+    none = f"engramq audit: no entry like that in {place.name}; plain stores have none"
+    print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, **place.fields))
+
+
+async def _entries(place: Place, listing: ListAudit, limit: int) -> list[AuditEntry]:
+    """Return the newest entries, the newest last."""
+    entries: list[AuditEntry] = []
+    async with place.opened() as asker:
+        while True:
+            page = await asker.read(listing, AuditList)
+            entries += page.entries
+            if page.next_cursor is None or len(entries) >= limit:
+                return entries[:limit][::-1]
+            listing = msgspec.structs.replace(listing, cursor=page.next_cursor)
 
 
 def _line(entry: AuditEntry) -> str:

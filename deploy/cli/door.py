@@ -26,7 +26,7 @@ from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
-URL: Final = "ENGRAMQ_URL"
+URL: Final = settings.URL
 TOKEN: Final = "ENGRAMQ_TOKEN"  # noqa: S105 - the name of a variable
 PROTOCOL: Final = "2025-11-25"
 SESSION: Final = "engramq-cli"  # one for all commands: a visit of half an hour counts once, as an agent's does

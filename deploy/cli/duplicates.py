@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,10 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.operating import Place, operating
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import json_line, printable
-from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import PROGRESS_S, Asker, open_asker, run
+from engramq.gateway.operator import PROGRESS_S, Asker, run
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import (
@@ -32,7 +31,6 @@ from engramq.schemas.commands import (
     MergeDuplicates,
 )
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Partition
 
 SHOWN: Final = 20  # groups
@@ -75,15 +73,15 @@ def command(
     """
     if yes and not merge:
         raise click.UsageError("--yes goes with --merge.")
-    with servers_for("duplicates") as settings:
-        place, progress = namespace or settings.namespace, _Lines(silent=as_json)
+    with operating("duplicates", namespace) as place:
+        progress = _Lines(silent=as_json)
         listing = FindDuplicates(
             by="text",
             partition=UNSET if partition is None else Partition(partition),
             similarity=UNSET if similarity is None else similarity,
         )
         try:
-            result = run(partial(_duplicates, settings, place, listing, limit, merge and yes, progress))
+            result = run(partial(_duplicates, place, listing, limit, merge and yes, progress))
         except EngramqError as refusal:
             text = f"{refusal.fault.error} {refusal.fault.recovery}"
             raise CommandFailed(f"{text} The same command again does what is left.", ExitCode.MIDWAY) from None
@@ -126,10 +124,8 @@ class _Lines:
             click.echo(text(), err=True)
 
 
-async def _duplicates(
-    settings: Settings, namespace: str, listing: FindDuplicates, shown: int, merge: bool, progress: _Lines
-) -> Duplicates:
-    async with open_asker(settings, namespace) as asker:
+async def _duplicates(place: Place, listing: FindDuplicates, shown: int, merge: bool, progress: _Lines) -> Duplicates:
+    async with place.opened() as asker:
         result, sets = Duplicates(), Sets()
         await _find(asker, listing, result, sets, progress)
         async for several in _grouped(asker, sets, result.similarity):
@@ -198,7 +194,7 @@ async def _merge(asker: Asker, result: Duplicates, progress: _Lines) -> None:
         progress(lambda: f"{result.merged} of {memories(result.count)} superseded")
 
 
-def _print(result: Duplicates, namespace: str, shown: int, *, merge: bool) -> None:
+def _print(result: Duplicates, place: Place, shown: int, *, merge: bool) -> None:
     for group in result.groups[:shown]:
         click.echo(f"{group.stays}  stays  {printable(result.previews.get(group.stays))}".rstrip())
         for goes, near in zip(group.goes, group.similarities, strict=True):
@@ -207,23 +203,21 @@ def _print(result: Duplicates, namespace: str, shown: int, *, merge: bool) -> No
         click.echo(f"... and {count_of(len(result.groups) - shown, 'group')} more: --limit shows them")
     similarity = f"by a similarity of {result.similarity:.3f}"
     if not result.groups:
-        click.echo(f"No duplicates in namespace {namespace!r}, {similarity}.", err=True)
+        click.echo(f"No duplicates in {place.name}, {similarity}.", err=True)
     elif result.merged is None:
-        groups = f"{count_of(len(result.groups), 'group')} of namespace {namespace!r}"
+        groups = f"{count_of(len(result.groups), 'group')} of {place.name}"
         how = "is merged: --yes does it" if merge else "is superseded: --merge --yes does it"
         click.echo(
             f"{memories(result.count)} in {groups} can be superseded, {similarity} or more. Nothing {how}.", err=True
         )
     else:
-        click.echo(
-            f"Superseded {memories(result.merged)} of namespace {namespace!r}. restore_memory brings one back. By ids:"
-        )
-        click.echo(f"engramq audit --namespace {shlex.quote(namespace)} --action supersede")
+        click.echo(f"Superseded {memories(result.merged)} of {place.name}. restore_memory brings one back. By ids:")
+        click.echo(f"engramq audit{place.option} --action supersede")
         if result.left:
             click.echo(f"Left, since they have changed meanwhile: {memories(len(result.left))}.")
 
 
-def _as_json(result: Duplicates, namespace: str, shown: int) -> str:
+def _as_json(result: Duplicates, place: Place, shown: int) -> str:
     def named(memory_id: str) -> dict[str, Any]:
         return {"id": memory_id, "preview": result.previews.get(memory_id)}
 
@@ -238,7 +232,7 @@ def _as_json(result: Duplicates, namespace: str, shown: int) -> str:
     ]
     fields = {
         "status": "success",
-        "namespace": namespace,
+        **place.fields,
         "similarity": result.similarity,
         "looked_at": result.looked_at,
         "group_count": len(result.groups),

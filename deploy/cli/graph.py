@@ -8,9 +8,8 @@ import click
 from msgspec import UNSET
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.operating import operating
 from engramq.deploy.cli.output import json_line, print_list, printable
-from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import reply_to
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import ExitCode, count_of
 from engramq.schemas.commands import DeletedList, GraphRestored, ListDeleted, RestoreGraph
@@ -40,11 +39,10 @@ def deleted(namespace: str | None, limit: int, *, as_json: bool) -> None:
 
     Each begins with the ID that restore takes.
     """
-    with servers_for("graph") as settings:
-        place = namespace or settings.namespace
-        listed = reply_to(settings, place, ListDeleted(limit=limit), DeletedList)
-    none = f"engramq graph: nothing that can be restored in namespace {place!r}"
-    newest_last, to_json = listed.deletions[::-1], partial(json_line, namespace=place)
+    with operating("graph", namespace) as place:
+        listed = place.reply_to(ListDeleted(limit=limit), DeletedList)
+    none = f"engramq graph: nothing that can be restored in {place.name}"
+    newest_last, to_json = listed.deletions[::-1], partial(json_line, **place.fields)
     print_list(newest_last, _line, as_json=as_json, none=none, to_json=to_json)
     if listed.truncated:
         click.echo(f"engramq graph: the newest {limit}; --limit shows more, engramq audit all", err=True)
@@ -61,12 +59,11 @@ def restore(audit_id: int, namespace: str | None, reason: str | None, *, as_json
     ID is that of the deletion in the audit log.
     """
     wanted = RestoreGraph(audit_id=audit_id, reason=UNSET if reason is None else reason)
-    with servers_for("graph") as settings:
-        place = namespace or settings.namespace
-        done = reply_to(settings, place, wanted, GraphRestored)
+    with operating("graph", namespace) as place:
+        done = place.reply_to(wanted, GraphRestored)
     code = ExitCode.DONE if done.status in {"restored", "already_restored"} else ExitCode.FAILED
     if as_json:
-        click.echo(json_line(reply_body(done), namespace=place))
+        click.echo(json_line(reply_body(done), **place.fields))
         return code
     if done.status == "restored":
         node = f"Restored node {done.node_id} with {count_of(done.edges_restored, 'edge')}"

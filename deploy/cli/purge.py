@@ -14,11 +14,12 @@ import msgspec
 from msgspec import UnsetType
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.operating import Place, operating
 from engramq.deploy.cli.options import end_time
 from engramq.deploy.cli.output import json_line, printable
 from engramq.deploy.local import settings
 from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import Asker, checked_command, open_asker, run
+from engramq.gateway.operator import Asker, checked_command, run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode, all_of, count_of, memories
 from engramq.schemas.commands import Purged, PurgeMemories
@@ -27,7 +28,6 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.setting_values import name
-from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Partition
 
 
@@ -77,15 +77,14 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
         return
     wanted = {field: value for field, value in given.items() if value is not None and value is not False}
     listing = checked_command(wanted, PurgeMemories)
-    with servers_for("purge") as chosen:
-        place = namespace or chosen.namespace
+    with operating("purge", namespace) as place:
         try:
-            found, done = run(partial(_purge, chosen, place, listing, yes=yes, as_json=as_json))
+            found, done = run(partial(_purge, place, listing, yes=yes, as_json=as_json))
         except EngramqError as refusal:
             code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
             raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", code) from None
     if as_json:
-        click.echo(json_line(reply_body(done or found), namespace=place))
+        click.echo(json_line(reply_body(done or found), **place.fields))
     else:
         _print_outcome(listing, found, done, place)
 
@@ -93,23 +92,23 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
 _DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edges that were kept")
 
 
-def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, namespace: str) -> None:
+def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, place: Place) -> None:
     if done is not None:
         word = "Archived" if listing.unarchived else "Erased"
-        print(f"{word} {counted(done)} of namespace {namespace!r}. What was {word.lower()}, by ids:")
-        print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+        print(f"{word} {counted(done)} of {place.name}. What was {word.lower()}, by ids:")
+        print(f"engramq audit{place.option} --command {done.command_id}")
         if listing.unarchived:
             print("restore_memory brings a memory back.")
-            _tell_way_back(done, namespace)
+            _tell_way_back(done, place)
         _tell_kept(done, archived=listing.unarchived)
-        _tell_changed(done, listing, namespace)
+        _tell_changed(done, listing, place)
         _tell_hidden(done)
     else:
         word = "archived" if listing.unarchived else "erased"
         _list(found)
         _tell_kept(found, archived=listing.unarchived)
-        _tell_changed(found, listing, namespace)
-        print(f"{counted(found)} of namespace {namespace!r}. Nothing is {word}: --yes does it.", file=sys.stderr)
+        _tell_changed(found, listing, place)
+        print(f"{counted(found)} of {place.name}. Nothing is {word}: --yes does it.", file=sys.stderr)
     if notice := (done or found).notice:
         print(notice, file=sys.stderr)
 
@@ -149,7 +148,7 @@ def _tell_kept(reply: Purged, *, archived: bool) -> None:
         _print_some(_lines(reply.kept_node_previews), reply.kept_node_count)
 
 
-def _tell_changed(reply: Purged, listing: PurgeMemories, namespace: str) -> None:
+def _tell_changed(reply: Purged, listing: PurgeMemories, place: Place) -> None:
     """Name what of others the principal changed; what was taken back is counted."""
     if reply.taken_back_count:
         back = count_of(reply.taken_back_count, "node or edge", "nodes and edges")
@@ -168,15 +167,15 @@ def _tell_changed(reply: Purged, listing: PurgeMemories, namespace: str) -> None
             print(f"{several}:")
             _print_some(_lines(previews), count)
     print("What was there before (--action update_edge, update_node, reclassify or update):")
-    print(f"engramq audit --namespace {shlex.quote(namespace)} --actor {shlex.quote(str(listing.created_by))}")
+    print(f"engramq audit{place.option} --actor {shlex.quote(str(listing.created_by))}")
     if not listing.restore_replaced:
         print("--restore-replaced sets edges and nodes back where they still are as it left them.")
 
 
-def _tell_way_back(done: Purged, namespace: str) -> None:
+def _tell_way_back(done: Purged, place: Place) -> None:
     if done.node_count or done.edge_count:
         print("Nodes and edges can be restored, for 30 days and nodes first. This lists them with their ids:")
-        print(f"engramq graph deleted --namespace {shlex.quote(namespace)}")
+        print(f"engramq graph deleted{place.option}")
 
 
 def _tell_hidden(done: Purged) -> None:
@@ -201,11 +200,9 @@ def _lines(named: Sequence[MemoryPreview | GraphPreview] | UnsetType) -> list[st
     return [f"{preview.id}  {printable(preview.preview)}" for preview in named or ()]
 
 
-async def _purge(
-    settings: Settings, namespace: str, listing: PurgeMemories, *, yes: bool, as_json: bool
-) -> tuple[Purged, Purged | None]:
+async def _purge(place: Place, listing: PurgeMemories, *, yes: bool, as_json: bool) -> tuple[Purged, Purged | None]:
     """Return what was found, and what was done if it was to be."""
-    async with open_asker(settings, namespace) as asker:
+    async with place.opened() as asker:
         found = await asker.run(listing, Purged)
         of = _total(found)
         to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0

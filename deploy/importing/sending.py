@@ -18,7 +18,7 @@ from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import ProgressBar, Readable
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
-from engramq.gateway.operator import Asker, open_asker
+from engramq.gateway.operator import QueueAsker, open_asker
 from engramq.schemas.commands import BatchImported, ImportBatch
 from engramq.schemas.connection import (
     CONNECTION_ERRORS,
@@ -166,7 +166,7 @@ BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts
 class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored."""
 
-    asker: Asker
+    asker: QueueAsker
     on_duplicate: OnDuplicate
     rejects: RejectFile
     progress: ProgressBar

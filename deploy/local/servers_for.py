@@ -28,8 +28,7 @@ _NEEDS = {
     "graph": (settings.REDIS_URL,),
     "worker": (settings.REDIS_URL, settings.DATABASE_URL),
     "migrate": (settings.DATABASE_URL,),
-    "move": (settings.DATABASE_URL,),
-    "audit": (settings.DATABASE_URL,),
+    "audit": (settings.REDIS_URL,),
     "token": (settings.DATABASE_URL,),
     "dead": (settings.REDIS_URL,),
     "dead change": (settings.REDIS_URL, settings.DATABASE_URL),
@@ -38,7 +37,8 @@ _NEEDS = {
     "webhook": (settings.DATABASE_URL,),
 }
 # What changes or locks what the owner owns; everybody else is the role that owns nothing.
-_OWNERS = ("migrate", "move", "purge --rewrite")
+_OWNERS = ("migrate", "purge --rewrite")
+_SERVERS = ("gateway", "worker", "migrate")  # what a gateway itself runs on
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -55,6 +55,8 @@ def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[S
         DeployError: the embedded stack cannot be used.
     """
     environment = {**os.environ, **given}
+    if environment.get(settings.URL) and command not in _SERVERS:
+        click.echo(f"engramq: this is about the servers of this machine; {settings.URL} is not asked.", err=True)
     chosen = read_settings(environment)
     if command in _OWNERS and chosen.migrate_database_url:
         environment[settings.DATABASE_URL] = chosen.migrate_database_url

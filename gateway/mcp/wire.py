@@ -79,14 +79,18 @@ class WireCall:
 
 
 class ToolCalls:
-    """Reads messages, and answers those that are plain calls of `tools`."""
+    """Reads messages, and answers those that are plain calls of `tools`, or of `unlisted` ones of operators."""
 
     def __init__(
-        self, call: Callable[[Call], Awaitable[ToolReply]], tools: Sequence[Tool], server_info: Mapping[str, Any]
+        self,
+        call: Callable[[Call], Awaitable[ToolReply]],
+        tools: Sequence[Tool],
+        server_info: Mapping[str, Any],
+        unlisted: Sequence[Tool] = (),
     ) -> None:
         self._call = call
         self._profile = tuple(tools)
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools = {tool.name: tool for tool in (*unlisted, *tools)}
         self._stamp = {types.SERVER_INFO_META_KEY: server_info}
 
     def read(self, data: bytes) -> WireCall | types.JSONRPCMessage | Refusal:

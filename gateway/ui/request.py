@@ -16,54 +16,30 @@ from engramq.gateway.ui.door import Door, Visitor
 from engramq.gateway.ui.html import DONE
 from engramq.schemas.checks import InstallationState
 from engramq.schemas.commands import (
+    OPERATOR_TOOLS,
     TOOLS,
-    Command,
     CreateToken,
-    GraphRestored,
     ImportList,
     ListImports,
     ListTokens,
-    Reply,
-    RestoreGraph,
     RevokeToken,
-    Step,
     TokenCreated,
     TokenList,
     TokenRevoked,
     Tool,
-    ToolGuide,
+    unlisted,
 )
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.vocabulary import Scope
 
-_NO_GUIDE: Final = ToolGuide(
-    what="", when="", when_not="", cost="", returns="", next="", example=Step(tool="", arguments={})
-)
-
-
-def _of_the_page(command: type[Command], reply: type[Reply], example: str) -> Tool:
-    """Return a tool that no model is listed, so that nothing describes it."""
-    return Tool(
-        parameters=command,
-        replies=(reply,),
-        rest="",
-        client_name="",
-        title="",
-        summary="",
-        example=example,
-        guide=_NO_GUIDE,
-    )
-
-
 _OWN: Final = (
-    _of_the_page(ListImports, ImportList, "list_imports()"),
-    _of_the_page(ListTokens, TokenList, "list_tokens()"),
-    _of_the_page(CreateToken, TokenCreated, 'create_token(principal="ada", scopes=["read"])'),
-    _of_the_page(RevokeToken, TokenRevoked, 'revoke_token(token_id="<id>")'),
-    _of_the_page(RestoreGraph, GraphRestored, "restore_graph(audit_id=1)"),
+    unlisted(ListImports, ImportList, "list_imports()"),
+    unlisted(ListTokens, TokenList, "list_tokens()"),
+    unlisted(CreateToken, TokenCreated, 'create_token(principal="ada", scopes=["read"])'),
+    unlisted(RevokeToken, TokenRevoked, 'revoke_token(token_id="<id>")'),
 )
 
-PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in _OWN}}
+PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in (*OPERATOR_TOOLS, *_OWN)}}
 
 
 AskOverview = Callable[[], Awaitable[InstallationState]]

@@ -71,3 +71,15 @@ def tools_of(area: str) -> tuple[base.Tool, ...]:
 
 # Every tool, in the order in which clients see them.
 TOOLS: Final[Mapping[str, base.Tool]] = {each.name: each for area in AREAS for each in tools_of(area)}
+
+# What operators' commands call at a gateway elsewhere, whatever tools it lists for agents.
+OPERATOR_TOOLS: Final[tuple[base.Tool, ...]] = (
+    system.LIST_AUDIT,
+    system.GET_COMMAND,
+    base.unlisted(graph.ListDeleted, graph.DeletedList, "list_deleted()"),
+    base.unlisted(graph.RestoreGraph, graph.GraphRestored, "restore_graph(audit_id=1)"),
+    base.unlisted(trust.PurgeMemories, trust.Purged, 'purge_memories(created_by="crawler")'),
+    base.unlisted(bulk.FindDuplicates, bulk.DuplicatesFound, 'find_duplicates(by="text")'),
+    base.unlisted(bulk.GroupDuplicates, bulk.DuplicatesGrouped, 'group_duplicates(alike=[["<id>", "<id>"]])'),
+    base.unlisted(bulk.MergeDuplicates, bulk.DuplicatesMerged, "merge_duplicates(groups=[...], similarity=0.9)"),
+)

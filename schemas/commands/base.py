@@ -203,6 +203,25 @@ class Tool:
             object.__setattr__(self, name, value)
 
 
+_NO_GUIDE: Final = ToolGuide(
+    what="", when="", when_not="", cost="", returns="", next="", example=Step(tool="", arguments={})
+)
+
+
+def unlisted(command: type[Command], reply: type[Reply], example: str) -> Tool:
+    """Return a tool for people and their commands: no model is listed it, so that nothing describes it."""
+    return Tool(
+        parameters=command,
+        replies=(reply,),
+        rest="",
+        client_name="",
+        title="",
+        summary="",
+        example=example,
+        guide=_NO_GUIDE,
+    )
+
+
 @cache
 def replies_by_status(tool: Tool) -> Mapping[str, type[msgspec.Struct]]:
     """Return the Structs of a tool's replies by their `status`; none where that word does not tell them apart."""

@@ -210,7 +210,7 @@ class FindDuplicates(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
     scope: ClassVar[Scope] = Scope.ADMIN
 
-    by: Literal["text", "vector"]
+    by: Annotated[Literal["text", "vector"], Meta(extra_json_schema={"type": "string"})]
     after: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
     partition: Partition | UnsetType = UNSET
     similarity: UnitInterval | UnsetType = UNSET

@@ -348,5 +348,6 @@ class ListDeleted(Command, frozen=True, kw_only=True, omit_defaults=True, tag="l
 class DeletedList(Reply, kw_only=True, tag="deleted"):
     """The newest deletions; `truncated`: there are older ones."""
 
+    status: Literal["success"] = "success"
     deletions: list[GraphDeletion]
     truncated: bool

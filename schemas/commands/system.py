@@ -96,6 +96,7 @@ class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="aud
     target: Annotated[Identifier, Meta(description="Id of a memory, edge or node")] | UnsetType = UNSET
     actor: Annotated[Name, Meta(description="The principal who did it")] | UnsetType = UNSET
     action: Annotated[Name, Meta(description="E.g. erase")] | UnsetType = UNSET
+    command_id: Annotated[Identifier, Meta(description="All that one write did")] | UnsetType = UNSET
     since: Annotated[datetime, Meta(tz=True, description="A time or date")] | UnsetType = UNSET
     until: Annotated[Moment, Meta(description="As since, with the whole of a date")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 20

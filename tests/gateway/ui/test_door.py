@@ -9,7 +9,7 @@ from engramq.gateway.limits import SIGN_IN_BURST
 from engramq.gateway.ui.door import COOKIE, PAGES_OF_ONE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
 from engramq.gateway.ui.request import FORM_BYTES, PAGE_TOOLS
-from engramq.schemas.commands import TOOLS
+from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS
 from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.settings import Settings
 from tests.gateway.ui.browsing import Browser, Shown
@@ -242,7 +242,8 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_page_and_nobody_else(
 
 def test_what_only_people_have_is_no_tool_of_mcp() -> None:
     own = set(PAGE_TOOLS) - set(TOOLS)
-    assert own == {"list_imports", "list_tokens", "create_token", "revoke_token", "restore_graph"}
+    of_commands = {tool.name for tool in OPERATOR_TOOLS} - set(TOOLS)
+    assert own == {"list_imports", "list_tokens", "create_token", "revoke_token"} | of_commands
     assert set(TOOLS) < set(PAGE_TOOLS)
 
 

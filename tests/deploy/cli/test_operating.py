@@ -1,0 +1,155 @@
+"""Operators' commands at a gateway elsewhere, by a token: what they do, for whom, and in which namespace."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from engramq.deploy.cli.operating import RemoteAsker
+from engramq.gateway import operator
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS, Purged, PurgeMemories
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ALL_SCOPES
+from engramq.workers.auth.tokens import NewToken
+from tests.deploy.cli.test_tool_commands import Shell, here, shell
+from tests.gateway.conftest import anyio_backend, keys, redis_url
+from tests.gateway.test_http import ERAS
+from tests.gateway.test_identity_end_to_end import Served, served, settings
+
+__all__ = ["anyio_backend", "here", "keys", "redis_url", "settings", "shell"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+SENTENCE = "The ferry to the island leaves every morning at seven from the old harbour of the town"
+
+
+def entries(lines: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+async def test_who_did_what_is_shown_page_by_page(shell: Shell) -> None:
+    ids = [(await shell.run("store", f"{place} is open", "--source-type", "research")).strip() for place in "ABC"]
+    await shell.run("verify", *ids, "--reason", "was there")
+    listed = entries(await shell.run("audit", "--action", "verify", "--json"))
+    assert [entry["target_id"] for entry in listed] == ids, "newest last"
+    assert {entry["actor"] for entry in listed} == {"ada"}
+    (newest,) = entries(await shell.run("audit", "--limit", "1", "--json"))
+    assert newest == listed[-1]
+    by_command = entries(await shell.run("audit", "--command", listed[0]["command_id"], "--json"))
+    assert by_command == [listed[0]]
+    assert await shell.run("audit", "--target", ids[0], "--until", "2020-01-01") == ""
+    assert "engramq audit: no entry like that in the namespace of the token at http://" in shell.err
+
+
+async def test_more_entries_than_one_reply_holds_are_all_shown(here: Served, shell: Shell) -> None:
+    agent = await here.agent("ada", ERAS[0])
+    memory = await agent.store("The bakery is open", source_type="research")
+    for number in range(105):
+        await agent.call("verify_memory", memory_id=memory["id"], verification="verified", reason=f"look {number}")
+    listed = entries(await shell.run("audit", "--json", "--limit", "104"))
+    assert [entry["reason"] for entry in listed] == [f"look {number}" for number in range(1, 105)]
+
+
+async def test_a_purge_lists_first_and_erases_in_the_namespace_of_the_token(shell: Shell, here: Served) -> None:
+    await here.invite("crawler", "people", NewToken(principal="crawler", scopes=ALL_SCOPES))
+    await here.invite("stranger", "others", NewToken(principal="crawler", scopes=ALL_SCOPES))
+    crawler, stranger = [await here.agent(name, ERAS[0]) for name in ("crawler", "stranger")]
+    page, theirs = await crawler.store("A crawled page"), await stranger.store("A page of others")
+    assert await shell.run("purge", "--created-by", "crawler") == f"{page['id']}  A crawled page\n"
+    assert "1 memory of the namespace of the token at http" in shell.err
+    out = await shell.run("purge", "--created-by", "crawler", "--yes", "--reason", "poisoned")
+    assert out.startswith("Erased 1 memory")
+    command = out.splitlines()[-1].split()
+    assert [entry["action"] for entry in entries(await shell.run(*command[1:], "--json"))] == ["erase", "purge"]
+    assert await crawler.recent() == []
+    assert await stranger.recent() == [theirs["content"]]
+
+
+async def test_what_was_deleted_from_the_graph_is_listed_and_restored(shell: Shell, here: Served) -> None:
+    agent = await here.agent("ada", ERAS[0])
+    edge = await agent.call("graph_add_edge", source_name="Ada", target_name="Bob", relation="KNOWS")
+    await agent.call("graph_delete_edge", edge_id=edge["edge_id"], reason="untrue")
+    (deletion,) = entries(await shell.run("graph", "deleted", "--json"))
+    assert await shell.run("graph", "restore", str(deletion["audit_id"])) == f"Restored edge {edge['edge_id']}\n"
+    assert await shell.run("graph", "deleted") == ""
+    await shell.run("graph", "restore", "999999", code=ExitCode.FAILED)
+    assert "is no deletion" in shell.err
+
+
+async def test_duplicates_are_listed_and_merged(shell: Shell, here: Served) -> None:
+    agent = await here.agent("ada", ERAS[0])
+    older, newer = [await agent.store(SENTENCE) for _ in range(2)]
+    listed = await shell.run("duplicates")
+    assert listed.splitlines()[0] == f"{newer['id']}  stays  {SENTENCE}"
+    assert f"  {older['id']}" in listed
+    assert "Superseded 1 memory of" in await shell.run("duplicates", "--merge", "--yes")
+    assert await agent.recent() == [SENTENCE]
+
+
+async def test_only_the_scope_admin_opens_it_whatever_tools_the_gateway_lists(
+    settings: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(settings, tools="core") as few:
+        await few.invite("ada", "people", NewToken(principal="ada", scopes=ALL_SCOPES))
+        monkeypatch.setenv("ENGRAMQ_URL", f"http://127.0.0.1:{few.site.port}")
+        monkeypatch.setenv("ENGRAMQ_TOKEN", few.secrets["ada"])
+        assert "create_token" in await shell.run("audit")
+        listed = {tool.name for tool in (await (await few.agent("ada", ERAS[0])).client.list_tools()).tools}
+        assert listed.isdisjoint({tool.name for tool in OPERATOR_TOOLS} - {"get_command"})
+        monkeypatch.setenv("ENGRAMQ_TOKEN", few.secrets["alice"])
+        for words in (("audit",), ("purge", "--created-by", "x"), ("graph", "deleted"), ("duplicates",)):
+            await shell.run(*words, code=ExitCode.MIDWAY if words[0] in ("purge", "duplicates") else ExitCode.FAILED)
+            assert "'admin'" in shell.err, words
+
+
+async def test_a_namespace_cannot_be_named_where_the_token_names_it(shell: Shell) -> None:
+    for words in (("audit",), ("purge", "--created-by", "x"), ("graph", "deleted"), ("duplicates",)):
+        await shell.run(*words, "--namespace", "others", code=ExitCode.MISUSED)
+        assert "the token says it" in shell.err
+
+
+async def test_what_is_for_the_servers_own_machine_says_so(shell: Shell, settings: Settings) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENGRAMQ_DATABASE_URL", settings.database_url)
+        assert "people" in await shell.run("tenant", "list", "--all")
+        assert "ENGRAMQ_URL is not asked" in shell.err
+        await shell.run("migrate")
+        assert "ENGRAMQ_URL" not in shell.err
+
+
+def test_no_operators_tool_is_one_of_an_agents_but_those_that_are_listed() -> None:
+    assert {tool.name for tool in OPERATOR_TOOLS} & set(TOOLS) == {"audit", "get_command"}
+
+
+class Scripted:
+    """A gateway that gives these replies in turn."""
+
+    def __init__(self, *replies: dict[str, Any]) -> None:
+        self.replies = list(replies)
+        self.calls: list[tuple[str, Mapping[str, Any]]] = []
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        self.calls.append((tool, arguments))
+        return self.replies.pop(0)
+
+
+async def test_a_write_that_takes_long_is_asked_after_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "ASK_AGAIN_S", 0.01)
+    done = {"status": "success", "matched": 3, "erased": 3, "memory_ids": [], "command_id": "c"}
+    report = {"status": "done", "reply": done}
+    gateway = Scripted(
+        {"status": "pending", "command_id": "c"}, {"status": "pending", "reply": None}, {"status": "running"}, report
+    )
+    purge = PurgeMemories(created_by="crawler", erase=True)
+    assert (await RemoteAsker(gateway).run(purge, Purged)).erased == 3  # type: ignore[arg-type]
+    assert [tool for tool, _ in gateway.calls] == ["purge_memories", *["get_command"] * 3]
+    first = dict(gateway.calls[0][1])
+    assert first.pop("idempotency_key")
+    assert first == {"created_by": "crawler", "erase": True}
+
+    refusal = {"status": "error", "code": "forbidden", "error": "No.", "recovery": "Ask."}
+    with pytest.raises(EngramqError, match="No"):
+        await RemoteAsker(Scripted(refusal)).run(purge, Purged)  # type: ignore[arg-type]
