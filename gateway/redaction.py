@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.secret_patterns import KEYWORD, MARK, SecretSpan, is_secret_value, secrets_in, without_private_keys
+from engramq.gateway.secret_names import MARK, is_secret_value
+from engramq.gateway.secret_patterns import KEYWORD, SecretSpan, secrets_in, without_private_keys
 from engramq.schemas import limits
 from engramq.schemas.commands import Command, ImportBatch, ImportMemories, ImportRow, StoreMemory, UpdateMemory
 from engramq.schemas.commands.memories import NewMemory

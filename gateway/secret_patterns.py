@@ -1,160 +1,16 @@
-"""Find secrets in a text: tokens by their form, passwords by the name before them, private keys by their lines.
+"""Find secrets in a text: tokens by their form, passwords in sentences, commands and addresses, cards, private keys.
 
-For example `ghp_...` is a token of GitHub wherever it stands, and `hunter2x` is a password in `password: hunter2x`.
-Every pattern takes time in proportion to a text's length. Nothing is looked up, so nothing goes over the network.
+For example `ghp_...` is a token of GitHub wherever it stands, and `hunter2x` a password in `the password is hunter2x`.
+FORMS is the table of all forms but those behind a name and a sign (secret_names.py). Every pattern takes time in
+proportion to a text's length. Nothing is looked up, so nothing goes over the network.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from engramq.gateway.secret_names import MARK, SHORTEST, has_name, is_password, passwords
 from engramq.schemas.ids import TOKEN_PREFIX
-
-SHORTEST: Final = 6  # characters of a secret: what is shorter stands everywhere in a text
-_SHORTEST_PIN: Final = 3  # with a digit, where a key of metadata says what it is
-MARK: Final = "[redacted: "  # then the kind of secret, and a bracket
-
-# One of these stands, in small letters, in every line that has a name of a secret.
-NAMES: Final = ("key", "pass", "pw", "secret", "token", "contrase", "authorization")
-_NAME_CHARS: Final = 250  # that a name may go on behind the words by which it is known
-
-_HEAD_CHARS: Final = 300  # of a name and the sign behind it
-_KNOWN: Final = (
-    r"(?:api|auth)[ _-]?key|api[ _-]?token|(?:service|account|db|database|priv|private|client)[_-]?key"
-    r"|(?:db|database|key)_?pass|password|passwd|pwd|secret(?:[_-]{1,2}key)?|(?:[_-]|api|cloudant)pw(?![a-z])"
-    r"|(?:sl|cloudant|api)[_-]?pass(?![a-z])|contrase(?:ñ|n)a|passphrase|passcode"
-)
-_AT_ITS_END: Final = r"authorization|(?:access|signing|encryption)[_-]?key|(?:access|auth|refresh|bearer)[_-]?token"
-_NAME: Final = rf"(?<!\[redacted: )(?:(?:{_KNOWN})\w{{0,{_NAME_CHARS}}}+|(?:{_AT_ITS_END})(?!\w))"
-_QUOTE_MARKS: Final = frozenset("'\"`")
-_QUOTE: Final = r"\\?[\"'`]"  # \" in JSON that is a text of JSON
-_ASSIGNED: Final = re.compile(rf"{_NAME}[\]\\'\"]{{0,3}}+\s*+(?::=|={{1,3}}>?|!==?|:)\s*+@?({_QUOTE})?", re.IGNORECASE)
-_BEFORE: Final = re.compile(rf"{_NAME}[^\s\\'\"`]{{0,50}}+\s*+({_QUOTE})", re.IGNORECASE)  # private_key "value";
-# "value" == password
-_BEHIND: Final = re.compile(rf"([\"'`])\s*+[!=]{{2,3}}\s*+(?=\w{{0,{_NAME_CHARS}}}?(?:{_KNOWN}))")
-# Of Authorization.
-_SCHEME: Final = re.compile(r"(?:bearer|basic|digest|token|bot|apikey|key)\s++(?=\S)", re.IGNORECASE)
-_TO_QUOTE: Final = {quote: re.compile(rf"(?:[^\\{quote}]++|\\.)*+(?={quote})") for quote in "\"'`"}
-_WORD: Final = re.compile(r"[^ \t\r\n,;\"'`)\]}]*+")
-_CALL: Final = re.compile(r"[^\W\d][\w.]*+[(\[]")  # password = db.Column(db.String(120)), not a password
-_DIGIT: Final = re.compile(r"\d")
-_LETTER: Final = re.compile(r"[^\W\d_]")
-# So long, or with capitals such, that no language has it.
-_NO_WORD: Final = re.compile(r"[\w+=-][\w+/=-]{39,}+|(?=[\w-]*?[a-z][A-Z])(?=[\w-]*?[A-Z]{2})[\w-]{16,}+")
-_NUMBER: Final = re.compile(r"\d{6,}+")
-
-_WORDS: Final = "password|passwd|secret|api_?key|token|(?<![a-z])key"
-_LONGEST_WORDS: Final = 250  # characters of a placeholder, whose pattern takes the square of them
-# What documentation writes in the place of a password: your_secret_key_here, ${PASSWORD}, <token>, ****.
-_PLACEHOLDER: Final = re.compile(
-    rf"[a-z_\-]*(?:{_WORDS})[a-z_\-]*|\$[A-Z_][A-Z0-9_]*|\$?\{{[^}}]*\}}+|%[({{]?\w*[)}}]?s?%?|\$?\([^)]*\)|<[^>]*>?|[*.xX•…]+|pass|\[[^\]]*\]?",
-    re.IGNORECASE | re.ASCII,
-)
-
-
-def has_name(folded: str) -> bool:
-    """Say whether a line in small letters may name a secret."""
-    return any(name in folded for name in NAMES)
-
-
-def is_password(value: str, shortest: int = SHORTEST) -> bool:
-    """Say whether what stands where a password does is one: no placeholder, and not too short."""
-    if len(value) < shortest or value.startswith(MARK):
-        return False
-    return len(value) > _LONGEST_WORDS or _PLACEHOLDER.fullmatch(value) is None
-
-
-def passwords(line: str) -> Iterator[tuple[int, int]]:
-    """Give where in a line the passwords begin and end, whole however long they are; some twice, in any order."""
-    at = 0
-    while (head := _ASSIGNED.search(line, at)) is not None:
-        at = head.end()
-        told = _quoted(line, at, head[1]) if head[1] else None
-        start, end = told or _word(line, at)
-        if told is None:  # another name may stand where the word ends: auth_key=db_password = "value"
-            at = max(at, end - _HEAD_CHARS)
-        if _is_made(line[start:end], is_quoted=told is not None):
-            yield start, end
-    for head in _BEFORE.finditer(line):
-        told = _quoted(line, head.end(), head[1])
-        if told is not None and line.startswith(";", told[1] + len(head[1])) and is_password(line[slice(*told)]):
-            yield told
-    for tail in _BEHIND.finditer(line):
-        start = line.rfind(tail[1], 0, tail.start()) + 1
-        if start and is_password(line[start : tail.start()]):
-            yield start, tail.start()
-
-
-def _quoted(line: str, at: int, quote: str) -> tuple[int, int] | None:
-    """Return where a value begins and ends whose quote ends at `at`; None where no quote closes it."""
-    if len(quote) == 1:
-        found = _TO_QUOTE[quote].match(line, at)
-        end = -1 if found is None else found.end()
-    else:
-        end = line.find(quote, at)
-    if end < 0:
-        return None
-    scheme = _SCHEME.match(line, at, end)
-    return (at if scheme is None else scheme.end()), end
-
-
-def _word(line: str, at: int) -> tuple[int, int]:
-    """Return where a value without quotes begins and ends: a word, empty where it is code."""
-    scheme = _SCHEME.match(line, at)
-    at = at if scheme is None else scheme.end()
-    if _CALL.match(line, at) is not None:
-        return at, at
-    found = _WORD.match(line, at)
-    return at, at if found is None else at + len(found[0].rstrip("."))
-
-
-def _is_made(value: str, *, is_quoted: bool) -> bool:
-    """Say whether a value is a password: without quotes only one that is no word of a language."""
-    if not is_quoted:
-        is_mixed = _DIGIT.search(value) is not None and _LETTER.search(value) is not None
-        if not is_mixed and _NO_WORD.fullmatch(value) is None and _NUMBER.fullmatch(value) is None:
-            return False
-    return is_password(value)
-
-
-# Of metadata, whose names stand for themselves: by the words of a name, or by those that it ends in.
-_WORD_OF_KEY: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++(?![a-z])|\d++|[^\W\d_]++")
-_LAST_WORDS: Final = frozenset(
-    (
-        "token",
-        "authorization",
-        "pin",
-        "pw",
-        "pwd",
-        "passwd",
-        "password",
-        "passphrase",
-        "passcode",
-        "secret",
-        "otp",
-        "cvv",
-    )
-)
-_ANY: Final = re.compile(_KNOWN, re.IGNORECASE)
-_ENDING: Final = re.compile(rf"(?:{_KNOWN}|{_AT_ITS_END})\Z", re.IGNORECASE)
-
-
-def is_secret_value(key: str, value: str | float) -> bool:
-    """Say whether what stands under a key of metadata is a password: under password, apiKey, pin, access-token.
-
-    A number is one only under a name that ends so: not under password_days.
-    """
-    if isinstance(value, bool) or not (_names_itself(key) or (isinstance(value, str) and _ANY.search(key))):
-        return False
-    if not isinstance(value, str):
-        return True
-    return is_password(value) or (is_password(value, shortest=_SHORTEST_PIN) and _DIGIT.search(value) is not None)
-
-
-def _names_itself(key: str) -> bool:
-    words = [word.casefold() for word in _WORD_OF_KEY.findall(key)]
-    return bool(words) and (words[-1] in _LAST_WORDS or _ENDING.search(key) is not None)
-
 
 IN_ADDRESS: Final = "Basic Auth Credentials"
 KEYWORD: Final = "Secret Keyword"
@@ -168,6 +24,18 @@ class SecretSpan(NamedTuple):
     kind: str
 
 
+class Form(NamedTuple):
+    """A form of secrets. Its pattern has the secret in a group, which `is_secret` judges.
+
+    In small letters one of `marks` stands in every text that has such a secret.
+    """
+
+    kind: str
+    marks: tuple[str, ...]
+    pattern: re.Pattern[str]
+    is_secret: Callable[[str], bool]
+
+
 # Kind, prefix (a pattern of the prefix alone), least characters of letters, digits, - and _ behind it: fewer than are
 # issued, so that one that was cut is found too. By the issuers' own documentation of 2025 and 2026.
 _PREFIXES: Final = (
@@ -178,7 +46,7 @@ _PREFIXES: Final = (
     ("OpenAI Token", r"sk-(?=[\w\-]{20,99}?T3BlbkFJ)", 40),
     ("OpenRouter Token", r"sk-or-v\d-", 32),
     ("GitHub Token", r"github_pat_|gh[pousr]_", 22),
-    ("GitLab Token", r"gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-", 20),
+    ("GitLab Token", r"gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-|GR1348941", 20),
     ("Google API Key", r"AIza", 30),
     ("Google OAuth Secret", r"GOCSPX-|ya29\.", 20),
     ("Hugging Face Token", r"hf_|api_org_", 30),
@@ -201,7 +69,6 @@ _PREFIXES: Final = (
     ("AWS Access Key", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)(?=[A-Z0-9]{16})", 16),
     ("Artifactory Credentials", r"AKC(?=[a-zA-Z0-9]{10})(?=[a-zA-Z]{0,99}\d)", 10),
     ("Artifactory Credentials", r"AP[\dA-F](?=[a-zA-Z0-9]{8})(?=[a-zA-Z]{0,99}\d)", 8),
-    ("GitLab Token", r"GR1348941", 20),
     ("PyPI Token", r"pypi-AgE", 40),
     ("SendGrid API Key", r"SG\.(?=[\w\-]{16,64}\.)", 16),
     ("Square OAuth Secret", r"sq0csp-", 40),
@@ -218,89 +85,258 @@ _TOKEN: Final = re.compile(
     + r")(?:\.[\w\-]++)*+",
     re.ASCII,
 )
-# A password goes up to the last @ before the host: it may have an @ and a slash, though neither should be there.
-_ADDRESS: Final = re.compile(
-    r"://[^\s/?#@:'\"<>`]*+:((?:(?!://)[^\s@'\"<>`])++(?:@(?:(?!://)[^\s/?#@'\"<>`,;])*+(?=@))*+)@"
+
+_DIGIT: Final = re.compile(r"\d")
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_SYMBOL_INSIDE: Final = re.compile(r"\w[@#$%^*!]\w")
+_DIGITS_IN_RANDOM: Final = 3
+# What has letters and digits and is no password: sha256, 32-byte, v2.3.1, 2026-11-24, id_ed25519.pub, $DB_PASS1, f(x1).
+_TECHNICAL: Final = re.compile(
+    r"[~.]{0,2}/\S*+|[$%<{\[(-]\S*+|\w++://\S*+|\S{1,99}\(\S*+|[^\s@]{1,99}@\w[\w-]*+(?:\.[\w-]++)++|v?\d++(?:\.\d++)+\S*+"
+    r"|\d{1,4}[-/.]\d\d?[-/.]\d{1,4}(?:[T_]\S*+)?|[^\s:]{1,99}\.[a-z][a-z0-9]{0,4}(?::\d++)?"
+    r"|\d++(?:[.,-]\d++)?-?(?:k|m|g|x|h|s|d|ms|min|minutes?|hours?|days?|weeks?|months?|years?|sec|seconds?|[kmg]i?b|st|nd|rd"
+    r"|th|bits?|bytes?|chars?|characters?|digits?|words?|req|stellen|stellig\w*+|zeichen|tage?n?|stunden?|minuten|fold|fa|%)"
+    r"(?:[-/_]\S*+)?"
+    r"|(?:sha|md|aes|rsa|base|utf|bcrypt|scrypt|argon|pbkdf|oauth|rfc|hmac|hs|rs|es|ps|ed|x|totp|web|http|ipv|iso|k|s|ec|tls|crc"
+    r"|chacha|blake|python|py|node|php|java|windows|win|log|neo|user|server|host|key|id|line|field|column|part|level|type"
+    r"|version|v|phase|row|page|team|issue|pr|tier|stage|api|uuid|ticket)[-_ ]?\d{1,5}[a-z]{0,2}(?:[-_/.:+]\S*+)?",
+    re.IGNORECASE,
 )
-_PORT: Final = re.compile(r"\d{1,5}(?:[/?#]|$)")  # https://host:8443/a@b has no password
+_WORD_AND_NUMBER: Final = re.compile(r"[a-z]++(?:[-_][a-z]++)*+(?:[-_.]v?\d{1,3})?+(?:[-_][a-z]++)*+")  # db-creds-v2
+# What stands in the place of a secret in files with examples, beside what secret_names.py knows.
+_DEFAULT: Final = re.compile(
+    r"change[-_]?(?:me|it)|example|required|optional|disabled|enabled|missing|undefined|default|postgres|secret|redacted"
+    r"|hidden|string|prompt|ignore|always",
+    re.IGNORECASE,
+)
+
+
+def _is_mixed(value: str) -> bool:
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
 
 
 def _is_random(token: str) -> bool:
     """Say whether a token may be one: npm_config_registry_of_this_project is none."""
-    return not (token.islower() or token.isupper()) or any(char.isdigit() for char in token)
+    return not (token.islower() or token.isupper()) or _DIGIT.search(token) is not None
 
 
-# Kind, what stands (in small letters) in every text that has one, its form, and what else it has to be.
-_OTHERS: Final[tuple[tuple[str, str, re.Pattern[str], Callable[[str], bool]], ...]] = (
-    # A word with - and _ is gone through once.
-    (
-        "JSON Web Token",
-        "eyj",
-        re.compile(r"(?:(?<![\w\-])|(?<=\\[nrt]))(eyJ[\w\-]{10,}+\.eyJ[\w\-]++(?:\.[\w\-]++)*+)", re.ASCII),
-        _is_random,
-    ),
-    (
-        "Bearer Token",
-        "bearer",
-        re.compile(r"\bbearer[ \t]++([\w.~+/=\-]{16,}+)", re.IGNORECASE | re.ASCII),
-        _is_random,
-    ),
-    (
-        "NPM tokens",
-        ":_",
-        re.compile(r":_(?:authToken|auth|password)[ \t]*+=[ \t]*+[\"']?([^\s\"']{6,}+)"),
-        is_password,
-    ),
-    (
-        "AWS Access Key",
-        "aws",
-        re.compile(r"aws[^\n]{0,60}?['\"]([0-9a-z/+]{40})['\"]", re.IGNORECASE | re.ASCII),
-        _is_random,
-    ),
-    (
-        "Azure Storage Account access key",
-        "accountkey=",
-        re.compile(r"AccountKey=([\w+/=]{80,}+)", re.ASCII),
-        _is_random,
-    ),
-    (
-        "Mailchimp Access Key",
-        "-us",
-        re.compile(r"(?:(?<![0-9a-zA-Z])|(?<=\\[nrt]))([0-9a-z]{32}-us\d{1,2})\b"),
-        _is_random,
-    ),
-    (
-        "Slack Token",
-        "hooks.slack.com",
-        re.compile(r"hooks\.slack\.com/services/(T\w+/B\w+/\w+)", re.IGNORECASE | re.ASCII),
-        _is_random,
-    ),
-    (
-        "Telegram Bot Token",
-        ":",
-        re.compile(r"(?<!\d)(\d{8,10}:[0-9A-Za-z_-]{35})(?![\w-])", re.ASCII),
-        _is_random,
-    ),
+def _is_spoken(value: str) -> bool:
+    """Say whether what a sentence calls a password is one: Tr0ub4dor&3 and 48211234, not sha256, 32-byte or wrong."""
+    if not is_password(value) or _TECHNICAL.fullmatch(value) is not None:
+        return False
+    return _is_mixed(value) or value.isdigit() or _SYMBOL_INSIDE.search(value) is not None
+
+
+def _is_random_value(value: str) -> bool:
+    """Say whether what stands behind a token's name is random: 8f14e45fceea167a, not db-creds-v2."""
+    digits = sum(char.isdigit() for char in value[:64])
+    return _is_spoken(value) and digits >= _DIGITS_IN_RANDOM and _WORD_AND_NUMBER.fullmatch(value) is None
+
+
+def _is_given(value: str) -> bool:
+    """Say whether what stands where a command or a variable wants a password is one, be it a word."""
+    return is_password(value) and value[0] not in "$%<{[(-/~." and _DEFAULT.fullmatch(value) is None
+
+
+def _is_short_given(value: str) -> bool:
+    return is_password(value, shortest=3) and value[0] not in "$%<{[(-/~" and re.fullmatch(r"\d+:\d+", value) is None
+
+
+def _is_in_address(value: str) -> bool:
+    """Say whether it is a password: https://host:8443/a@b has none."""
+    return is_password(value, shortest=1) and re.match(r"\d{1,5}(?:[/?#]|$)", value) is None
+
+
+def _is_card(digits: str) -> bool:
+    """Say whether the last of a card's digits is the checksum of the others (Luhn)."""
+    numbers = [int(char) for char in reversed(digits) if char.isdigit()]
+    return (sum(numbers[::2]) + sum(sum(divmod(2 * number, 10)) for number in numbers[1::2])) % 10 == 0
+
+
+def _form(
+    kind: str, marks: str, pattern: str, is_secret: Callable[[str], bool] = _is_random, flags: re.RegexFlag = re.ASCII
+) -> Form:
+    return Form(kind, tuple(marks.split(" ")), re.compile(pattern, flags), is_secret)
+
+
+_TEXT: Final = re.IGNORECASE
+_OPEN: Final = r"[\"'`„“”‚‘«(]{0,2}"
+_SPOKEN: Final = r"(?=\S{0,99}?[\d@#$%^*!])([^\s\"'`„“”‘’«»]{6,}+)"
+_ARGUMENT: Final = r"(?:\"([^\"\n]++)\"|'([^'\n]++)'|([^\s\"'|;<>`]++))"
+_PHRASE: Final = (
+    r"(?:(?:passwor[dt]|kennwort|passphrase|passcode|passwd|pwd|zugangscode)(?:['’]s)?"
+    r"|(?<![\w-])(?:pw(?!\w)|(?-i:[Pp]ass)(?=:)))"
+)
+_API_KEY: Final = (
+    r"(?:(?<!next[_-])(?<!page[_-])token|secret|(?:api|access|auth|signing|encryption|master)[ _-]?key"
+    r"|(?<!\w)(?:api-?|zugangs|geheim)schlüssel)"
+)
+# is, wurde auf, was changed to
+_COPULA: Final = (
+    r"(?:[ \t]++(?:is|was|are|be|been|to|now|set|changed|still|currently|ist|lautet|war|wird|wurde|sei|heißt|heisst|auf"
+    r"|jetzt|nun|noch|immer|aktuell)(?!\w))"
+)
+# "for the staging database is now", "wurde auf", "von Bob lautet:", or ":" with a line's end behind it
+_IS: Final = (
+    r"(?:[ \t]++(?:for|of|to|on|in|at|from|für|von|vom|zum?|zur|de[rs]|am|im|beim?)(?:[ \t]++\S{1,60}+){1,4}?"
+    rf"(?:{_COPULA}{{1,4}}+|(?<=:))|{_COPULA}{{0,4}}+)(?:[ \t]*+:)?\s++"
+)
+_LOGIN: Final = r"(?:creds?|credentials|login|logins|zugangsdaten|anmeldedaten|zugang)"
+_OTHER_KEYS: Final = (
+    r"(?:cache|public|primary|foreign|sort|partition|idempotency|next|page|continuation|order|group|range|shard)"
 )
 
 
-def known_tokens(text: str, folded: str) -> Iterator[SecretSpan]:
+def _command(marks: str, programs: str, flags: str, is_secret: Callable[[str], bool] = _is_given) -> Form:
+    """Return the form of a program's argument: mysql -pS3cret."""
+    pattern = rf"(?<![\w-])(?:{programs})\b[^\n|;]{{0,300}}?[ \t](?:{flags}){_ARGUMENT}"
+    return _form(KEYWORD, marks, pattern, is_secret)
+
+
+FORMS: Final[tuple[Form, ...]] = (
+    # A word with - and _ is gone through once.
+    _form("JSON Web Token", "eyj", r"(?:(?<![\w\-])|(?<=\\[nrt]))(eyJ[\w\-]{10,}+\.eyJ[\w\-]++(?:\.[\w\-]++)*+)"),
+    _form("Bearer Token", "bearer", r"\b(?i:bearer)[ \t]++([\w.~+/=\-]{16,}+)"),
+    _form("NPM tokens", ":_", r":_(?:authToken|auth|password)[ \t]*+=[ \t]*+[\"']?([^\s\"']{6,}+)", is_password),
+    _form("AWS Access Key", "aws", r"(?i:aws[^\n]{0,60}?['\"]([0-9a-z/+]{40})['\"])"),
+    # The secret beside a key's id, which says nothing but its length.
+    _form(
+        "AWS Access Key",
+        "akia asia abia acca",
+        r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Z0-9])[\s\S]{1,120}?(?<![\w/+])([A-Za-z0-9/+]{40})(?![\w/+=])",
+    ),
+    _form("Twilio API Key", "ac sk", r"(?<!\w)(?:AC|SK)[0-9a-f]{32}(?!\w)[\s\S]{1,60}?(?<!\w)(\w{32})(?!\w)"),
+    _form("Azure Storage Account access key", "accountkey=", r"AccountKey=([\w+/=]{80,}+)"),
+    _form("Azure Client Secret", "q~", r"(?<![\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?![\w~.-])"),
+    _form("Mailchimp Access Key", "-us", r"(?:(?<![0-9a-zA-Z])|(?<=\\[nrt]))([0-9a-z]{32}-us\d{1,2})\b"),
+    _form("Slack Token", "hooks.slack.com", r"(?i:hooks\.slack\.com/services/(T\w+/B\w+/\w+))"),
+    _form("Discord Webhook", "/api/webhooks/", r"/api/webhooks/\d{15,20}/([\w-]{50,}+)"),
+    _form("Telegram Bot Token", ":", r"(?<!\d)(\d{8,10}:[0-9A-Za-z_-]{35})(?![\w-])"),
+    # By the brands' first digits and lengths.
+    _form(
+        "Card Number",
+        "2 3 4 5 6",
+        r"(?<![\w.,/+-])(?<!\d )((?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|6(?:011|[25]\d\d|4[4-9]\d)|35\d\d)"
+        r"([ -]?)\d{4}\2\d{4}\2\d{4}"
+        r"|3[47]\d\d([ -]?)\d{6}\3\d{5}|3(?:0[0-5]|[689]\d)\d([ -]?)\d{6}\4\d{4})(?![\w-]|[.,]\d| \d)",
+        _is_card,
+    ),
+    # A password goes up to the last @ before the host: it may have an @ and a slash, though neither should be there.
+    _form(
+        IN_ADDRESS,
+        "://",
+        r"://[^\s/?#@:'\"<>`]*+:((?:(?!://)[^\s@'\"<>`])++(?:@(?:(?!://)[^\s/?#@'\"<>`,;])*+(?=@))*+)@",
+        _is_in_address,
+    ),
+    # In sentences: the password for staging is hunter2x; nimm hunter2x als Passwort; Zugangsdaten: ada / hunter2x.
+    _form(
+        KEYWORD,
+        "pass pw kennwort zugangscode",
+        _PHRASE + _IS + _OPEN + _SPOKEN,
+        _is_spoken,
+        _TEXT,
+    ),
+    _form(
+        KEYWORD,
+        "token secret key schlüssel",
+        _API_KEY + _IS + _OPEN + r"([^\s\"'`„“”‘’«»]{12,}+)",
+        _is_random_value,
+        _TEXT,
+    ),
+    _form(
+        KEYWORD,
+        "pass pw kennwort zugangscode",
+        rf"(?<![^\s\"'`„“«(]){_SPOKEN}"
+        r"[\"'`“”»]?,?[ \t]++(?:is|was|as|ist|war|als)[ \t]++(?:\w{1,30}+[ \t]++){0,3}?"
+        rf"{_PHRASE}(?=[ \t]*(?:[.,;:!?)\n]|$|(?:for|of|to|on|and|für|von|der|und)\b))",
+        _is_spoken,
+        _TEXT,
+    ),
+    _form(
+        KEYWORD,
+        "cred login zugang anmelde",
+        rf"(?<!\w){_LOGIN}\b[^\n:/.]{{0,40}}?(?::|is|are|as|with|sind|lauten|mit)[ \t]++"
+        rf"[^\s:/]{{1,60}}+(?: ?[:/,|] ?| with | mit ){_OPEN}{_SPOKEN}",
+        _is_spoken,
+        _TEXT,
+    ),
+    _form(
+        KEYWORD,
+        "pin",
+        rf"(?<!\w)PIN(?:[ -]?(?:code|nummer|number))?{_IS}{_OPEN}(\d{{4,8}})"
+        r"(?![\w-]|[.,:]\d|[ \t]+(?:digits?|bits?|bytes?|Stellen))",
+        str.isdigit,
+        _TEXT,
+    ),
+    # Behind names that are no secret's in every text.
+    _form(
+        KEYWORD,
+        "token",
+        rf"(?<!next)(?<!next[_-])(?<!page)(?<!page[_-])(?<!continuation)token\\?[\"']?"
+        rf"[ \t]*+(?:=>|[:=])[ \t]*+{_OPEN}([\w.+/=~-]{{12,}}+)",
+        _is_random_value,
+        _TEXT,
+    ),
+    _form(
+        KEYWORD,
+        "key token",
+        r"(?:key|password|secret|token)\w{0,40}+[ \t]++\"([^\"\s]{6,}+)\"[ \t]*;",
+        is_password,
+        _TEXT,
+    ),
+    _form(
+        KEYWORD,
+        "=",
+        rf"(?<![A-Za-z0-9_])[A-Z0-9_]{{0,60}}(?:PASSWORD|PASSWD|PASS|PWD|PW|SECRET)={_ARGUMENT}",
+        _is_given,
+    ),
+    _form(
+        KEYWORD,
+        "token key auth cred _pat cookie",
+        rf"(?<![A-Za-z0-9_])(?![A-Z0-9_]{{0,60}}(?i:{_OTHER_KEYS}))"
+        rf"[A-Z0-9_]{{0,60}}(?:TOKEN|_KEY|AUTH|CREDENTIALS?|_PAT|COOKIE)[ \t]*+[=:][ \t]*+{_ARGUMENT}",
+        _is_random_value,
+    ),
+    # In commands.
+    _form(
+        KEYWORD,
+        "curl wget http xh",
+        r"(?<![\w-])(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?[ \t](?:-[uUa]|--user|--proxy-user|--auth)[ \t=]?[ \t]*"
+        r"(?:\"[^\":\n]{0,80}+:([^\"\n]++)\"|'[^':\n]{0,80}+:([^'\n]++)'|[^\s:\"']{0,80}+:([^\s\"'|;<>`]++))",
+        _is_short_given,
+    ),
+    _command("mysql maria 7z", r"mysql\w*+|mariadb[\w-]*+|7z\w?", "-p", _is_short_given),
+    _command(
+        "mongo sshpass cqlsh rabbit login",
+        r"mongo\w*+|sshpass|cqlsh|rabbitmqadmin|(?:docker|podman|helm|oc|az)[ \t][^\n|;]{0,80}?\blogin",
+        "-p[ \t]*",
+    ),
+    _command("redis-cli valkey-cli", "redis-cli|valkey-cli", "(?:-a|--pass)[ \t]+"),
+    _command("ldap", r"ldap\w++", "-w[ \t]*"),
+    _command("sqlcmd bcp isql zip", "sqlcmd|bcp|isql|zip|unzip", "-P[ \t]*"),
+    _form(
+        KEYWORD,
+        "--",
+        r"(?<!\S)--(?:[a-z]{1,20}-){0,2}(?:password|passwd|pass(?:phrase)?|token|secret|(?:api-?|secret-|access-)key)"
+        rf"[ \t]+{_ARGUMENT}",
+        _is_spoken,
+    ),
+)
+_BEHIND_IT: Final = ".,;:)]}"  # a password in a sentence
+
+
+def known_secrets(text: str, folded: str) -> Iterator[SecretSpan]:
     """Give the places of the secrets that their form tells; `folded` is the text in small letters."""
     for found in _TOKEN.finditer(text):
         name = found.lastgroup or ""
         if _is_random(found[name]):
             yield SecretSpan(found.start(), found.end(), _PREFIXES[int(name[1:])][0])
-    for kind, mark, pattern, is_secret in _OTHERS:
-        for found in pattern.finditer(text) if mark in folded else ():
-            if is_secret(found[1]):
-                yield SecretSpan(found.start(1), found.end(1), kind)
-
-
-def in_addresses(text: str) -> Iterator[SecretSpan]:
-    """Give the places of passwords in addresses such as postgresql://ada:password@host."""
-    for found in _ADDRESS.finditer(text) if "://" in text else ():
-        if is_password(found[1], shortest=1) and _PORT.match(found[1]) is None:
-            yield SecretSpan(found.start(1), found.end(1), IN_ADDRESS)
+    for form in FORMS:
+        for found in form.pattern.finditer(text) if any(mark in folded for mark in form.marks) else ():
+            group = found.lastindex or 0
+            value = found[group].rstrip(_BEHIND_IT if form.kind == KEYWORD else "")
+            if form.is_secret(value):
+                yield SecretSpan(found.start(group), found.start(group) + len(value), form.kind)
 
 
 KEY_MARK: Final = f"{MARK}Private Key]"
@@ -339,8 +375,8 @@ def without_private_keys(text: str) -> tuple[str, int]:
 def secrets_in(text: str) -> list[SecretSpan]:
     """Return the places of secrets, the kinds that tell most first; some overlap."""
     folded = text.casefold()
-    places = [*known_tokens(text, folded), *in_addresses(text)]
-    secrets = {text[place.start : place.end]: place.kind for place in places if place.kind == IN_ADDRESS}
+    places = list(known_secrets(text, folded))
+    secrets = {text[place.start : place.end]: place.kind for place in places if place.kind in (IN_ADDRESS, KEYWORD)}
     if has_name(folded):
         begin = 0
         for line in text.splitlines(keepends=True):
@@ -368,6 +404,6 @@ def _stands_alone(text: str, start: int, end: int, kind: str) -> bool:
         return (
             (before, after) == (":", "@")
             if kind == IN_ADDRESS
-            else bool(before and after) and {before, after} <= _QUOTE_MARKS
+            else bool(before and after) and {before, after} <= {*"'`"}
         )
     return not (before.isalnum() or before == "_" or after.isalnum() or after == "_")

@@ -10,7 +10,8 @@ from hypothesis import strategies as some
 from msgspec import UNSET
 
 from engramq.gateway.redaction import Redaction, redacted
-from engramq.gateway.secret_patterns import KEY_MARK, passwords, without_private_keys
+from engramq.gateway.secret_names import passwords
+from engramq.gateway.secret_patterns import KEY_MARK, without_private_keys
 from engramq.schemas import limits
 from engramq.schemas.commands import (
     ImportBatch,
@@ -302,6 +303,9 @@ WORST = [
     "password='", "password\\'\\'", "password=a(", "authToken=//", "'=='password", "http://a:", "x@://a:b@", "eyJ",
     "-eyJ", "sk-", "sk-a", "AKC", "APA", "aws'", "SG.", "MNO",
     "aws key", "bearer ", "-----BEGIN PRIVATE KEY-----", "[redacted: ", "password\n",
+    "password for a ", "password to to ", "token is ", "aaaaaa1 is the ", "PIN is ", "login a/", "creds a is b c ",
+    "curl -u", "mysql -p\"", "docker login ", "--token ", "4111 1111 1111 1111 ", "4111-", "AKIAABCDEFGHIJKLMNOP ",
+    "A_", "TOKEN", "KEY=", "token=aaaaaaaaaaaa", "password is a@a.a", "a8Q~", "a1",
 ]  # fmt: skip
 
 
@@ -314,6 +318,14 @@ def test_no_text_takes_more_than_in_proportion_to_its_length() -> None:
         began = time.thread_time()
         Redaction().of_text((text * (limits.CONTENT_CHARS // len(text) + 1))[: limits.CONTENT_CHARS])
         assert time.thread_time() - began < 1.0, text[:80]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", WORST)
+def test_a_megabyte_of_it_takes_seconds(text: str) -> None:
+    began = time.thread_time()
+    Redaction().of_text((text * (1_000_000 // len(text) + 1))[:1_000_000])
+    assert time.thread_time() - began < 10.0
 
 
 def test_who_has_gone_ends_the_look() -> None:
