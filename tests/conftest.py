@@ -45,6 +45,7 @@ ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at mos
 # The make target of tests that `make test` has no room for, or that need more than Python: by folder or file, the
 # longest that fits. NEEDS names the package that only the target's own environment has.
 TARGETS = {
+    "agents": "agents",
     "citus": "citus",
     "client": "stack",
     "clients": "clients",
