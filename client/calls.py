@@ -112,6 +112,7 @@ def update(
     valid_until: datetime | date | str | None = None,
     expires_at: datetime | date | str | None = None,
     clear: Sequence[str] | None = None,
+    seen: str | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.MemoryChanged]:
@@ -160,6 +161,7 @@ def verify(
     verification: Literal["unverified", "verified", "approved", "rejected"],
     *,
     reason: str | None = None,
+    seen: str | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Verified]:
@@ -168,7 +170,7 @@ def verify(
 
 
 def promote(
-    record_id: str, *, session: str | None = None, idempotency_key: str | None = None
+    record_id: str, *, seen: str | None = None, session: str | None = None, idempotency_key: str | None = None
 ) -> ClientCall[replies.Promoted]:
     """Move a verified or approved memory from untrusted to trusted, so that searches show it."""
     return ClientCall("memory_promote_to_trusted", locals())
@@ -369,6 +371,7 @@ def decide_proposal(
     decision: Literal["approve", "reject"],
     *,
     reason: str | None = None,
+    seen: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Decided]:
     """Approve or reject a proposal."""

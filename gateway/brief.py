@@ -235,7 +235,7 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
         case MemoryChanged(memory=Memory() as memory) if reply.status != "not_found":
             brief = _memory(memory, caller)
             if reply.status == "updated":
-                brief.content, brief.metadata = UNSET, {}
+                brief.content, brief.metadata, brief.digest = UNSET, {}, UNSET
             return BriefChanged(status=reply.status, memory=brief, command_id=reply.command_id, **about)
         case Promoted(memory=memory):
             brief = _memory(memory, caller)

@@ -45,8 +45,12 @@ _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest on
 # Else a page would have no end from which the next could go on.
 _AT_LEAST_ONE: Final = ("memories", "proposals", "edges", "entries")
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
+_DIGEST: Final = "digest"
 _NEVER_CUT: Final = frozenset(
-    {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
+    {
+        *("id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"),
+        _DIGEST,
+    }
 )
 _RECEIPTS: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
 _REFERENCES: Final = "resolved_references"
@@ -76,7 +80,13 @@ def within(body: Body, budget: int, rest: Callable[[int], str]) -> str:
     needed = min(limits.REPLY_CHARS_MAX, math.ceil(len(text) * _MARGIN / _ROUNDED) * _ROUNDED)
     inner["rest"] = rest(needed)  # counts too
     _Fitting(body, inner, budget, needed).run()
+    for holder in [holder for holder in _holders(inner) if _DIGEST in holder and _is_cut(holder)]:
+        del holder[_DIGEST]  # nobody can judge what they were not shown
     return text_of(body)
+
+
+def _is_cut(holder: Body) -> bool:
+    return any("truncated" in part or "omitted_fields" in part for part in _holders(holder))
 
 
 @dataclass(frozen=True, slots=True)

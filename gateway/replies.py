@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -25,9 +26,11 @@ from engramq.schemas.commands import (
     Tool,
     UpdateMemory,
 )
+from engramq.schemas.contents import changed
+from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import format_time
-from engramq.schemas.records import Memory
+from engramq.schemas.records import Memory, Proposal
 from engramq.schemas.vocabulary import Detail, MemoryState, Partition, Verification
 
 NOTICE_WITHHELD: Final = "Contents are left out: reading them needs the scope 'read'."
@@ -70,14 +73,22 @@ class ReplyStyle:
 
 
 def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
-    """Return a reply as plain values, in the detail asked for."""
+    """Return a reply as plain values, in the detail asked for; what waits for a verdict with its digest."""
     if isinstance(reply, CommandReport):
         report, recorded = reply_body(reply), _recorded(reply.reply)
         if recorded is not None:
             report["reply"] = body_of(recorded, detail, caller)
         return report
+    reply = changed(reply, partial(_with_digest, detail))
     body: Body = reply_body(reply) if detail is Detail.FULL else msgspec.to_builtins(brief_of(reply, caller))
     return _in_order(body, reply)
+
+
+def _with_digest(detail: Detail, node: msgspec.Struct) -> msgspec.Struct:
+    """Return a part of a reply with its digest if it can be judged; in brief, a trusted memory without."""
+    if isinstance(node, Memory) and detail is not Detail.FULL and node.partition is not Partition.UNTRUSTED:
+        return node
+    return msgspec.structs.replace(node, digest=digest_of(node)) if isinstance(node, Memory | Proposal) else node
 
 
 def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | None) -> Body:

@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from engramq.schemas.contents import Contents
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import Status, Thing
 
@@ -91,6 +92,7 @@ class FaultCode(StrEnum):
         403,  # not 429: to wait does not help
         "Ask the operator to raise the setting named, or to purge. forget_memory with erase makes room.",
     )
+    CONFLICT = "conflict", 409, "Nothing was changed. Judge it as it is now, then give the new digest as seen."
     FORBIDDEN = (
         "forbidden",
         403,
@@ -115,7 +117,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `field` names the parameter of an invalid one; `memory_id` the memory that stands in the way; `retry_after_s` is in
     seconds; `command_id` is on everything that reached the queue; `resolved_references` says what each reference that
-    the call used stood for.
+    the call used stood for. Of a conflict `changed` are the names of what is not as it was seen, `digest` what `seen`
+    has to be by now, and `now` how the text begins; null in an answer that is given again.
     """
 
     code: FaultCode
@@ -125,6 +128,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_id: str | UnsetType = UNSET
     retry_after_s: float | UnsetType = UNSET
     command_id: str | UnsetType = UNSET
+    changed: list[str] | UnsetType = UNSET
+    digest: str | UnsetType = UNSET
+    now: Contents[str | None] | UnsetType = UNSET
     resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
 
     @property

@@ -97,6 +97,7 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     via: Via | UnsetType = UNSET
     explain: dict[str, float | None] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
+    digest: Id | UnsetType = UNSET
     untrusted: bool | UnsetType = UNSET
     warning: Words | UnsetType = UNSET
 
@@ -114,7 +115,8 @@ class Memory(MemoryFields, kw_only=True):
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is
     null when no vector was compared), `weak` on those that probably do not answer, `may_bear` on the first of these if
     it may be of use all the same; `explain` when the search asked for it; `truncated` when max_chars cut the content;
-    `untrusted` and `warning` on untrusted memories only.
+    `untrusted` and `warning` on untrusted memories only. `digest` is of what is shown, for the `seen` of a verdict; it
+    is missing where not all is shown.
     """
 
     content: str
@@ -327,7 +329,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
     Either an edge (to be reclassified, changed or deleted) or a node (to be deleted with its constitutive edges) is
     named, and shown as it is now, null when it is gone. `effect` says in words what the proposal would do; `change` is
-    null unless weight, properties or flag of an edge would change.
+    null unless weight, properties or flag of an edge would change. `digest` is of what is shown, for the `seen` of a
+    decision.
     """
 
     proposal_id: Id
@@ -346,6 +349,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     edge: GraphEdge | None = None
     node: CountedNode | None = None
     change: EdgeChange | None = None
+    digest: Id | UnsetType = UNSET
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):

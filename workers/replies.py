@@ -184,8 +184,10 @@ async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -
     Similar memories that are gone are left out; when the memory that it is about was erased, the answer says so.
     """
     answer = msgspec.convert(json_values.loads(kept), Answer)
-    if answer.fault is not None:
-        return msgspec.structs.replace(answer, fault=await fill(tx, answer.fault, repeated))
+    if (fault := answer.fault) is not None:
+        if fault.now is not UNSET:
+            fault = msgspec.structs.replace(fault, now=None)
+        return msgspec.structs.replace(answer, fault=await fill(tx, fault, repeated))
     assert answer.reply is not None
     reply = await _with_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
     reply = await _with_contents(tx, await fill(tx, reply, repeated), answer.id)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -33,7 +34,7 @@ DATE_CHARS: Final = 10
 FIELDS: Final = (
     *("id", "external_id", "created_at", "created_by", "occurred_at", "speaker", "thread", "position", "project"),
     *("tags", "sector", "partition", "verification", "state", "source", "source_type", "confidence"),
-    *("valid_from", "valid_until", "expires_at", "supersedes", "superseded_by", "metadata"),
+    *("valid_from", "valid_until", "expires_at", "supersedes", "superseded_by", "metadata", "digest"),
 )
 
 
@@ -44,6 +45,8 @@ _AS_COMMANDS: Final = {
     "search_memories finds": "engramq search finds",
     "verify_memory says": "engramq verify says",
     "get_memory shows": "engramq show shows",
+    'get_memory with include_untrusted and detail="full" shows': "engramq show --untrusted shows",
+    "give the new digest as seen": "give its digest by --seen, or none",
     "restore_memory brings": "engramq restore brings",
 }
 
@@ -207,27 +210,27 @@ def _draw_table(memories: list[Memory], heading: str) -> None:
     console.print(table)
 
 
-def draw_memory(reply: Reply) -> None:
-    """Print one memory with its links."""
-    memory = reply["memory"]
+def draw_memory(reply: Reply, *, err: bool = False) -> None:
+    """Print one memory with its links; on standard error where a command does something else with it."""
+    memory, echo = reply["memory"], partial(click.echo, err=err)
     for name in FIELDS:
         if (value := memory.get(name)) not in (None, [], {}):
             if isinstance(value, list):
                 value = ", ".join(map(str, value))
             elif isinstance(value, dict):
                 value = "  ".join(f"{key}={field}" for key, field in value.items())
-            click.echo(f"{_label(name)} {printable(str(value))}")
+            echo(f"{_label(name)} {printable(str(value))}")
     if memory.get("warning"):
-        click.echo(_label("warning") + " " + printable(memory["warning"]))
-    click.echo()
+        echo(_label("warning") + " " + printable(memory["warning"]))
+    echo()
     for line in _lines(memory["content"]):
-        click.echo(line)
+        echo(line)
     for heading, entries in (("links", reply.get("links")), ("replaces", reply.get("replaces"))):
         if entries:
-            click.echo(f"\n{_label(heading)}")
+            echo(f"\n{_label(heading)}")
             for entry in entries:
                 cells = (entry.get("relation"), entry.get("memory_id") or entry.get("id"), entry.get("preview") or "")
-                click.echo("  " + "  ".join(printable(str(cell)) for cell in cells if cell is not None))
+                echo("  " + "  ".join(printable(str(cell)) for cell in cells if cell is not None))
 
 
 def draw_still_hidden(reply: Reply) -> None:

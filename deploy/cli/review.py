@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -9,69 +10,106 @@ from typing import Any
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import door, memory_id, write
+from engramq.deploy.cli.door import Door, door, memory_id, write
 from engramq.deploy.cli.memories import described
-from engramq.deploy.cli.output import Reply, draw_still_hidden, tell
+from engramq.deploy.cli.output import Reply, draw_memory, draw_still_hidden, refuse, tell
 from engramq.schemas import limits
-from engramq.schemas.command_line import ExitCode
+from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer
 from engramq.schemas.vocabulary import Verification
 
 _IDS = click.argument("identifiers", metavar="ID...", nargs=-1, required=True)
+_SEEN = click.option("--seen", metavar="DIGEST", help="Only as it was when engramq show gave this digest of it.")
+_YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.command("verify")
 @_IDS
 @click.option("--approved", is_flag=True, help="More than verified: somebody answers for it.")
-@common.options(common.REASON, common.NAMESPACE, common.JSON)
-def verify(
-    identifiers: tuple[str, ...], reason: str | None, namespace: str | None, *, approved: bool, as_json: bool
-) -> ExitCode:
+@common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
+def verify(identifiers: tuple[str, ...], reason: str | None, *, approved: bool, **how: Any) -> ExitCode:
     """Say that memories were checked against their source.
 
-    Untrusted ones stay so: engramq promote makes them trusted. An ID may be its beginning, of 8 characters or more, if
-    no other has that.
+    Each is shown, on a terminal with a question, and verified only if it is still what was shown. Untrusted ones stay
+    so: engramq promote makes them trusted. An ID may be its beginning, of 8 characters or more, if no other has that.
     """
     given = {"verification": Verification.APPROVED if approved else Verification.VERIFIED, "reason": reason}
-    return _each(identifiers, "verify_memory", given, namespace, as_json=as_json)
+    return _each(identifiers, "verify_memory", given, **how)
 
 
 @click.command("reject")
 @_IDS
-@common.options(common.REASON, common.NAMESPACE, common.JSON)
-def reject(identifiers: tuple[str, ...], reason: str | None, namespace: str | None, *, as_json: bool) -> ExitCode:
+@common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
+def reject(identifiers: tuple[str, ...], reason: str | None, **how: Any) -> ExitCode:
     """Say that memories are false or misleading, which hides them.
 
-    engramq verify takes that back. An ID may be its beginning, of 8 characters or more, if no other has that.
+    Each is shown, on a terminal with a question, and rejected only if it is still what was shown. engramq verify takes
+    that back. An ID may be its beginning, of 8 characters or more, if no other has that.
     """
     given = {"verification": Verification.REJECTED, "reason": reason}
-    return _each(identifiers, "verify_memory", given, namespace, as_json=as_json)
+    return _each(identifiers, "verify_memory", given, **how)
 
 
 @click.command("promote")
 @_IDS
-@common.options(common.NAMESPACE, common.JSON)
-def promote(identifiers: tuple[str, ...], namespace: str | None, *, as_json: bool) -> ExitCode:
+@common.options(_SEEN, _YES, common.NAMESPACE, common.JSON)
+def promote(identifiers: tuple[str, ...], **how: Any) -> ExitCode:
     """Make verified memories trusted, so that searches show them.
 
-    An ID may be its beginning, of 8 characters or more, if no other has that.
+    Each is shown, on a terminal with a question, and promoted only if it is still what was shown. An ID may be its
+    beginning, of 8 characters or more, if no other has that.
     """
-    return _each(identifiers, "memory_promote_to_trusted", {}, namespace, as_json=as_json)
+    return _each(identifiers, "memory_promote_to_trusted", {}, **how)
 
 
 def _each(
-    identifiers: tuple[str, ...], tool: str, given: Mapping[str, Any], namespace: str | None, *, as_json: bool
+    identifiers: tuple[str, ...],
+    tool: str,
+    given: Mapping[str, Any],
+    *,
+    namespace: str | None,
+    seen: str | None,
+    yes: bool,
+    as_json: bool,
 ) -> ExitCode:
     """Call a tool for each memory, once it is known which are meant; ends as the first that ended badly.
 
     Raises CommandFailed for a refusal: what stands before it in the list is done, and printed.
     """
+    if seen and len(identifiers) > 1:
+        raise click.UsageError("--seen is of one memory: give one ID.")
     codes = [ExitCode.DONE]
     with door(namespace) as gateway:
         for meant in [memory_id(gateway, text) for text in identifiers]:
-            reply = write(gateway, tool, {"memory_id": meant, **common.arguments(given)})
+            digest = seen or _shown(gateway, meant, yes=yes)
+            if not (seen or yes or _agreed()):
+                click.echo(f"{meant}\tleft as it is")
+                continue
+            reply = write(gateway, tool, {"memory_id": meant, **common.arguments({**given, "seen": digest})})
             codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
+
+
+def _agreed() -> bool:
+    """Ask whoever sits at a terminal; where nobody does, all is meant."""
+    return sys.stdin is None or not sys.stdin.isatty() or click.confirm("Is it this one?", err=True)
+
+
+def _shown(gateway: Door, meant: str, *, yes: bool) -> str | None:
+    """Show a memory on standard error and return its digest, None where there is none; raises CommandFailed.
+
+    `yes`: also one that cannot be shown whole is meant.
+    """
+    whole = {"include_untrusted": True, "detail": "full", "max_chars": common.WHOLE_REPLY}
+    reply = gateway.call("get_memory", {"memory_id": meant, **whole})
+    refuse(reply)
+    if reply["status"] == "not_found":
+        return None  # the call for the verdict says so
+    draw_memory(reply, err=True)
+    digest: str | None = reply["memory"].get("digest")
+    if digest is None and not yes:
+        raise CommandFailed(f"{meant} is too long to be shown whole. With --yes it is meant all the same.")
+    return digest
 
 
 def _draw(meant: str, reply: Reply) -> None:
@@ -101,7 +139,7 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
 @described
 @click.option("--position", metavar="N", type=integer(0, limits.POSITION_MAX), help="Its place in the thread.")
 @click.option("--clear", metavar="NAME", multiple=True, help="Empty a field, such as speaker, or a key of metadata.")
-@common.options(common.NAMESPACE, common.JSON)
+@common.options(_SEEN, common.NAMESPACE, common.JSON)
 def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: Any) -> ExitCode:
     """Correct what is said about a memory: its date, speaker, tags and the like.
 
@@ -109,7 +147,7 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
     changes = common.arguments(fields)
-    if not changes:
+    if not changes.keys() - {"seen"}:
         raise click.UsageError("Say what is to be changed: engramq update --help lists what can be.")
     with door(namespace) as gateway:
         asked = {"memory_id": memory_id(gateway, identifier), **changes}

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.memory import undo_of
+from engramq.gateway.ui.memory import SEEN, as_changed, require_look, undo_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
@@ -84,21 +84,33 @@ _OPEN: Final = ProposalState.PENDING
 
 async def show_proposals(page: PageRequest) -> Response:
     """Show proposals; without `state` in the address those that wait."""
+    return await _proposals(page)
+
+
+async def _proposals(page: PageRequest, refusal: Body | None = None) -> Response:
     asked = page.query("state")
     state = asked if asked in set(ProposalState) or asked == "all" else str(_OPEN)
     shown = await page.ask("list_proposals", state=None if state == "all" else state, cursor=page.query("cursor"))
-    return page.render("consent.html", shown=shown, state=state, states=list(ProposalState))
+    status = 200 if refusal is None else 409
+    states = list(ProposalState)
+    return page.render("consent.html", status=status, shown=shown, state=state, states=states, refusal=refusal)
 
 
 async def decide_proposal(page: PageRequest) -> Response:
     """Record what this visitor says to a proposal."""
     proposal_id, decision = page.request.path_params["proposal_id"], page.entry("decision")
-    reply = await page.ask(
-        "decide_proposal",
-        proposal_id=proposal_id,
-        decision=decision if decision in set(Decision) else "",
-        reason=page.entry("reason"),
-    )
+    if decision == Decision.APPROVE:
+        require_look(page.entry(SEEN))
+    try:
+        reply = await page.ask(
+            "decide_proposal",
+            proposal_id=proposal_id,
+            decision=decision if decision in set(Decision) else "",
+            reason=page.entry("reason"),
+            seen=page.entry(SEEN),
+        )
+    except PageCallRefused as refused:
+        return await _proposals(page, as_changed(refused))
     if reply["status"] == "not_found":
         return page.missing("proposal")
     if reply["status"] == "closed":

@@ -11,31 +11,38 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
-from engramq.schemas.faults import invalid
+from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.vocabulary import EVERY_PROJECT, AuditAction, MemoryState, Partition, Scope, Verification
 
 REASON: Final = "reason"
 SURE: Final = "sure"
+SEEN: Final = "seen"
 
 # What an update leaves of its old values in the audit log, and an update can write again.
 SET_BACK: Final = ("sector", "confidence", "position", *TIMES)
 CLEAR: Final = "clear"
 _RESTORED: Final = frozenset({AuditAction.ARCHIVE, AuditAction.SUPERSEDE})
 _GRAPH: Final = frozenset({AuditAction.DELETE_EDGE, AuditAction.DELETE_NODE})
+_WITHOUT_A_LOOK: Final = frozenset({Verification.UNVERIFIED, Verification.REJECTED})  # neither vouches for anything
 _CLEARABLE: Final = frozenset({"position", *TIMES})
 
 Action = Callable[[PageRequest, str], Awaitable[Body]]
 
 
 async def verify(page: PageRequest, memory_id: str) -> Body:
-    """Say how far it is vouched for."""
-    wanted = page.entry("verification")
-    return await page.ask("verify_memory", memory_id=memory_id, verification=wanted, reason=page.entry(REASON))
+    """Say how far it is vouched for; whoever vouches has seen all of it."""
+    wanted, seen = page.entry("verification"), page.entry(SEEN)
+    if wanted not in _WITHOUT_A_LOOK:
+        require_look(seen)
+    return await page.ask(
+        "verify_memory", memory_id=memory_id, verification=wanted, reason=page.entry(REASON), seen=seen
+    )
 
 
 async def promote(page: PageRequest, memory_id: str) -> Body:
-    """Move it to trusted."""
-    return await page.ask("memory_promote_to_trusted", record_id=memory_id)
+    """Move it to trusted, as it was seen."""
+    require_look(page.entry(SEEN))
+    return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=page.entry(SEEN))
 
 
 async def forget(page: PageRequest, memory_id: str) -> Body:
@@ -58,7 +65,21 @@ async def restore(page: PageRequest, memory_id: str) -> Body:
 async def set_back(page: PageRequest, memory_id: str) -> Body:
     """Write values again that an update has changed."""
     values: dict[str, Any] = {name: page.entry(name) for name in SET_BACK if page.entry(name)}
-    return await page.ask("update_memory", memory_id=memory_id, clear=page.form.get(CLEAR, []), **values)
+    cleared = page.form.get(CLEAR, [])
+    return await page.ask("update_memory", memory_id=memory_id, clear=cleared, seen=page.entry(SEEN), **values)
+
+
+def require_look(seen: str) -> None:
+    """Raise EngramqError for a form that does not hold the digest of what it showed."""
+    if not seen:
+        raise invalid(SEEN, "The form does not say what was shown: nothing was done.", "Load the page again.")
+
+
+def as_changed(refused: PageCallRefused) -> Body:
+    """Return the refusal of what is not as it was seen, in words for people; raises any other refusal."""
+    if refused.body["code"] != FaultCode.CONFLICT:
+        raise refused
+    return {**refused.body, "recovery": "Nothing was done. Judge it as it is now."}
 
 
 ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
@@ -88,23 +109,30 @@ class Undo:
     label: str
 
 
-def undo_of(entry: Body, *, is_hidden: bool = True) -> Undo | None:
+def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | None:
     """Return how an entry is undone, None where nothing on this page undoes it.
 
-    `is_hidden`: the memory that it is about may still be archived or superseded.
+    `is_hidden`: the memory that it is about may still be archived or superseded. `seen`: its digest, if the page shows
+    all of it; without that nobody vouches for it again.
     """
     action, target, old = entry["action"], entry["target_id"], entry["old"] or {}
     if target is None:
         return None
     memory = f"/ui/memories/{target}"
     if action == AuditAction.VERIFY and old.get("verification"):
-        return Undo(f"{memory}/verify", (("verification", str(old["verification"])),), f"Back to {old['verification']}")
+        return _verify_again(memory, str(old["verification"]), seen, "Back to")
     if action in _RESTORED:
         return Undo(f"{memory}/restore", (), "Restore") if is_hidden else None
     if action in _GRAPH:
         return Undo(f"/ui/audit/{entry['id']}/restore", (), "Restore")
     fields = _set_back(old) if action == AuditAction.UPDATE else ()
-    return Undo(f"{memory}/set_back", fields, "Set back") if fields else None
+    return Undo(f"{memory}/set_back", (*fields, (SEEN, seen)), "Set back") if fields else None
+
+
+def _verify_again(place: str, word: str, seen: str, label: str) -> Undo | None:
+    if not seen and word not in _WITHOUT_A_LOOK:
+        return None
+    return Undo(f"{place}/verify", (("verification", word), (SEEN, seen)), f"{label} {word}")
 
 
 def _set_back(old: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -120,9 +148,13 @@ AUDIT_ROWS: Final = 50
 
 async def show_memory(page: PageRequest) -> Response:
     """Show a memory; `as_of` in the address: with the links that held then."""
+    return await _memory_page(page)
+
+
+async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Response:
+    """Show a memory, with why what was asked for is refused."""
     memory_id = page.request.path_params["memory_id"]
-    as_of = page.query("as_of")
-    refusal = None
+    as_of, status = page.query("as_of"), 200 if refusal is None else 409
     try:
         found = await read(page, memory_id, as_of)
     except PageCallRefused as refused:
@@ -131,14 +163,16 @@ async def show_memory(page: PageRequest) -> Response:
         refusal, found = refused.body, await read(page, memory_id)
     if found["memory"] is None:
         return page.missing("memory")
+    memory = found["memory"]
     return page.render(
         "memory.html",
-        memory=found["memory"],
+        status=status,
+        memory=memory,
         links=found.get("links", []),
-        versions=await _versions(page, found["memory"]),
+        versions=await _versions(page, memory),
         replaces=found.get("replaces", []),
         entries=await _entries(page, memory_id),
-        undo_of=partial(undo_of, is_hidden=_is_hidden(found["memory"])),
+        undo_of=partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", "")),
         refusal=refusal,
         as_of=as_of,
         verifications=list(Verification),
@@ -147,7 +181,10 @@ async def show_memory(page: PageRequest) -> Response:
 
 async def change_memory(page: PageRequest) -> Response:
     """Do to a memory what a button says, and show it again."""
-    reply = await carried_out(page)
+    try:
+        reply = await carried_out(page)
+    except PageCallRefused as refused:
+        return await _memory_page(page, as_changed(refused))
     if isinstance(reply, Response):
         return reply
     if reply["status"] == "erased":
@@ -207,6 +244,10 @@ INBOX_ROWS: Final = 25
 
 async def show_inbox(page: PageRequest) -> Response:
     """Show the newest untrusted memories; `verification` in the address: those alone, rejected ones too."""
+    return await _inbox(page)
+
+
+async def _inbox(page: PageRequest, refusal: Body | None = None) -> Response:
     wanted = page.query("verification")
     shown = await page.ask(
         "list_recent_memories",
@@ -216,30 +257,41 @@ async def show_inbox(page: PageRequest) -> Response:
         limit=INBOX_ROWS,
         cursor=page.query("cursor"),
     )
-    return page.render("inbox.html", shown=shown, wanted=wanted, verifications=list(Verification))
+    return page.render(
+        "inbox.html",
+        status=200 if refusal is None else 409,
+        shown=shown,
+        wanted=wanted,
+        verifications=list(Verification),
+        refusal=refusal,
+    )
 
 
 async def decide_memory(page: PageRequest) -> Response:
-    """Decide on one memory; with htmx its row comes back, with what undoes the decision."""
-    reply = await carried_out(page)
+    """Decide on one memory; with htmx its row comes back, with what undoes the decision, or as it is by now."""
+    memory_id, action = page.request.path_params["memory_id"], page.request.path_params["action"]
+    refusal = None
+    try:
+        reply = await carried_out(page)
+    except PageCallRefused as refused:
+        reply = refusal = as_changed(refused)
     if isinstance(reply, Response):
         return reply
-    memory_id, action = page.request.path_params["memory_id"], page.request.path_params["action"]
     if not page.is_partial:
-        return page.go("/ui/inbox", done=done_by(reply))
+        return await _inbox(page, refusal) if refusal else page.go("/ui/inbox", done=done_by(reply))
     memory = (await read(page, memory_id))["memory"]
     if memory is None:
         return page.missing("memory")
-    said = DONE.get(done_by(reply), "")
-    return page.render("inbox_row.html", memory=memory, said=said, undo=_undo_of(action, memory_id, reply))
+    said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(done_by(reply), "")
+    undo = None if refusal else _undo_of(action, memory, reply)
+    return page.render("inbox_row.html", status=409 if refusal else 200, memory=memory, said=said, undo=undo)
 
 
-def _undo_of(action: str, memory_id: str, reply: Body) -> Undo | None:
+def _undo_of(action: str, memory: Body, reply: Body) -> Undo | None:
     """Return what undoes a decision. A promotion has nothing: only promotion moves memories between partitions."""
-    row = f"/ui/inbox/{memory_id}"
+    row = f"/ui/inbox/{memory['id']}"
     if action == "verify" and reply.get("old_verification") not in (None, reply.get("new_verification")):
-        before = str(reply["old_verification"])
-        return Undo(f"{row}/verify", (("verification", before),), f"Undo: back to {before}")
+        return _verify_again(row, str(reply["old_verification"]), memory.get("digest", ""), "Undo: back to")
     if action == "forget" and reply["status"] == "archived":
         return Undo(f"{row}/restore", (), "Undo: restore")
     if action == "promote" and reply["status"] == "promoted":

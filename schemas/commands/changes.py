@@ -16,6 +16,7 @@ from engramq.schemas.fields import (
     Name,
     Note,
     Occurrence,
+    Seen,
     Speaker,
     Tags,
     Thread,
@@ -130,6 +131,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
         ]
         | UnsetType
     ) = UNSET
+    seen: Seen | UnsetType = UNSET
 
     def check(self) -> None:
         """Refuse to set and to clear the same field, and a project or an interval that is none."""
@@ -166,7 +168,7 @@ DETAILS: Final = tuple(
     and field.name in UpdateMemory.__struct_fields__
     and field.name not in {"sector", "metadata"}
 )
-CHANGEABLE: Final = tuple(name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear"})
+CHANGEABLE: Final = tuple(name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear", "seen"})
 CLEARABLE: Final = ("metadata", "tags", *DETAILS)
 # Fields of a memory that are never empty, or not the caller's to empty.
 UNCLEARABLE: Final = frozenset(

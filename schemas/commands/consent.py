@@ -11,6 +11,7 @@ from engramq.schemas.fields import (
     Identifier,
     Name,
     Note,
+    Seen,
 )
 from engramq.schemas.ids import list_position
 from engramq.schemas.records import EdgeCandidate, Proposal
@@ -179,6 +180,7 @@ class DecideProposal(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     proposal_id: Identifier
     decision: Decision
     reason: Note | UnsetType = UNSET
+    seen: Seen | UnsetType = UNSET
 
 
 class Decided(WriteReply, kw_only=True, tag="decided"):
@@ -211,7 +213,8 @@ DECIDE_PROPOSAL: Final = Tool(
         when="Another principal proposed a change and you have judged it on its merits.",
         when_not="You proposed it yourself: your approval counts once, and is there already.",
         cost="One audited transaction, about 5 ms. Needs the verify scope.",
-        returns="recorded with state and approvals; closed when it had ended; not_found.",
+        returns="recorded with state and approvals; closed when it had ended; not_found; conflict if seen is another "
+        "digest.",
         next="approved: call what was proposed again; it uses the proposal up.",
         before=(_VALUE, _PROPOSE),
         example=Step(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),

@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from engramq.gateway.brief import BriefMemory
+from engramq.gateway.brief import BriefMemory, brief_of, withheld
 from engramq.gateway.budget import LEAST_CHARS, Body, text_of, within
 from engramq.gateway.replies import body_of, notice_of, rest_of
 from engramq.gateway.service import to_body
@@ -33,6 +34,7 @@ from engramq.schemas.commands import (
     Superseded,
     Verified,
 )
+from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import (
@@ -161,6 +163,7 @@ def test_nothing_is_lost_in_brief_that_the_reader_could_not_put_back() -> None:
         "warning": "read it as data",
     }
     one = memory(**unusual, score=1.0, usefulness=0.9, accessed_at=AT)
+    one.digest = digest_of(one)
     whole = reply_body(MemoryList(memories=[one], count=1))["memories"][0]
     whole = {name: value for name, value in whole.items() if value is not None}  # what is left out reads as null
     found = in_brief(one)
@@ -211,8 +214,35 @@ def test_a_store_says_that_searches_do_not_show_it_where_nobody_asked_for_that()
 
 @pytest.mark.promise("AG-6")
 def test_full_replies_are_whole() -> None:
-    reply = Stored(stored=memory(LONG), similar_memories=[memory(similarity=0.9)], command_id="c")
-    assert body_of(reply, Detail.FULL, ME) == reply_body(reply)
+    stored, similar = memory(LONG), memory(similarity=0.9)
+    body = body_of(Stored(stored=stored, similar_memories=[similar], command_id="c"), Detail.FULL, ME)
+    stored.digest, similar.digest = digest_of(stored), digest_of(similar)
+    assert body == reply_body(Stored(stored=stored, similar_memories=[similar], command_id="c"))
+
+
+@pytest.mark.promise("TP-29")
+def test_what_waits_for_a_verdict_is_shown_with_its_digest() -> None:
+    own, apart = memory("Ada prefers tea"), memory("Tea is blue", partition=Partition.UNTRUSTED)
+    assert "digest" not in in_brief(own), "what is trusted already waits for nobody, and hits would cost more"
+    assert in_brief(apart)["digest"] == digest_of(apart)
+    updated = brief(MemoryChanged(status="updated", memory=apart, command_id="c"))["memory"]
+    assert "digest" not in updated, "its content is not shown"
+    body, _ = withheld(brief_of(MemoryChanged(status="restored", memory=apart, command_id="c"), ME))
+    assert "digest" not in msgspec.to_builtins(body)["memory"], "nor is it to who may not read"
+
+
+@pytest.mark.promise("TP-29")
+def test_what_is_not_shown_whole_has_no_digest() -> None:
+    long, short = memory(LONG, partition=Partition.UNTRUSTED), memory("Tea", partition=Partition.UNTRUSTED)
+    body = brief(MemoryList(memories=[long, short], count=2))
+    text = json.loads(cut("list_recent_memories", body, 4_000))
+    assert [("digest" in shown, shown.get("truncated", False)) for shown in text["memories"]] == [
+        (False, True),
+        (True, False),
+    ]
+    wordy = memory("Tea", partition=Partition.UNTRUSTED, metadata={"a": "b" * 4_000})
+    (shown,) = json.loads(cut("list_recent_memories", brief(MemoryList(memories=[wordy], count=1)), 2_000))["memories"]
+    assert (shown["omitted_fields"], "digest" in shown) == (["metadata"], False)
 
 
 @pytest.mark.promise("AG-1")
@@ -225,7 +255,7 @@ def test_a_recorded_reply_is_rendered_as_the_first_was() -> None:
     ):
         report = CommandReport(status=CommandStatus.DONE, reply=reply_body(reply))
         assert brief(report) == {"status": "done", "reply": brief(reply)}
-        assert body_of(report, Detail.FULL, ME)["reply"] == reply_body(reply)
+        assert body_of(report, Detail.FULL, ME)["reply"] == body_of(reply, Detail.FULL, ME)
     strange = CommandReport(status="done", reply={"status": "stored", "of": "another version"})  # type: ignore[arg-type]
     assert brief(strange)["reply"] == {"status": "stored", "of": "another version"}
 

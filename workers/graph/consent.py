@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import UNSET
+
 from engramq.schemas import limits
 from engramq.schemas.command_line import all_of
 from engramq.schemas.commands import (
@@ -18,6 +20,7 @@ from engramq.schemas.commands import (
     ProposeReclassification,
     Reclassified,
 )
+from engramq.schemas.digests import require_seen
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, missing, missing_id, refuse
 from engramq.schemas.ids import format_time, parse_uuid, uuid7
@@ -38,6 +41,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.nodes import require_trusted_principal
+from engramq.workers.graph.proposals import records_of
 from engramq.workers.runner import Context, handles
 
 LOCK_EDGE: Final = sql("lock_edge")
@@ -199,7 +203,10 @@ async def propose(
 
 @handles(DecideProposal)
 async def decide(tx: Transaction, command: DecideProposal, context: Context) -> Decided:
-    """Note what a principal decides on a proposal; one rejection ends it, also when it was approved but not used."""
+    """Note what a principal decides on a proposal; one rejection ends it, also when it was approved but not used.
+
+    Raises EngramqError with `conflict` when the proposal, or what it is about, is not what the principal saw.
+    """
     require_trusted_principal(context)
     envelope = context.envelope
     proposal_id = parse_uuid(command.proposal_id)
@@ -208,6 +215,9 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
     before = await _read(tx, proposal_id)
     if before["state"] not in OPEN:
         return Decided(status="closed", state=before["state"], approvals=len(before["approved_by"]))
+    if command.seen is not UNSET:
+        (shown,) = await records_of(tx, [before])
+        require_seen(command.seen, shown, envelope.principal, "list_proposals shows all of it.")
     if command.decision == Decision.APPROVE:
         await tx.send(APPROVE, id=proposal_id, principal=envelope.principal.name)
     else:

@@ -54,7 +54,7 @@ async def list_proposals(tx: Transaction, command: ListProposals, _context: Cont
         before_id=before_id,
         limit=limits.PROPOSALS_SHOWN + 1,
     )
-    records = await _records(tx, rows[: limits.PROPOSALS_SHOWN])
+    records = await records_of(tx, rows[: limits.PROPOSALS_SHOWN])
     sizes = itertools.accumulate(len(msgspec.json.encode(record)) for record in records)
     # The first record is shown however large it is.
     shown = [
@@ -68,7 +68,8 @@ async def list_proposals(tx: Transaction, command: ListProposals, _context: Cont
     return ProposalList(proposals=shown, truncated=True, next_cursor=position)
 
 
-async def _records(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
+async def records_of(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
+    """Return the proposals that rows are, each with what it is about as that is now."""
     of_edges, of_nodes = [row for row in rows if _on_edge(row)], [row for row in rows if not _on_edge(row)]
     targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
     covered = {edge_id for row in of_nodes for edge_id in row["covers"][:_EDGES_NAMED]}

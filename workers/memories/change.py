@@ -10,11 +10,12 @@ from typing import Any, Final, TypedDict
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import ForgetMemory, Forgotten, MemoryChanged, Reply, RestoreMemory, UpdateMemory
 from engramq.schemas.commands.changes import CHANGEABLE
+from engramq.schemas.digests import require_seen
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, invalid, missing, refuse
 from engramq.schemas.fields import refuse_backwards
@@ -53,6 +54,7 @@ _AUDITED: Final = (
 HINT: Final = (
     "What this one had replaced stays hidden: still_hidden. restore_memory brings back what of it is right after all."
 )
+LOOK: Final = 'get_memory with include_untrusted and detail="full" shows all of it.'
 BEHIND_MAX: Final = 10_000  # that are named of one change
 EXPIRED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
@@ -68,13 +70,14 @@ class StillHidden(TypedDict, total=False):
 
 @handles(UpdateMemory)
 async def update_memory(tx: Transaction, command: UpdateMemory, context: Context) -> MemoryChanged:
-    """Change what is said about a memory; its content stays."""
+    """Change what is said about a memory; its content stays. Raises EngramqError with `conflict` as verdicts do."""
     _require_trusted_principal(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
     row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
     before = (await read_memories(tx, (memory_id,)))[memory_id]
+    require_seen(command.seen, before, context.envelope.principal, LOOK)
     given = {name: getattr(command, name) for name in CHANGEABLE if getattr(command, name) is not UNSET}
     if not given and not command.clear:
         return MemoryChanged(status="updated", memory=before)
@@ -89,6 +92,13 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
         new |= {"cleared": sorted(command.cleared_fields())} | keys  # the keys may say what metadata say
     await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new)
     return MemoryChanged(status="updated", memory=after)
+
+
+async def require_as_seen(tx: Transaction, memory_id: UUID, seen: str | UnsetType, context: Context) -> None:
+    """Raise EngramqError with `conflict` when a locked memory is not what the caller saw; see digests.py."""
+    if seen is not UNSET:
+        memory = (await read_memories(tx, (memory_id,)))[memory_id]
+        require_seen(seen, memory, context.envelope.principal, LOOK)
 
 
 async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemory, given: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import refusal_of
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
-from engramq.workers.memories.change import StillHidden, behind, named_behind
+from engramq.workers.memories.change import StillHidden, behind, named_behind, require_as_seen
 from engramq.workers.memories.store import VOUCHED_FOR
 from engramq.workers.runner import Context, handles
 
@@ -28,7 +28,8 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
     """Say how far a memory is vouched for, in either partition: review comes before promotion.
 
     A review that changes nothing is audited too: somebody else has looked, and says why. Raises EngramqError with
-    `degree_limit` when the links of a memory that is rejected no more leave somebody above the cap.
+    `conflict` when it is not what the reviewer saw, and with `degree_limit` when the links of a memory that is rejected
+    no more leave somebody above the cap.
     """
     _require_reviewer(context.envelope.principal)
     memory_id, verification = parse_uuid(command.memory_id), command.verification
@@ -38,6 +39,7 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
     row = (await lock(tx, memory_id)).get(memory_id) if hides else await lock_with_linked(tx, memory_id)
     if row is None:
         return Verified(status="not_found", memory_id=str(memory_id), **missing(Thing.MEMORY))
+    await require_as_seen(tx, memory_id, command.seen, context)
     before = Verification(row["verification"])
     if before is not verification:
         await tx.send(VERIFY, id=memory_id, verification=verification)
@@ -64,7 +66,8 @@ async def promote_memory(tx: Transaction, command: PromoteMemory, context: Conte
     """Move a memory that is vouched for to trusted.
 
     Raises EngramqError: `record_not_verified` for all that is not vouched for, unknown, malformed and foreign ids
-    alike, which tells nobody what exists; `memory_not_active` for what is archived or superseded.
+    alike, which tells nobody what exists; `conflict` when it is not what the reviewer saw; `memory_not_active` for what
+    is archived or superseded.
     """
     principal, memory_id = context.envelope.principal, parse_uuid(command.record_id)
     _require_reviewer(principal)
@@ -72,6 +75,7 @@ async def promote_memory(tx: Transaction, command: PromoteMemory, context: Conte
     is_trusted = row is not None and row["partition"] == Partition.TRUSTED
     if memory_id is None or row is None or not (is_trusted or row["verification"] in VOUCHED_FOR):
         raise refuse(FaultCode.RECORD_NOT_VERIFIED, "There is no verified or approved memory of that id.")
+    await require_as_seen(tx, memory_id, command.seen, context)
     if not is_trusted:
         if row["state"] == MemoryState.ARCHIVED or row["is_superseded"]:
             raise await refusal_of(tx, row)

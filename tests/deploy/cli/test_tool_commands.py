@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+import click
 import pytest
 
 from engramq.deploy.cli import main
@@ -126,6 +127,40 @@ async def test_what_waits_is_judged_corrected_and_replaced(shell: Shell) -> None
     nobody = "0199c1de-0000-7000-8000-000000000000"
     await shell.run("verify", nobody, code=ExitCode.FAILED)
     assert shell.err == "There is no memory of this id. engramq search finds those that there are, with their ids.\n"
+
+
+@pytest.mark.promise("TP-29")
+async def test_what_a_command_showed_is_what_it_judges(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Security finding 3, as a person meets it who reads, is called away, and comes back to say that it is true."""
+    stored = (await shell.run("store", "Monday is\x1b[7m sunny", "--source-type", "research")).strip()
+    seen = next(
+        line.removeprefix("digest: ")
+        for line in (await shell.run("show", "--untrusted", stored)).splitlines()
+        if line.startswith("digest: ")
+    )
+    assert await shell.run("verify", stored, "--seen", seen) == f"{stored}\tverified\n"
+    assert "sunny" not in shell.err, "it was looked at before"
+    await shell.run("update", stored, "--metadata", '{"follow": "me"}')
+    for command in (("promote", stored), ("reject", stored), ("update", stored, "--tag", "x")):
+        await shell.run(*command, "--seen", seen, code=ExitCode.FAILED)
+        assert "metadata changed since. Nothing was changed." in shell.err
+        assert "engramq show --untrusted shows all of it" in shell.err
+    await shell.run("promote", stored, stored, "--seen", seen, code=ExitCode.MISUSED)
+
+    def changed_meanwhile(*_words: Any, **_how: Any) -> bool:
+        assert main(["update", stored, "--speaker", "Eve"]) == ExitCode.DONE
+        return True
+
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(click, "confirm", changed_meanwhile)
+    assert "promoted" not in await shell.run("promote", stored, code=ExitCode.FAILED)
+    assert "speaker changed since" in shell.err
+    monkeypatch.setattr(click, "confirm", lambda *_words, **_how: False)
+    assert await shell.run("promote", stored) == f"{stored}\tleft as it is\n"
+    assert "Monday is\\u001b[7m sunny" in shell.err, "what is asked about is shown, and inert"
+    assert await shell.run("promote", stored, "--yes") == f"{stored}\tpromoted\n"
 
 
 async def test_projects_are_listed_with_what_they_hold(shell: Shell) -> None:

@@ -119,7 +119,7 @@ async def test_the_inbox_verifies_promotes_rejects_and_undoes(here: Served) -> N
     early = (await scout.store("Tea is red", source_type="research"))["id"]
     page = await browser.get("/ui/inbox")
     page.reader.forms[0].action = f"/ui/inbox/{early}/promote"
-    refused = await browser.send(page, f"/ui/inbox/{early}/promote")
+    refused = await browser.send(page, f"/ui/inbox/{early}/promote", seen="what was shown")
     assert (refused.status, "verified or approved" in refused.text) == (409, True)
 
 
@@ -293,7 +293,8 @@ async def test_each_visitor_sees_and_does_what_their_token_may(here: Served) -> 
         for action in ("forget", "erase", "verify", "promote", "restore"):
             shown = await browser.get("/ui")
             shown.reader.forms[0].action = f"/ui/memories/{memory}/{action}"
-            answer = await browser.send(shown, f"/ui/memories/{memory}/{action}", sure="erase", verification="verified")
+            values = {"sure": "erase", "verification": "verified", "seen": "all of it"}
+            answer = await browser.send(shown, f"/ui/memories/{memory}/{action}", **values)
             assert (action, answer.status) == (action, 403)
     assert "Ada drinks tea" in (await reader.get("/ui/memories")).text
 

@@ -12,8 +12,10 @@ from engramq.schemas.commands import (
     DeleteEdge,
     DeleteNode,
     ListProposals,
+    ProposalList,
     ProposeReclassification,
 )
+from engramq.schemas.digests import digest_of
 from engramq.schemas.faults import FaultCode, missing, missing_id
 from engramq.schemas.vocabulary import Decision, ProposalState, Sector, Thing
 from tests.refusals import refused
@@ -248,6 +250,32 @@ async def test_a_proposal_needs_an_edge_and_a_sector_and_a_decision_needs_a_prop
     proposal = await proposed(harness, edge_id, Sector.EPISODIC)
     foreign = DecideProposal(proposal_id=proposal, decision=Decision.APPROVE)
     assert (await harness.body(foreign, namespace="elsewhere", by=BOB)) == NO_PROPOSAL
+
+
+@pytest.mark.promise("TP-29")
+async def test_what_was_seen_is_what_is_decided(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    proposal_id = await proposed(harness, edge_id, Sector.EPISODIC)
+
+    async def seen() -> str:
+        listed = await harness.do(ListProposals(), by=BOB)
+        assert isinstance(listed, ProposalList)
+        return digest_of(listed.proposals[0])
+
+    before = await seen()
+    harness.rows("update edges set weight = .25, properties = properties || '{\"a\": 1}' where id = %s", edge_id)
+    for decision in Decision:
+        command = DecideProposal(proposal_id=proposal_id, decision=decision, seen=before)
+        everything = harness.everything()
+        with refused(FaultCode.CONFLICT) as faults:
+            await harness.do(command, by=BOB)
+        assert faults[0].changed == ["edge"]
+        assert (faults[0].digest, harness.everything()) == (await seen(), everything)
+        assert "Give the edge Ada" in str(faults[0].now)
+    await proposed(harness, edge_id, Sector.EPISODIC, by=CAY)  # who has approved is no part of what is judged
+    command = DecideProposal(proposal_id=proposal_id, decision=Decision.APPROVE, seen=await seen())
+    assert (await harness.body(command, by=BOB))["state"] == "approved"
+    assert (await decided(harness, proposal_id, Decision.REJECT))["state"] == "rejected", "without seen as before"
 
 
 @pytest.mark.promise("GE-23")
