@@ -26,7 +26,7 @@ from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
-from engramq.workers.db.figures import webhook_figures
+from engramq.workers.db.figures import store_figures
 from engramq.workers.db.migrate import migrate, to_be_sharded
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.queries import sql
@@ -63,10 +63,7 @@ T = TypeVar("T")
 
 LETTERS_S: Final = 5.0  # to connect to Redis, and for an answer
 REBUILDING: Final = sql("rebuilding_namespaces")
-CHANGED: Final = sql("changed_namespaces")
-PENDING: Final = sql("count_pending")
 
-COUNTED_MAX: Final = 100  # namespaces whose pending memories are counted, a millisecond each
 SILENT_S: Final = 60.0  # after which nobody seems to be at it: between two looks at work that is left lie seconds
 
 
@@ -343,7 +340,7 @@ def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]
     `problem` says why it is not running. `rebuilding`: in how many namespaces words are made anew, since their language
     was changed. `unfinished`: what stores have left for upkeep, `namespaces` with something of it and `pending`
     memories there, which have no vector yet; None when nobody can say. `webhooks`: messages that are `waiting`, how
-    many of them are `due`, how old the oldest is, and `dead` ones; None when nobody can say.
+    many of them are `due`, how old the oldest is, and `dead` ones; None when nobody can say. See StoreFigures.
     """
     try:
         return run(_under_way(database_url, pooler))
@@ -359,22 +356,14 @@ def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]
 async def _under_way(database_url: str, pooler: Pooler) -> dict[str, Any]:
     async with await Store.open(database_url, pooler=pooler, pool_size=1) as store:
         change = await progress(store)
+        figures = await store_figures(store)
         rebuilding = await store.ask(REBUILDING)
-        changed = [str(row["namespace"]) for row in await store.ask(CHANGED, kind="sweep")]
-        pending = [await store.read(namespace, _pending) for namespace in changed[:COUNTED_MAX]]
-        webhooks = await webhook_figures(store)
     return {
         "reembedding": None if change is None else _reembedding_state(change),
         "rebuilding": len(rebuilding),
-        "unfinished": {"namespaces": len(changed), "pending": sum(pending)},
-        "webhooks": asdict(webhooks),
+        "unfinished": {"namespaces": figures.unfinished, "pending": figures.pending},
+        "webhooks": asdict(figures.webhooks),
     }
-
-
-async def _pending(tx: Transaction) -> int:
-    row = await tx.row(PENDING)
-    assert row is not None
-    return int(row["pending"])
 
 
 def _reembedding_state(found: ReembeddingProgress) -> dict[str, Any]:

@@ -19,7 +19,3 @@ where m.tenant = %(tenant)s and m.state = 'pending' and m.node_id > %(after)s
     and m.created_at < now() - make_interval(secs => %(older_than_s)s)
 order by m.node_id
 limit %(limit)s
-
--- name: count_pending
--- How many memories of a namespace wait for their vector.
-select count(*) as pending from memories m where m.tenant = %(tenant)s and m.state = 'pending'
