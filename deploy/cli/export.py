@@ -21,10 +21,6 @@ from engramq.workers.admin import export_to
 
 PIPE: Final = "-"
 
-file_argument = click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
-audit_option = click.option("--audit", is_flag=True, help="With the audit log.")
-embeddings_option = click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
-
 
 def _project(text: str) -> str:
     if text == EVERY_PROJECT:
@@ -33,42 +29,22 @@ def _project(text: str) -> str:
 
 
 @click.command("export")
-@file_argument
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @common.NAMESPACE
 @click.option("--project", metavar="NAME", type=_project, help="Its memories and their links alone, without the graph.")
-@audit_option
-@embeddings_option
-def command(
-    *,
-    file: str,
-    namespace: str | None,
-    project: str | None,
-    audit: bool,
-    embeddings: bool,
-) -> None:
+@click.option("--audit", is_flag=True, help="With the audit log.")
+@click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
+def command(file: str, namespace: str | None, project: str | None, *, audit: bool, embeddings: bool) -> None:
     """Write everything of a namespace to a file, which engramq import restores.
 
     The file has JSON lines. FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
     """
     if project is not None and audit:
         raise click.UsageError("--audit is of a whole namespace: leave out --project, or it.")
-    write_export("export", file, namespace, audit=audit, embeddings=embeddings, project=project)
-
-
-def write_export(
-    command: str,
-    file: str,
-    namespace: str | None,
-    *,
-    audit: bool,
-    embeddings: bool,
-    project: str | None = None,
-) -> None:
-    """Do what `engramq export` and `engramq tenant export` do; `command`: its name. None: the own namespace."""
     target = None if file == PIPE else Path(file)
     if target is not None and not os.access(target.absolute().parent, os.W_OK):
         raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
-    with servers_for(command) as settings, _opened(target) as out:
+    with servers_for("export") as settings, _opened(target) as out:
         place = namespace or settings.namespace
         count = export_to(settings, place, out, audit=audit, embeddings=embeddings, project=project)
     print(f"{count_of(count - 2, 'record')} of namespace {place!r} exported.", file=sys.stderr)

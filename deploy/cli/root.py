@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "audit": Lazy("audit", "Show who did what, newest last."),
     "dead": Lazy("dead", "List, show, retry and drop commands that were given up."),
     "model": Lazy("model", "List the models that make vectors here, and build the multilingual one."),
-    "tenant": Lazy("tenant", "List, configure, export and delete whole namespaces."),
+    "tenant": Lazy("tenant", "List, configure and delete whole namespaces."),
     "webhook": Lazy("webhook", "Tell servers of yours what happens in a namespace."),
     "token": Lazy("token", "Make, list and revoke the bearer tokens of HTTP clients."),
 }

@@ -1,4 +1,4 @@
-"""`engramq tenant`: list, configure, export and delete whole namespaces."""
+"""`engramq tenant`: list, configure and delete whole namespaces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import partial
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.export import audit_option, embeddings_option, file_argument, write_export
 from engramq.deploy.cli.output import json_line, print_list, quoted
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, checked_command, open_asker, run
@@ -23,9 +22,9 @@ from engramq.schemas.settings import Settings
 from engramq.workers.admin import Contents, configure, in_database, tenants
 
 
-@click.group("tenant", subcommand_metavar="list|config|export|delete", no_args_is_help=False)
+@click.group("tenant", subcommand_metavar="list|config|delete", no_args_is_help=False)
 def command() -> None:
-    """List, configure, export and delete whole namespaces."""
+    """List, configure and delete whole namespaces."""
 
 
 @command.command("list")
@@ -59,19 +58,6 @@ def config(tenant: str, language: str | None, *, as_json: bool) -> None:
     far = words.as_reply.get("rebuilding")
     anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
     click.echo(f"{quoted(tenant)}  language {words.language}{anew}")
-
-
-@command.command("export")
-@click.argument("tenant", metavar="NAMESPACE", type=namespace)
-@file_argument
-@audit_option
-@embeddings_option
-def export(tenant: str, file: str, *, audit: bool, embeddings: bool) -> None:
-    """Write all of a namespace to a file, as JSON lines, which engramq import restores.
-
-    FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
-    """
-    write_export("tenant", file, tenant, audit=audit, embeddings=embeddings)
 
 
 @command.command("delete")

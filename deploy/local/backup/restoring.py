@@ -168,8 +168,7 @@ def _refuse_unfit(header: Header) -> None:
             "Install that release of engramq, or a later one.",
         )
     elsewhere = (
-        "restore it there, and bring over what it holds: engramq tenant export there, engramq import here, "
-        "for each namespace."
+        "restore it there, and bring over what it holds: engramq export there, engramq import here, for each namespace."
     )
     if header.postgresql != POSTGRESQL:
         raise DeployError(

@@ -13,7 +13,7 @@ from engramq.deploy.cli.root import COMMANDS, engramq
 from engramq.deploy.local import stdio
 from tests.deploy.helpers import BOUND_S
 
-GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "export", "delete")}
+GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "config", "delete")}
 PLACES = [
     (),
     *((name,) for name in COMMANDS),
@@ -104,11 +104,12 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["audit", "--actor", ""], "'--actor': must be a text"),
         (["audit", "--limit", "0"], "'--limit': must be a whole number from 1 to 100000"),
         (["export", "x", "--project", "*"], "'--project': stands for all projects: leave --project out"),
-        (["tenant"], "list|config|export|delete"),
-        (["tenant", "export", "acme"], "Missing argument 'FILE'"),
-        (["tenant", "export", " ", "-"], "'NAMESPACE': must be a text"),
-        (["tenant", "export", "acme", "/"], "'/' is a directory"),
-        (["tenant", "export", "acme", "/no/such/folder/x"], "'/no/such/folder' is no folder that can be written to"),
+        (["tenant"], "list|config|delete"),
+        (["tenant", "export", "acme", "-"], "No such command 'export'"),
+        (["export"], "Missing argument 'FILE'"),
+        (["export", "-", "--namespace", " "], "'--namespace': must be a text"),
+        (["export", "/"], "'/' is a directory"),
+        (["export", "/no/such/folder/x"], "'/no/such/folder' is no folder that can be written to"),
         (["tenant", "delete"], "Missing argument 'NAMESPACE'"),
         (["tenant", "delete", "engramq:system"], "'NAMESPACE': must be another one"),
         (["tenant", "delete", "acme", "--reason", ""], "reason"),
@@ -137,7 +138,7 @@ def test_what_is_called_wrongly_says_so_and_starts_nothing(
     [
         *(["up"], ["gateway"], ["worker", "--all"], ["migrate"], ["import", "-"], ["purge", "--thread", "t"]),
         *(["duplicates"], ["duplicates", "--merge", "--yes"]),
-        *(["tenant", "list"], ["tenant", "export", "a", "-"], ["tenant", "delete", "a"]),
+        *(["tenant", "list"], ["export", "-"], ["tenant", "delete", "a"]),
         *(["audit"], ["token", "list"], ["token", "create", "--principal", "a"], ["token", "revoke", ID]),
     ],
     ids=" ".join,

@@ -138,9 +138,9 @@ def test_a_home_in_use_is_refused(home: Home, file: Path, *, force: bool) -> Non
     [
         ({"schema": newest_schema() + 1}, "backup_newer", "9.9"),
         ({"format": 2}, "backup_newer", "9.9"),
-        ({"postgresql": 17}, "other_postgres", "engramq tenant export"),
-        ({"postgresql": 19}, "other_postgres", "engramq tenant export"),
-        ({"platform": "darwin-aarch64"}, "other_platform", "engramq tenant export"),
+        ({"postgresql": 17}, "other_postgres", "engramq export"),
+        ({"postgresql": 19}, "other_postgres", "engramq export"),
+        ({"platform": "darwin-aarch64"}, "other_platform", "engramq export"),
     ],
 )
 def test_what_another_release_server_or_machine_made_is_refused_before_it_is_read(

@@ -1,4 +1,4 @@
-"""`engramq tenant list` and `export`: everything that a namespace holds, and nothing of another."""
+"""`engramq tenant list` and `engramq export`: everything that a namespace holds, and nothing of another."""
 
 import asyncio
 import base64
@@ -150,14 +150,14 @@ async def test_the_command_writes_a_file_of_its_own_and_leaves_none_half_done(
     acme: Tenant, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "acme.jsonl"
-    assert await run("tenant", "export", acme.namespace, str(target)) == 0
+    assert await run("export", str(target), "--namespace", acme.namespace) == 0
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     written = target.read_text()
     assert json.loads(written.splitlines()[-1])["type"] == "end"
     assert f"{len(written.splitlines()) - 2} records of namespace 'acme' exported" in capfd.readouterr().err
-    assert await run("tenant", "export", acme.namespace, str(target)) == 1
+    assert await run("export", str(target), "--namespace", acme.namespace) == 1
     assert "is there already" in capfd.readouterr().err
-    assert await run("tenant", "export", acme.namespace, "-") == 0
+    assert await run("export", "-", "--namespace", acme.namespace) == 0
     shown = capfd.readouterr().out.splitlines()
     assert shown[1:] == written.splitlines()[1:]  # the first says when
 
@@ -166,7 +166,7 @@ async def test_the_command_writes_a_file_of_its_own_and_leaves_none_half_done(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("engramq.workers.tenants.export.lines", breaking)
-    assert await run("tenant", "export", acme.namespace, str(tmp_path / "broken")) == 1
+    assert await run("export", str(tmp_path / "broken"), "--namespace", acme.namespace) == 1
     assert names_in(tmp_path) == ["acme.jsonl"]
 
 
@@ -187,7 +187,9 @@ async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
             yield line
 
     monkeypatch.setattr("engramq.workers.tenants.export.lines", waiting)
-    codes = await asyncio.gather(*(run("tenant", "export", acme.namespace, str(tmp_path / "acme.jsonl")) for _ in "ab"))
+    codes = await asyncio.gather(
+        *(run("export", str(tmp_path / "acme.jsonl"), "--namespace", acme.namespace) for _ in "ab")
+    )
     assert codes == [0, 0]
     assert modes == [0o600] * 4
     assert names_in(tmp_path) == ["acme.jsonl", "acme.jsonl.partial"]
@@ -199,7 +201,7 @@ async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
 async def test_a_namespace_that_is_none_is_said_to_be_none(
     acme: Tenant, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert await run("tenant", "export", "nobody's", str(tmp_path / "x")) == 1
+    assert await run("export", str(tmp_path / "x"), "--namespace", "nobody's") == 1
     assert 'There is no namespace "nobody\'s"' in capfd.readouterr().err
     assert names_in(tmp_path) == []
     assert acme.namespace == "acme"
@@ -256,7 +258,7 @@ async def test_a_namespace_is_given_a_language(
     noted = database.rows("select actor, old, new from audit_log where action = 'configure_tenant'")
     assert noted == [{"actor": "I/O", "old": {"language": "english"}, "new": {"language": "german"}}]
     capfd.readouterr()
-    assert await run("tenant", "export", "acme", str(tmp_path / "acme")) == 0
+    assert await run("export", str(tmp_path / "acme"), "--namespace", "acme") == 0
     assert json.loads((tmp_path / "acme").read_text().splitlines()[0])["language"] == "german"
     assert await run("tenant", "config", "new one", "--language", "thai", "--json") == 0
     assert json.loads(capfd.readouterr().out)["language"] == "thai"
