@@ -19,7 +19,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
+from engramq.gateway.identity.local_peer import CONNECTION, OWN_ACCOUNTS, LocalConnection
 from engramq.gateway.limits import network_of
 
 _FILES_OF_OUR_OWN: Final = 256  # Redis, stdio sessions, logs, and what Python opens
@@ -32,7 +32,8 @@ class ConnectionBounds:
     A request's head, and what frames its body beside the body itself (chunk sizes, trailers), has at most
     `header_bytes`, and `header_s` from its first byte; a body has `body_s`. A client may take `write_s` to read what it
     asked for. Who is refused has `linger_s` to read why. Beyond `connections` or `share` of one address a few are still
-    heard for `spare_s`, and only their question after the server's health is answered.
+    heard for `spare_s`, and only their question after the server's health is answered. The server's own account and
+    root have their shares whatever the others hold.
     """
 
     header_bytes: int = 64 * 1024
@@ -62,7 +63,8 @@ class Admission(Enum):
 class Connections:
     """Counts the connections by the address at their other end; a network of IPv6 with 64 bits is one address.
 
-    Trusted proxies have no share: many clients come by way of each.
+    Those of this machine, which all have the same address, are counted by account where it is known: so none closes
+    the server to its owner. Trusted proxies have no share: many clients come by way of each.
     """
 
     def __init__(self, bounds: ConnectionBounds, proxies: Iterable[str] = ()) -> None:
@@ -71,29 +73,30 @@ class Connections:
         self._held: dict[Admission, Counter[str]] = {Admission.SERVED: Counter(), Admission.SPARE: Counter()}
         self._all = {Admission.SERVED: 0, Admission.SPARE: 0}
 
-    def enter(self, address: str) -> Admission:
+    def enter(self, address: str, account: int | None = None) -> Admission:
         """Count a connection and say what it gets; whoever is not refused has to `leave`."""
-        bounds, network = self._bounds, network_of(address)
+        bounds, client, is_own = self._bounds, _client(address, account), account in OWN_ACCOUNTS
+        has_share = self._held[Admission.SERVED][client] < bounds.share
         is_free = {
-            Admission.SERVED: self._all[Admission.SERVED] < bounds.connections
-            and (self._held[Admission.SERVED][network] < bounds.share or self._is_proxy(address)),
-            Admission.SPARE: self._all[Admission.SPARE] < bounds.spare
-            and self._held[Admission.SPARE][network] < bounds.spare_of_one,
+            Admission.SERVED: (is_own and has_share)
+            or (self._all[Admission.SERVED] < bounds.connections and (has_share or self._is_proxy(address))),
+            Admission.SPARE: (is_own or self._all[Admission.SPARE] < bounds.spare)
+            and self._held[Admission.SPARE][client] < bounds.spare_of_one,
         }
         for admission, has_place in is_free.items():
             if has_place:
-                self._held[admission][network] += 1
+                self._held[admission][client] += 1
                 self._all[admission] += 1
                 return admission
         return Admission.REFUSED
 
-    def leave(self, address: str, admission: Admission) -> None:
+    def leave(self, address: str, admission: Admission, account: int | None = None) -> None:
         """Take a connection off the count."""
-        held, network = self._held[admission], network_of(address)
+        held, client = self._held[admission], _client(address, account)
         self._all[admission] -= 1
-        held[network] -= 1
-        if not held[network]:
-            del held[network]
+        held[client] -= 1
+        if not held[client]:
+            del held[client]
 
     def _is_proxy(self, address: str) -> bool:
         try:
@@ -104,16 +107,22 @@ class Connections:
         return any((mapped or parsed) in network for network in self._proxies)
 
 
+def _client(address: str, account: int | None) -> str:
+    return network_of(address) if account is None else f"account {account}"
+
+
 def affordable(bounds: ConnectionBounds) -> ConnectionBounds:
     """Return the bounds as far as this process may open files; it asks for as many as it needs, if it may have them."""
-    needed = bounds.connections + bounds.spare + _FILES_OF_OUR_OWN
+    shares = len(OWN_ACCOUNTS) * (bounds.share + bounds.spare_of_one)
+    needed = bounds.connections + shares + bounds.spare + _FILES_OF_OUR_OWN
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return bounds
-    connections = max(16, soft - bounds.spare - _FILES_OF_OUR_OWN)
+    places = soft - bounds.spare - _FILES_OF_OUR_OWN
+    connections = max(16, places * bounds.connections // (bounds.connections + shares))
     share = max(8, bounds.share * connections // bounds.connections)
     return replace(bounds, connections=connections, share=share)
 
@@ -154,6 +163,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._admission = Admission.REFUSED
         self._address = ""
         self._line = LocalConnection(None, None)
+        self._account: int | None = None
         self._in_head = False
         self._in_body = False
         self._heads = 0  # that began in what is being read
@@ -171,7 +181,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self._line = LocalConnection(self.client, _with_port(self.server))
-        self._admission = self._counted.enter(self._address)
+        self._account = self._line.account()
+        self._admission = self._counted.enter(self._address, self._account)
         if self._admission is Admission.REFUSED:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
             self.transport.close()  # at once, since it is not counted
@@ -183,7 +194,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._disarm()
         self._stop_write_deadline()
         if self._admission is not Admission.REFUSED:
-            self._counted.leave(self._address, self._admission)
+            self._counted.leave(self._address, self._admission, self._account)
             self._admission = Admission.REFUSED
         super().connection_lost(exc)
 
@@ -241,7 +252,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         asks_for_health = self.url.partition(b"?")[0] in self._health
         if not asks_for_health and (
-            self._admission is Admission.SPARE or len(self.tasks) >= self._bounds.connections + self._bounds.spare
+            self._admission is Admission.SPARE
+            or (len(self.tasks) >= self._bounds.connections + self._bounds.spare and self._account not in OWN_ACCOUNTS)
         ):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
             return

@@ -5,6 +5,7 @@ can read.
 """
 
 import hmac
+import ipaddress
 import logging
 import os
 import secrets
@@ -113,10 +114,16 @@ def _packed(address: Address) -> bytes:
     return socket.inet_pton(socket.AF_INET6, host) if ":" in host else _MAPPED + socket.inet_pton(socket.AF_INET, host)
 
 
+def _is_loopback(host: str) -> bool:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return (mapped or address).is_loopback
+
+
 CONNECTION: Final = "engramq.connection"  # the key of a request's scope under which its LocalConnection stands
 TOKEN_FILE: Final = "http-token"  # noqa: S105 - the name of the file
 
-_ROOT: Final = 0
+OWN_ACCOUNTS: Final = frozenset({os.geteuid(), 0})  # the server's own, and root
 
 LookUp = Callable[[Address, Address], int | None]
 
@@ -126,6 +133,7 @@ class LocalConnection:
 
     def __init__(self, peer: Address | None, server: Address | None, look_up: LookUp | None = None) -> None:
         self._ends = (peer, server)
+        self._is_local = peer is not None and _is_loopback(peer[0])
         self._look_up = look_up or owner_of
         self._owner: int | None = None
         self._is_known = False
@@ -136,6 +144,18 @@ class LocalConnection:
             peer, server = self._ends
             self._owner = None if peer is None or server is None else self._look_up(peer, server)
             self._is_known = True
+        return self._owner
+
+    def account(self) -> int | None:
+        """Return the owner where the kernel tells it at once, of a connection from a loopback address; else None."""
+        peer, server = self._ends
+        if self._is_known or not self._is_local or peer is None or server is None:
+            return self._owner
+        try:
+            self._owner = _asked(peer, server)
+        except OSError:
+            return None  # `owner` looks further
+        self._is_known = True
         return self._owner
 
 
@@ -169,7 +189,6 @@ class Account:
     def __init__(self, caller: Caller, token: str | None) -> None:
         self.caller = caller
         self._token = token
-        self._owner = os.geteuid()
 
     def owner_of(self, request: HTTPConnection) -> Caller | None:
         """Return the caller of a request, None where its account is another's or cannot be known."""
@@ -179,7 +198,7 @@ class Account:
         """Return why a request is not let in, "" when it is."""
         connection = scope.get(CONNECTION)
         owner = connection.owner() if isinstance(connection, LocalConnection) else None
-        if owner in (self._owner, _ROOT) or self._has_token(scope):
+        if owner in OWN_ACCOUNTS or self._has_token(scope):
             return ""
         log.info("Another account's request refused", extra={"owner": owner})
         return _WHOSE if owner is None else _OTHER

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +13,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from engramq.gateway.identity import local_peer
 from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, Connections
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
@@ -206,7 +208,10 @@ async def test_requests_in_a_row_wait_for_each_other_without_losing_time(redis_u
         assert answers.count(b"pending") >= 2
 
 
-async def test_one_address_cannot_take_every_connection(redis_url: str, keys: Keys) -> None:
+async def test_one_address_cannot_take_every_connection(
+    redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_peer, "_NETLINK", None)  # where accounts are not known at once
     bounds = replace(BOUNDS, share=300, connections=600, header_s=BOUND_S, spare_s=BOUND_S)
     async with served(redis_url, keys, bounds) as site:
         assert await site.alive()
@@ -263,6 +268,22 @@ async def test_who_does_not_read_is_ended(redis_url: str, keys: Keys) -> None:
             return b"read for ever"
 
         assert await over(site, greedy) == b"ended"
+
+
+def test_accounts_of_this_machine_have_shares_of_their_own_and_the_servers_own_account_always() -> None:
+    connections = Connections(replace(BOUNDS, share=2, spare_of_one=1, connections=4, spare=1))
+    here, served = "127.0.0.1", [Admission.SERVED] * 2
+    assert [connections.enter(here, 1001) for _ in range(4)] == [*served, Admission.SPARE, Admission.REFUSED]
+    assert [connections.enter(here, 1002) for _ in range(3)] == [*served, Admission.REFUSED]
+    assert connections.enter(here) is Admission.REFUSED
+    own = [connections.enter(here, os.geteuid()) for _ in range(4)]
+    assert own == [*served, Admission.SPARE, Admission.REFUSED]
+    connections.leave(here, Admission.SERVED, os.geteuid())
+    assert connections.enter(here, os.geteuid()) is Admission.SERVED
+    for _ in range(2):
+        connections.leave(here, Admission.SERVED, os.geteuid())
+    connections.leave(here, Admission.SERVED, 1001)
+    assert connections.enter(here, 1003) is Admission.SERVED
 
 
 def test_a_proxy_has_no_share() -> None:

@@ -8,13 +8,16 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from anyio import to_thread
+from anyio import fail_after, open_process, to_thread
 
 from engramq.gateway.identity import local_peer
 from engramq.gateway.identity.local_peer import TOKEN_FILE, LocalConnection, home_token, owner_of
+from engramq.gateway.protocol import BOUNDS
 from engramq.schemas.keys import Keys
 from tests.deploy.helpers import OTHER, needs_root
 from tests.gateway.conftest import gateway_over
@@ -85,6 +88,45 @@ async def test_another_account_is_refused_and_a_token_of_the_home_stands_in(
 
         token = (tmp_path / TOKEN_FILE).read_text().strip()
         assert (await asked_as(OTHER, site.port, a_call(era, authorization=f"Bearer {token}")))[0] == 200
+
+
+# Opens so many connections to a port as a user, says so, and holds them until its input ends.
+HOLDER = """
+import os, socket, sys
+"localhost".encode("idna")
+uid, port, count = map(int, sys.argv[1:4])
+os.setgroups([]); os.setgid(uid); os.setuid(uid)
+lines = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(count)]
+for line in lines:
+    line.sendall(b"GET /healthz HTTP/1.1\\r\\nhost: localhost\\r\\n")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+@on_linux
+async def test_another_account_cannot_close_the_server_to_its_owner(redis_url: str, keys: Keys) -> None:
+    """Security finding 12: every account of a machine comes from 127.0.0.1."""
+    bounds = replace(BOUNDS, connections=8, share=4, spare=4, spare_of_one=2)
+    async with (
+        worker_side(redis_url, keys),
+        gateway_over(redis_url, keys) as gateway,
+        site_of(gateway, bounds) as site,
+        AsyncExitStack() as holders,
+    ):
+        for uid in (OTHER, OTHER + 1, OTHER + 2):
+            argv = [sys.executable, "-I", "-S", "-c", HOLDER, str(uid), str(site.port), "8"]
+            holder = await holders.enter_async_context(
+                await open_process(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+            )
+            assert holder.stdout is not None
+            with fail_after(20):
+                assert (await holder.stdout.receive()).strip() == b"held"
+        for _ in range(3):
+            for request in (a_call(ERAS[0]), request_of("GET", "/healthz")):
+                assert (await asked_as(os.geteuid(), site.port, request))[0] == 200
+        assert (await asked_as(OTHER, site.port, request_of("GET", "/nothing")))[0] == 503
 
 
 @pytest.mark.parametrize("era", ERAS)
