@@ -244,6 +244,22 @@ class Store:
             return DatabaseHealth(READ_ONLY)
         return DatabaseHealth(self._refusal if time.monotonic() < self._refused_at + REFUSED_S else "")
 
+    async def apart(self, namespace: str, work: Awaitable[T], otherwise: T) -> T:
+        """Return what upkeep of a namespace gives; where it fails for this one alone, log it and return `otherwise`.
+
+        Raises what the work raises (EngramqError, OutcomeUnknown) where the database is away or takes no writes.
+        """
+        try:
+            return await work
+        except (psycopg.Error, EngramqError, OutcomeUnknown) as problem:
+            if not isinstance(problem, psycopg.Error):
+                health = await self.health()
+                if not health.reads or health.refused == READ_ONLY:
+                    raise
+            code = problem.fault.code if isinstance(problem, EngramqError) else type(problem).__name__
+            log.error("Upkeep of a namespace failed", extra={"namespace": namespace, "code": code})
+            return otherwise
+
     async def alone(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` once on a connection that is closed afterwards, outside any transaction.
 

@@ -50,7 +50,7 @@ class Rebuilding:
         try:
             waiting = [row["namespace"] for row in await self.store.ask(NAMESPACES)]
             while waiting and not self.stopping.is_set():
-                waiting = [namespace for namespace in waiting if await self._work(namespace)]
+                waiting = [each for each in waiting if await self.store.apart(each, self._work(each), False)]
         except (EngramqError, OutcomeUnknown):
             log.warning("No words made anew: the database is away")
 

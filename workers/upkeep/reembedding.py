@@ -162,7 +162,7 @@ class Reembedding:
         try:
             while places and self._goes_on(change):
                 for namespace, place in list(places.items()):
-                    last = await self._look_at(change, namespace, place)
+                    last = await self.store.apart(namespace, self._look_at(change, namespace, place), None)
                     if last is None:
                         del places[namespace]
                     else:

@@ -1,9 +1,12 @@
-"""Run periodic work: hand unfinished work on, forget what is out of date, count words for full text."""
+"""Run periodic work: hand unfinished work on, forget what is out of date, count words for full text.
+
+Namespaces are looked after one by one: where the work of one fails, the next has its turn.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -97,9 +100,10 @@ class Upkeep:
         found: list[FollowUp] = []
         settled: dict[str, datetime] = {}
         for namespace, seen_at in changed.items():
-            # Pending memories first: one that gets its vector meanwhile is seen by the second look.
-            found += await self._look_at(namespace)
-            found += await self.unfinished.look_at(namespace, seen_at)
+            unfinished = await self.store.apart(namespace, self._unfinished(namespace, seen_at), None)
+            if unfinished is None:
+                continue
+            found += unfinished
             until = self.unfinished.settled(namespace)
             if until is not None and namespace not in self._progress:
                 settled[namespace] = until
@@ -113,6 +117,11 @@ class Upkeep:
         except (EngramqError, OutcomeUnknown):
             log.warning("Nothing swept: the database is away")
             return ()
+
+    async def _unfinished(self, namespace: str, seen_at: datetime) -> list[FollowUp]:
+        # Pending memories first: one that gets its vector meanwhile is seen by the second look.
+        pending = await self._look_at(namespace)
+        return [*pending, *await self.unfinished.look_at(namespace, seen_at)]
 
     async def _look_at(self, namespace: str) -> tuple[FollowUp, ...]:
         progress = self._progress.setdefault(namespace, SweepProgress())
@@ -145,36 +154,36 @@ class Upkeep:
             "pair_days": co_retrieval.KEPT_DAYS,
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
-        for namespace in await self._named(OUTDATED, **kept):
-            for kind in (ledger, co_retrieval, deletions, consent):
-                while await self.store.write(namespace, kind.trim) == kind.TRIMMED_AT_ONCE:
-                    pass
+        await self._each(await self._named(OUTDATED, **kept), self._trim)
+
+    async def _trim(self, namespace: str) -> None:
+        for kind in (ledger, co_retrieval, deletions, consent):
+            while await self.store.write(namespace, kind.trim) == kind.TRIMMED_AT_ONCE:
+                pass
 
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""
-        for namespace in await self._named(EXPIRING):
-            while await self.store.write(namespace, change.archive_expired) == change.EXPIRED_AT_ONCE:
-                pass
+        await self._each(await self._named(EXPIRING), self._archive_expired)
+
+    async def _archive_expired(self, namespace: str) -> None:
+        while await self.store.write(namespace, change.archive_expired) == change.EXPIRED_AT_ONCE:
+            pass
 
     async def apply_retention(self) -> None:
         """Give memories that a rule of retention is about a time to expire: older than the rule, or restored.
 
         The shortest rule comes first, and what has a time keeps it.
         """
-        if not self.retention:
-            return
-        for namespace in await self.store.namespaces():
-            try:
-                for rule in self.retention:
-                    after: UUID | None = FIRST
-                    while after is not None:
-                        after = await self.store.write(namespace, partial(change.give_expiry, rule=rule, after=after))
-                        if after is not None:
-                            await asyncio.sleep(BETWEEN_TURNS_S)
-            # The others do not wait; the next pass begins anew.
-            except (EngramqError, OutcomeUnknown) as problem:
-                code = problem.fault.code if isinstance(problem, EngramqError) else type(problem).__name__
-                log.warning("Retention was not applied", extra={"namespace": namespace, "code": code})
+        if self.retention:
+            await self._each(await self.store.namespaces(), self._apply_retention)
+
+    async def _apply_retention(self, namespace: str) -> None:
+        for rule in self.retention:
+            after: UUID | None = FIRST
+            while after is not None:
+                after = await self.store.write(namespace, partial(change.give_expiry, rule=rule, after=after))
+                if after is not None:
+                    await asyncio.sleep(BETWEEN_TURNS_S)
 
     async def index_loads(self) -> None:
         """Build vector indexes anew for bulk loads that are over."""
@@ -188,21 +197,31 @@ class Upkeep:
 
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
-        for namespace in await self._named(DECAYING, hours=DECAYED_ANEW_HOURS):
-            hours = await self.store.read(namespace, writer.clock)
-            decayed = await self.store.write(namespace, lambda tx: writer.decay(tx, None))
-            while decayed.after is not None:
-                decayed = await self.store.write(namespace, partial(writer.decay, after=decayed.after))
-            await self.store.write(namespace, partial(writer.note_decayed, hours=hours))
+        await self._each(await self._named(DECAYING, hours=DECAYED_ANEW_HOURS), self._decay_links)
+
+    async def _decay_links(self, namespace: str) -> None:
+        hours = await self.store.read(namespace, writer.clock)
+        decayed = await self.store.write(namespace, lambda tx: writer.decay(tx, None))
+        while decayed.after is not None:
+            decayed = await self.store.write(namespace, partial(writer.decay, after=decayed.after))
+        await self.store.write(namespace, partial(writer.note_decayed, hours=hours))
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
         changed = await namespaces.changed(self.store, Looks.COUNTS)
-        for namespace, seen_at in changed.items():
+
+        async def count(namespace: str) -> None:
             for partition in Partition:
                 if await self.store.read(namespace, partial(is_worth_counting, partition=partition)):
                     await self.store.write(namespace, partial(count_lexemes, partition=partition))
-            await namespaces.settle(self.store, Looks.COUNTS, {namespace: seen_at})
+            await namespaces.settle(self.store, Looks.COUNTS, {namespace: changed[namespace]})
+
+        await self._each(changed, count)
+
+    async def _each(self, wanted: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+        """Do this for namespace by namespace; see `Store.apart`."""
+        for namespace in wanted:
+            await self.store.apart(namespace, work(namespace), None)
 
     async def _named(self, query: bytes, **values: Any) -> list[str]:
         """Return the namespaces that a query of all of them names."""

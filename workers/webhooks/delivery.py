@@ -74,7 +74,7 @@ class Delivery:
                 if anyio.current_time() > until:
                     return
                 own = anyio.CapacityLimiter(OF_A_NAMESPACE)
-                for waiting in await self._due(namespace, key.id):
+                for waiting in await self.store.apart(namespace, self._due(namespace, key.id), []):
                     tasks.start_soon(self._tell_one, sender, namespace, waiting, (own, everybody), until)
 
     async def _due(self, namespace: str, key_id: str) -> list[list[dict[str, Any]]]:

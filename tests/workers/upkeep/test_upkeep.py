@@ -1,5 +1,7 @@
 """The sweep, and what forgets."""
 
+from datetime import timedelta
+
 import pytest
 
 from engramq.schemas.commands import (
@@ -16,6 +18,9 @@ from engramq.schemas.commands import (
     PendingEmbedded,
     StoreMemory,
 )
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.setting_values import Retention
+from engramq.workers.db.database import DatabaseHealth
 from engramq.workers.queue import background
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
@@ -88,6 +93,54 @@ async def test_memories_that_cannot_be_embedded_do_not_block_the_others(
             progress.back_off.not_before = 0.0
     assert seen[:5] == ids
     assert seen[5:] == ids[:2]
+
+
+async def test_a_namespace_whose_upkeep_fails_keeps_no_other_waiting(world: World) -> None:
+    """Security finding 14: a clock that no SQL could count with ended the decay of all namespaces behind it."""
+    for namespace in ("aaa", "zzz"):
+        memory = (await world.keep("expires", namespace=namespace)).stored.id
+        world.rows("update memories set expires_at = now() - interval '1 hour' where node_id = %s returning 1", memory)
+        await world.outcome(job(StoreMemory(content="old"), namespace=namespace))
+    world.rows("update ledger set created_at = now() - interval '8 days' returning 1")
+    world.rows(
+        "create function fail() returns trigger language plpgsql as $$ begin "
+        "if old.tenant = tenant_of('aaa') then raise numeric_value_out_of_range; end if; "
+        "return case tg_op when 'DELETE' then old else new end; end $$"
+    )
+    for table, does in (("ledger", "delete"), ("memories", "update")):
+        world.rows(f"create trigger fails before {does} on {table} for each row execute function fail()")
+    try:
+        await world.upkeep.trim()
+        await world.upkeep.archive_expired()
+    finally:
+        world.rows("drop function fail cascade")
+    assert world.rows("select count(*) as n from ledger where tenant = tenant_of('zzz')") == [{"n": 0}]
+    assert world.rows("select count(*) as n from ledger where tenant = tenant_of('aaa')")[0]["n"] > 0
+    states = "select state from memories where expires_at is not null and tenant = tenant_of(%s)"
+    assert [world.rows(states, name)[0]["state"] for name in ("aaa", "zzz")] == ["active", "archived"]
+
+
+async def test_while_the_database_is_away_upkeep_ends_at_the_first_namespace(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for namespace in ("aaa", "zzz"):
+        await world.keep("waits", namespace=namespace)
+    tried: list[str] = []
+
+    async def refuse_all(namespace: str, _work: object) -> None:
+        tried.append(namespace)
+        raise refuse(FaultCode.UNAVAILABLE, "away")
+
+    async def away() -> DatabaseHealth:
+        return DatabaseHealth("away", reads=False)
+
+    monkeypatch.setattr(world.store, "write", refuse_all)
+    monkeypatch.setattr(world.store, "health", away)
+    rule = Retention("web", None, timedelta(days=1))
+    keeps = Upkeep(store=world.store, unfinished=world.upkeep.unfinished, interval_s=5.0, retention=(rule,))
+    with pytest.raises(EngramqError):
+        await keeps.apply_retention()
+    assert len(tried) == 1
 
 
 async def test_old_commands_are_forgotten_and_new_ones_kept(world: World) -> None:
