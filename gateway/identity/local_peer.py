@@ -49,14 +49,15 @@ _WAIT_S: Final = 1.0
 def owner_of(peer: Address, server: Address) -> int | None:
     """Return the user id that owns the socket at `peer` of a connection to `server`, None when it cannot be known.
 
-    The kernel is asked after this one socket; its table of all of them takes 10 ms to read, and is for where it may not
-    be asked. A socket that its process has closed counts as unknown: the kernel calls it root's, without an inode.
+    That of another machine cannot. The kernel is asked after this one socket; its table of all of them takes 10 ms to
+    read, and is for where it may not be asked. A socket that its process has closed counts as unknown: the kernel calls
+    it root's, without an inode.
     """
     try:
         return _asked(peer, server)
     except OSError as problem:
         log.debug("The kernel tells no owners", extra={"error": str(problem)})
-        return _listed(peer, server)
+        return _listed(peer, server) if _is_loopback(peer[0]) else None
 
 
 def _asked(peer: Address, server: Address) -> int | None:

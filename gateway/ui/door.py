@@ -3,6 +3,9 @@
 The value of the cookie is random. Redis has the token sealed under a key that follows from the cookie, below a digest
 of it: whoever reads all of Redis has no token, whoever has a cookie alone has none either, and signing out ends it
 everywhere.
+
+Browsers send a cookie to every port of its host, so a server of another account can read it. Where the kernel tells
+whose process is at the other end, the cookie counts for the account alone whose browser signed in.
 """
 
 import hashlib
@@ -23,6 +26,7 @@ from starlette.responses import Response
 from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
+from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
 from engramq.gateway.limits import FailureLimit, SignInLimit
 from engramq.schemas.connection import CLIENT_ERRORS, run
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
@@ -58,10 +62,13 @@ class SignedIn:
         self._redis: Any = redis
         self._keys = keys
 
-    async def keep(self, token: str, caller: Caller) -> str:
-        """Keep a token that was found to be this caller's, and return the cookie for it; see `token_of` for errors."""
+    async def keep(self, token: str, caller: Caller, account: int | None) -> str:
+        """Keep a token that was found to be this caller's, and return the cookie for it; see `token_of` for errors.
+
+        `account`: whose browser it is, None where that is not known.
+        """
         cookie, nonce = new_cookie(), secrets.token_bytes(_NONCE_BYTES)
-        sealed = nonce + AESGCM(_derived(cookie, "token")).encrypt(nonce, token.encode(), None)
+        sealed = nonce + AESGCM(_derived(cookie, "token")).encrypt(nonce, token.encode(), _bound_to(account))
         where = (self._keys.page_session(_name(cookie)), self._pages_of(caller))
         try:
             await run(self._redis, KEEP_PAGE_SESSION, self._keys, where, sealed, _name(cookie), LASTS_S, PAGES_OF_ONE)
@@ -70,8 +77,8 @@ class SignedIn:
             raise refuse(FaultCode.UNAVAILABLE, why) from problem
         return cookie
 
-    async def token_of(self, cookie: str) -> str | None:
-        """Return the token that a cookie stands for, None for none; raises EngramqError when Redis is away."""
+    async def token_of(self, cookie: str, account: int | None) -> str | None:
+        """Return the token that this account's cookie stands for, None for none; raises EngramqError without Redis."""
         try:
             sealed: bytes | None = await self._redis.get(self._keys.page_session(_name(cookie)))
         except CLIENT_ERRORS as problem:
@@ -79,10 +86,9 @@ class SignedIn:
         if sealed is None:
             return None
         try:
-            return (
-                AESGCM(_derived(cookie, "token")).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None).decode()
-            )
-        except InvalidTag:  # somebody has written there
+            opener, nonce = AESGCM(_derived(cookie, "token")), sealed[:_NONCE_BYTES]
+            return opener.decrypt(nonce, sealed[_NONCE_BYTES:], _bound_to(account)).decode()
+        except InvalidTag:  # another account has the cookie, or somebody has written there
             return None
 
     async def forget(self, cookie: str, caller: Caller | None) -> None:
@@ -103,12 +109,17 @@ def _name(cookie: str) -> str:
     return _derived(cookie, "key").hex()
 
 
+def _bound_to(account: int | None) -> bytes:
+    return f"account {account}".encode()
+
+
 def _derived(cookie: str, purpose: str) -> bytes:
     """Return 32 bytes that follow from a cookie; those for one purpose tell nothing of those for another."""
     return hmac.digest(cookie.encode("utf-8", "replace"), f"engramq page {purpose}".encode(), hashlib.sha256)
 
 
 COOKIE: Final = "engramq_page"
+SECURE_COOKIE: Final = f"__Host-{COOKIE}"  # under https: no sibling of this host can set it
 FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "x-form-token"
 _FORM: Final = re.compile("[A-Za-z0-9_-]{43}")
@@ -151,13 +162,13 @@ class Door:
 
     async def visitor(self, request: Request) -> Visitor:
         """Return who is there; raises EngramqError when that cannot be found out now."""
-        cookie = _cookie_of(request)
+        cookie = self._cookie_of(request)
         local = None if self._owner is None else self._owner.owner_of(request)
         if local is not None:
             return Visitor(cookie or new_cookie(), local, is_local=True)
         if not cookie:
             return Visitor(new_cookie(), None)
-        token = await self._signed_in.token_of(cookie)
+        token = await self._signed_in.token_of(cookie, _account_of(request))
         caller = None if token is None else await self._authenticator.caller_of(token, _nobody_waits)
         return Visitor(cookie, caller)
 
@@ -173,7 +184,7 @@ class Door:
             self._failures.note(address)
             return None
         self._sign_ins.note(caller)
-        return Visitor(await self._signed_in.keep(token, caller), caller)
+        return Visitor(await self._signed_in.keep(token, caller, _account_of(request)), caller)
 
     async def let_go(self, visitor: Visitor) -> None:
         """Sign somebody out; raises EngramqError when that cannot be done."""
@@ -191,13 +202,14 @@ class Door:
 
     def remember(self, request: Request, response: Response, visitor: Visitor) -> None:
         """Give a visitor their cookie, unless the browser has it."""
-        if _cookie_of(request) != visitor.cookie:
+        if self._cookie_of(request) != visitor.cookie:
+            is_https = self._is_https(request)
             response.set_cookie(
-                COOKIE,
+                SECURE_COOKIE if is_https else COOKIE,
                 visitor.cookie,
                 max_age=LASTS_S,
-                path=PAGE_PATH,
-                secure=self._is_https(request),
+                path="/" if is_https else PAGE_PATH,  # which browsers demand of the one
+                secure=is_https,
                 httponly=True,
                 samesite="strict",
             )
@@ -215,6 +227,11 @@ class Door:
             return True
         return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 
+    def _cookie_of(self, request: Request) -> str:
+        """Return the cookie, "" for none and for one of another form, which anybody on this host may set."""
+        value = request.cookies.get(SECURE_COOKIE if self._is_https(request) else COOKIE, "")
+        return value if _FORM.fullmatch(value) else ""
+
     def _is_https(self, request: Request) -> bool:
         return request.url.scheme == "https" or self._public_url.startswith("https://")
 
@@ -227,10 +244,10 @@ def _not_our_form() -> EngramqError:
     )
 
 
-def _cookie_of(request: Request) -> str:
-    """Return the cookie of the page, "" for none and for one of another form, which anybody on this host may set."""
-    value = request.cookies.get(COOKIE, "")
-    return value if _FORM.fullmatch(value) else ""
+def _account_of(request: Request) -> int | None:
+    """Return the account whose process sends a request, None where it is on another machine or not known."""
+    connection = request.scope.get(CONNECTION)
+    return connection.owner() if isinstance(connection, LocalConnection) else None
 
 
 def _nobody_waits() -> None:

@@ -193,7 +193,7 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
         async with working(settings, *actors), lanes.server.client(timeout_s=2.0) as client:
             breadcrumbs, letters = Breadcrumbs(client, lanes), DeadLetters(client, lanes)
             for namespace in namespaces(3):
-                await SignedIn(client, lanes.of(namespace)).keep("token", local_caller(namespace, "ada"))
+                await SignedIn(client, lanes.of(namespace)).keep("token", local_caller(namespace, "ada"), None)
                 await breadcrumbs.begin(namespace, ADA_ID, "s")
                 assert await ask(bus, namespace, "hello") == "hello"
                 await breadcrumbs.read(namespace, ADA_ID, "s")

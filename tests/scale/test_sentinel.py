@@ -138,8 +138,8 @@ async def test_callers_are_told_unavailable_while_the_sentinels_know_no_master(
     calls = [
         Breadcrumbs(client, lanes_at("redis://unused", keys)).read("tenant", ADA_ID, "default"),
         CursorSecret(client, keys).cursor_secret(),
-        SignedIn(client, keys).keep("token", caller),
-        SignedIn(client, keys).token_of("cookie"),
+        SignedIn(client, keys).keep("token", caller, None),
+        SignedIn(client, keys).token_of("cookie", None),
         SignedIn(client, keys).forget("cookie", caller),
     ]
     for call in calls:

@@ -1,17 +1,20 @@
 """Who comes in at the page, and whose forms count."""
 
+import os
 import re
 
 import pytest
 from redis.asyncio import Redis
 
 from engramq.gateway.limits import SIGN_IN_BURST
-from engramq.gateway.ui.door import COOKIE, PAGES_OF_ONE
+from engramq.gateway.ui.door import COOKIE, PAGES_OF_ONE, SECURE_COOKIE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
 from engramq.gateway.ui.request import FORM_BYTES, PAGE_TOOLS
 from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS
 from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.settings import Settings
+from tests.deploy.helpers import OTHER, needs_root
+from tests.gateway.test_local_peer import asked_as, request_of
 from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served, served
 
@@ -90,6 +93,36 @@ async def test_signing_out_ends_a_copied_cookie_too(here: Served) -> None:
     page = await browser.send(await browser.get("/ui"), "/ui/sign-out")
     assert page.path == "/ui/sign-in"
     assert (await thief.get("/ui/inbox")).path == "/ui/sign-in"
+
+
+@needs_root
+async def test_a_cookie_that_another_account_has_taken_opens_nothing(here: Served) -> None:
+    """Security finding 9: browsers send the cookie to every port of the host, so to servers of other accounts too."""
+    browser = await here.browser("ada")
+    cookie = f"{COOKIE}={browser.client.cookies[COOKIE]}"
+
+    async def location(uid: int) -> tuple[int, bool]:
+        request = request_of("GET", "/ui/tokens", cookie=cookie, accept="text/html")
+        status, body = await asked_as(uid, here.port, request)
+        return status, "/ui/tokens" in body
+
+    assert await location(os.geteuid()) == (200, True)
+    assert await location(OTHER) == (303, False)
+    assert (await browser.get("/ui/tokens")).path == "/ui/tokens", "and ends nothing"
+
+
+async def test_under_https_the_cookie_is_one_that_no_sibling_host_can_set(settings: Settings) -> None:
+    async with served(settings, public_url="https://memory.example") as here:
+        browser = await here.browser()
+        answer = await browser.client.get("/ui/sign-in")
+        (given,) = answer.headers.get_list("set-cookie")
+        value, *rest = (part.strip() for part in given.split(";"))
+        assert value.startswith(f"{SECURE_COOKIE}=")
+        assert {part.lower() for part in rest} == {"httponly", "samesite=strict", "path=/", "max-age=43200", "secure"}
+        again = await browser.client.get("/ui/sign-in", headers={"cookie": value})
+        assert "set-cookie" not in again.headers
+        planted = await browser.client.get("/ui/sign-in", headers={"cookie": value.removeprefix("__Host-")})
+        assert planted.headers["set-cookie"].startswith(f"{SECURE_COOKIE}=")
 
 
 async def test_a_session_has_another_cookie_than_the_form_it_began_with(here: Served) -> None:
