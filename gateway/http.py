@@ -168,7 +168,14 @@ class Router:
                 return _refused(403, "Requests of this Origin are not served.")
             if name == b"content-length" and (not value.isdigit() or int(value[:20]) > limits.BODY_BYTES):
                 return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
-        return _refused(403, "Requests of other sites are not served.") if _is_of_another_site(headers, path) else None
+        # A page of another site may have its browser send this, for an image or a frame: then no Origin is named.
+        sent = dict(headers)
+        if sent.get(b"sec-fetch-site") == b"cross-site" and b"origin" not in sent:
+            is_page = path == "/" or f"{path}/".startswith(f"{PAGE_PATH}/")
+            is_followed = (sent.get(b"sec-fetch-mode"), sent.get(b"sec-fetch-dest")) == (b"navigate", b"document")
+            if not (is_page and is_followed):  # a person may follow a link to the page
+                return _refused(403, "Requests of other sites are not served.")
+        return None
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         routes, path = self.routes, scope["path"]
@@ -190,19 +197,6 @@ class Router:
             else:
                 app = routes.others
         await app(scope, receive, send)
-
-
-def _is_of_another_site(headers: Sequence[tuple[bytes, bytes]], path: str) -> bool:
-    """Say whether a page of another site has its browser send this, for an image or a frame: then no Origin is named.
-
-    A person may follow a link to the page.
-    """
-    sent = dict(headers)
-    if sent.get(b"sec-fetch-site") != b"cross-site" or b"origin" in sent:
-        return False
-    is_page = path == "/" or f"{path}/".startswith(f"{PAGE_PATH}/")
-    is_followed = (sent.get(b"sec-fetch-mode"), sent.get(b"sec-fetch-dest")) == (b"navigate", b"document")
-    return not (is_page and is_followed)
 
 
 def _is_browser(scope: Scope) -> bool:

@@ -204,19 +204,14 @@ class BoundedProtocol(HttpToolsProtocol):
             return  # read and dropped: closed with bytes unread, the client would see no answer but a reset
         was_idle = not self._in_head and not self._in_body
         self._heads = 0
-        if self._in_head:
-            self._head_bytes += len(data)
-        elif self._in_body:
-            self._frame_bytes += len(data)
+        self._head_bytes += len(data)  # of a head, as this of a body: the parser says when either begins
+        self._frame_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing() or self._refused:
             return
         if self._heads and self._in_head:
             # Where it begins in these bytes is not known, unless they are all there is.
             self._head_bytes = len(data) if was_idle and self._heads == 1 else 0
-        self._judge()
-
-    def _judge(self) -> None:
         if self._in_head:
             if self._head_bytes > self._bounds.header_bytes:
                 self._refuse_head()
