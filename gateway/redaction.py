@@ -1,7 +1,7 @@
 """Take secrets out of what is to be kept, before it is queued: keys, tokens and passwords."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -23,6 +23,14 @@ _MARK: Final = re.compile(rf"{re.escape(MARK)}[^\]]*\]")
 # What is looked through beside the content: all that somebody writes of a memory, but for the keys that find it again.
 _KEPT: Final = {"content", *fields_holding(Memory, KEY)}
 _FIELDS: Final = tuple(name for name in contents_of(Memory) if name not in _KEPT)
+
+_IMPORTS: Final = (ImportBatch, ImportMemories)
+# The commands out of whose memories secrets are taken.
+WITH_MEMORIES: Final[Mapping[Redact, tuple[type[Command], ...]]] = {
+    Redact.OFF: (),
+    Redact.IMPORTS: _IMPORTS,
+    Redact.ALL: (*_IMPORTS, StoreMemory, UpdateMemory),
+}
 
 C = TypeVar("C", bound=msgspec.Struct)
 M = TypeVar("M", bound=NewMemory)
@@ -145,11 +153,13 @@ def redacted(command: Command, wanted: Redact, go_on: Callable[[], object] = _al
     faults of their own that is one. `go_on`: see Redaction.
     """
     redaction = Redaction(go_on=go_on)
-    if isinstance(command, StoreMemory) and wanted is Redact.ALL:
+    if not isinstance(command, WITH_MEMORIES[wanted]):
+        return Redacted(command)
+    if isinstance(command, StoreMemory):
         return Redacted(redaction.of_memory(command), redaction.count)
-    if isinstance(command, UpdateMemory) and wanted is Redact.ALL:
+    if isinstance(command, UpdateMemory):
         return Redacted(redaction.of_update(command), redaction.count)
-    if isinstance(command, ImportBatch) and wanted is not Redact.OFF:
+    if isinstance(command, ImportBatch):
         records = []
         for index, record in enumerate(command.records):
             try:
@@ -157,10 +167,9 @@ def redacted(command: Command, wanted: Redact, go_on: Callable[[], object] = _al
             except EngramqError as refusal:
                 raise invalid(f"records[{index}]", refusal.fault.error, refusal.fault.recovery) from None
         return Redacted(msgspec.structs.replace(command, records=tuple(records)), redaction.count)
-    if isinstance(command, ImportMemories) and wanted is not Redact.OFF:
-        rows = tuple(_redacted_row(redaction, row) for row in command.records)
-        return Redacted(msgspec.structs.replace(command, records=rows), redaction.count)
-    return Redacted(command)
+    assert isinstance(command, ImportMemories)
+    rows = tuple(_redacted_row(redaction, row) for row in command.records)
+    return Redacted(msgspec.structs.replace(command, records=rows), redaction.count)
 
 
 def _redacted_row(redaction: Redaction, row: ImportRow) -> ImportRow:
@@ -176,10 +185,3 @@ def _redacted_row(redaction: Redaction, row: ImportRow) -> ImportRow:
         row = ImportRow(fault=refusal.fault)
     redaction.count = before  # nothing of the row is kept
     return row
-
-
-def brings_memories(command: Command, wanted: Redact) -> bool:
-    """Say whether `redacted` has to look at a command."""
-    imports = (ImportBatch, ImportMemories)
-    kinds = {Redact.OFF: (), Redact.IMPORTS: imports, Redact.ALL: (*imports, StoreMemory, UpdateMemory)}
-    return isinstance(command, kinds[wanted])

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.brief import brief_of, withheld
+from engramq.gateway.brief import BRIEF_FORMS, brief_of, withheld
 from engramq.gateway.budget import Body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
@@ -80,8 +80,8 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
             report["reply"] = body_of(recorded, detail, caller)
         return report
     reply = changed(reply, partial(_with_digest, detail))
-    body: Body = reply_body(reply) if detail is Detail.FULL else msgspec.to_builtins(brief_of(reply, caller))
-    return _in_order(body, reply)
+    is_brief = detail is Detail.BRIEF and type(reply) in BRIEF_FORMS
+    return _in_order(msgspec.to_builtins(brief_of(reply, caller) if is_brief else reply), reply)
 
 
 def _with_digest(detail: Detail, node: msgspec.Struct) -> msgspec.Struct:

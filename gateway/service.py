@@ -23,7 +23,7 @@ from engramq.gateway.mcp.audience import ALL_TOOLS, Reader, reader_of, worded, w
 from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.queue.bus import Bus
-from engramq.gateway.redaction import brings_memories, redacted
+from engramq.gateway.redaction import WITH_MEMORIES, redacted
 from engramq.gateway.replies import (
     ReplyStyle,
     body_of,
@@ -48,7 +48,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
-from engramq.telemetry.spans import SpanKind, Subject, new_traceparent, span, trace_id_of
+from engramq.telemetry.spans import SpanKind, about, new_traceparent, span, trace_id_of
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ Observe: TypeAlias = Callable[[str, str, float], None]
 class Call:
     """One call of a tool. `arguments` are as the client sent them, of any JSON type; `tools` are its profile's.
 
-    `report`: None where nobody listens.
+    `report`: None where nobody listens, and for tools that report nothing.
     """
 
     tool: Tool
@@ -136,14 +136,15 @@ class Service:
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
         started, tool = time.perf_counter(), call.tool.name
-        reader = reader_of(call.tools, call.caller.principal)
+        principal = call.caller.principal
+        reader = reader_of(call.tools, principal.scopes, principal.untrusted)
         with span(f"tools/call {tool}", SpanKind.SERVER, call.traceparent, {"gen_ai.tool.name": tool}) as active:
             traceparent = active.traceparent or call.traceparent
             trace_id = trace_id_of(traceparent)
             if not trace_id:
                 traceparent = new_traceparent()
                 trace_id = trace_id_of(traceparent)
-            with Subject(trace_id) as subject:
+            with about(trace_id) as subject:
                 try:
                     with self._limits.admitted(call.caller) if self._limits.are_set else nullcontext():
                         reply = await self._answer(call, reader, traceparent)
@@ -162,7 +163,7 @@ class Service:
                         "command_id": subject.command_id or None,
                         "status": reply.body["status"],
                         "ms": round(taken_s * 1000, 2),
-                        "principal": call.caller.principal.name,
+                        "principal": principal.name,
                     },
                 )
                 active.tell("engramq.command_id", subject.command_id)
@@ -173,7 +174,8 @@ class Service:
 
     async def _answer(self, call: Call, reader: Reader, traceparent: str | None) -> ToolReply:
         tool, caller = call.tool, call.caller
-        admit(tool.parameters, tool.scope, caller.principal)  # first: nobody mends arguments of what they may not call
+        if tool.name not in reader.tools:  # first: nobody mends arguments of what they may not call
+            admit(tool.parameters, tool.scope, caller.principal)
         if tool.batches:  # many items take as long as hundreds of other calls
             arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments)
         else:
@@ -186,18 +188,20 @@ class Service:
         authorize(command, caller.principal)
         if caller.principal.untrusted and isinstance(command, StoreMemory):
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
-        if brings_memories(command, self._redact):
+        if isinstance(command, WITH_MEMORIES[self._redact]):
             # A caller who has gone ends it: a batch may take seconds.
             command, secrets = await anyio.to_thread.run_sync(
                 redacted, command, self._redact, anyio.from_thread.check_cancelled, limiter=self._redacting
             )
-        await _report(call, command, settled=False)
+        if call.report is not None:
+            await call.report(*_progress(tool, command, settled=False))
         command, answer = await self._ask(call, arguments, command, session, traceparent)
         if not isinstance(answer, Answer):
             return ToolReply(answer, text_of(answer), is_error=False)
         if answer.reply is None:
             return fault_reply(_fault_of(answer), reader)
-        await _report(call, command, settled=True)
+        if call.report is not None:
+            await call.report(*_progress(tool, command, settled=True))
         return await self._reply(call, reader, arguments, command, answer.reply, secrets)
 
     async def _ask(
@@ -296,16 +300,16 @@ class Service:
         return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
 
     async def _guide(self, call: Call, _session: str, asked: GuideTopic) -> msgspec.Struct:
-        return explain(asked, reader_of(call.tools, call.caller.principal))
+        principal = call.caller.principal
+        return explain(asked, reader_of(call.tools, principal.scopes, principal.untrusted))
 
 
-async def _report(call: Call, command: Command, *, settled: bool) -> None:
-    """Say how far a batch is to a client that asked: its items are checked, or all settled, in one transaction."""
-    if call.report is not None and call.tool.reports:
-        items = [item for name in call.tool.batches for item in getattr(command, name)]
-        total, refused = len(items), sum(item.fault is not UNSET for item in items)
-        state = "settled" if settled else f"checked, {refused} refused"
-        await call.report(total if settled else 0, total, f"{count_of(total, 'item')} {state}")
+def _progress(tool: Tool, command: Command, *, settled: bool) -> tuple[int, int, str]:
+    """Return how far a batch is, as a report takes it: its items are checked, or all settled, in one transaction."""
+    items = [item for name in tool.batches for item in getattr(command, name)]
+    total, refused = len(items), sum(item.fault is not UNSET for item in items)
+    state = "settled" if settled else f"checked, {refused} refused"
+    return total if settled else 0, total, f"{count_of(total, 'item')} {state}"
 
 
 def _as_listed(command: Command, caller: Caller) -> Command:

@@ -15,34 +15,34 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 from engramq.schemas.ids import format_time
 
 
+@dataclass(slots=True)
 class Subject:
-    """A command of a trace; "" is what is not known, such as a command that is not sent yet.
+    """A command of a trace; "" is what is not known, such as a command that is not sent yet."""
 
-    `with subject:` lets all log lines of the block, and of the tasks that it starts, name command and trace.
-    """
-
-    __slots__ = ("_token", "command_id", "trace_id")
-
-    def __init__(self, trace_id: str, command_id: str = "") -> None:
-        self.trace_id = trace_id
-        self.command_id = command_id
-
-    def __enter__(self) -> Self:
-        self._token = _SUBJECT.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _SUBJECT.reset(self._token)
+    trace_id: str
+    command_id: str = ""
 
 
 _SUBJECT: Final[ContextVar[Subject | None]] = ContextVar("subject", default=None)
+
+
+@contextmanager
+def about(trace_id: str, command_id: str = "") -> Iterator[Subject]:
+    """Let all log lines of the block, and of the tasks that it starts, name command and trace."""
+    subject = Subject(trace_id, command_id)
+    token = _SUBJECT.set(subject)
+    try:
+        yield subject
+    finally:
+        _SUBJECT.reset(token)
 
 
 def name_command(command_id: str) -> None:

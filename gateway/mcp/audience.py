@@ -72,13 +72,9 @@ def tools_for(tools: tuple[Tool, ...], principal: Principal) -> tuple[Tool, ...]
     return tuple(tool for tool in tools if allowed(tool, principal))
 
 
-def reader_of(tools: tuple[Tool, ...], principal: Principal) -> Reader:
-    """Return the principal as a reader of texts, where these tools are the profile's."""
-    return _reader_of(tools, principal.scopes, principal.untrusted)
-
-
 @lru_cache(maxsize=256)
-def _reader_of(tools: tuple[Tool, ...], scopes: tuple[Scope, ...], untrusted: bool) -> Reader:
+def reader_of(tools: tuple[Tool, ...], scopes: tuple[Scope, ...], untrusted: bool) -> Reader:
+    """Return a principal with these scopes as a reader of texts, where these tools are the profile's."""
     anybody = Principal(name="", scopes=scopes, untrusted=untrusted)
     names = {tool.name for tool in tools_for(tools, anybody)}
     elsewhere = {name: _where(tool, tool in tools, scopes) for name, tool in TOOLS.items() if name not in names}

@@ -114,12 +114,12 @@ def profile_of(tools: str, *, output_schemas: bool = False) -> Profile:
 
 def instructions_for(profile: Profile, principal: Principal) -> str:
     """Return what a model is told of the whole."""
-    return kept(INSTRUCTIONS, reader_of(profile.tools, principal))
+    return kept(INSTRUCTIONS, reader_of(profile.tools, principal.scopes, principal.untrusted))
 
 
 def listing_for(profile: Profile, principal: Principal) -> types.ListToolsResult:
     """Return the tools that the principal sees."""
-    return _listing(profile, reader_of(profile.tools, principal))
+    return _listing(profile, reader_of(profile.tools, principal.scopes, principal.untrusted))
 
 
 @lru_cache(maxsize=256)
@@ -306,7 +306,8 @@ class _Handlers:
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         if params.name != RECALL_PROMPT:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name[:100]!a}")
-        reader = reader_of(self._profile.tools, self._caller_of(ctx).principal)
+        principal = self._caller_of(ctx).principal
+        reader = reader_of(self._profile.tools, principal.scopes, principal.untrusted)
         text = recall_text((params.arguments or {}).get(RECALL_PROMPT_TASK, ""), reader)
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(description=RECALL_PROMPT_DESCRIPTION, messages=[message])

@@ -15,6 +15,7 @@ import msgspec
 
 from engramq.gateway.queue.lane import BusLane, Callers
 from engramq.gateway.queue.look import Look, look_at
+from engramq.schemas.clocks import clock
 from engramq.schemas.codec import fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import Lanes, lanes_of
@@ -134,7 +135,7 @@ class Bus:
         if digest is None:
             digest = fingerprint(command) if command.write else ""
         lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_of(namespace, anywhere=anywhere)
-        now = lane.redis_time
+        now = clock() + lane.redis_ahead_s  # by the time of Redis every worker judges how old a command is
         envelope = Envelope(
             id=uuid7(),
             command=command,

@@ -146,7 +146,7 @@ class BusLane:
         self._presence = Presence(
             keys, process_name("gateway"), forgotten_s=REPLY_LIST_MAX_AGE_S, fresh_s=3 * REGISTER_S
         )
-        self._redis_ahead_s = time.time() - clock()  # until it has said
+        self.redis_ahead_s = time.time() - clock()  # what makes its clock Redis', as far as that has said
         self._mailbox_bound = mailbox_bound
         self._new: deque[WaitingCall] = deque()
         self._resend: deque[Batch] = deque()
@@ -184,17 +184,12 @@ class BusLane:
         """What Redis refused of late, as a sentence; nothing when it has taken such a thing since."""
         return self._refused if time.monotonic() < self._refused_at + REFUSED_S else ""
 
-    @property
-    def redis_time(self) -> float:
-        """The time of Redis, in seconds since the epoch: by it every worker judges how old a command is."""
-        return self._redis_ahead_s + clock()
-
     async def _exchange(self, commands: Sequence[bytes], timeout_s: float) -> list[Any]:
         """Return the replies to commands, and learn what time it is there."""
         asked_at = clock()
         *replies, answer = await self._sending.exchange([*commands, pack("TIME")], timeout_s)
         if isinstance(answer, list):
-            self._redis_ahead_s = int(answer[0]) + int(answer[1]) / 1_000_000 - asked_at
+            self.redis_ahead_s = int(answer[0]) + int(answer[1]) / 1_000_000 - asked_at
         return replies
 
     async def ready(self) -> None:

@@ -98,7 +98,8 @@ def _pages() -> Mapping[str, Response]:
 
 
 def _refusal(fault: Fault, scope: Scope, status: int | None = None) -> Response:
-    reply = fault_reply(fault, reader_of(ALL_TOOLS, scope[CALLER].principal))
+    principal = scope[CALLER].principal
+    reply = fault_reply(fault, reader_of(ALL_TOOLS, principal.scopes, principal.untrusted))
     return _respond(reply.body, status or status_of(reply.body, write=False), reply.text)
 
 

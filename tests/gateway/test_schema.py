@@ -10,7 +10,6 @@ from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
 from engramq.gateway.service import fault_reply
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import TOOLS, Reply, Tool
-from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES
 from tests.gateway.replies import check_reply
@@ -27,7 +26,7 @@ def body_of(reply: msgspec.Struct) -> dict[str, Any]:
     return travelled
 
 
-EVERYTHING = reader_of(ALL_TOOLS, Principal(name="me", scopes=ALL_SCOPES))
+EVERYTHING = reader_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
 
 
 @pytest.mark.parametrize(("tool", "kind"), SHAPES)

@@ -24,7 +24,7 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys, turn_mark
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.spans import SpanKind, Subject, past, span, trace_id_of
+from engramq.telemetry.spans import SpanKind, about, past, span, trace_id_of
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import Actor, CommandTry, Job, Lease, LeaseLost, OutcomeUnknown, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter
@@ -177,7 +177,7 @@ class ClaimedJob:
             "engramq.attempt": envelope.attempt,
         }
         with (
-            Subject(trace_id_of(envelope.traceparent), envelope.id),
+            about(trace_id_of(envelope.traceparent), envelope.id),
             span(name, SpanKind.CONSUMER, envelope.traceparent, attributes) as active,
         ):
             try:
@@ -292,7 +292,7 @@ class ClaimedJob:
             envelope = result.envelope
             self.open.pop(envelope.id, None)
             if result.outcome is not None and result.outcome.after_reply is not None:
-                with Subject(trace_id_of(envelope.traceparent), envelope.id):
+                with about(trace_id_of(envelope.traceparent), envelope.id):
                     use = uses.get(session_of(envelope))
                     self.mailbox.background.start(partial(result.outcome.after_reply, use), envelope.id)
 

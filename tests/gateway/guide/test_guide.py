@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.mcp.guide import TEXTS, overview_for, topics_for
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.faults import missing
-from engramq.schemas.vocabulary import Thing
+from engramq.schemas.vocabulary import ALL_SCOPES, Thing
 from tests.scenarios.stage import Agent, Stage, agent_of
 
 REFUSED = {"error", "invalid_parameter", "not_found", "pending", "ambiguous", "consent_required", "invalid_sector"}
@@ -35,7 +34,7 @@ SHOWN: dict[str, dict[str, Any]] = {
     "import_memories": {"accepted": 2, "rejected": 1},
     "supersede_memory": {"status": "superseded"},
 }
-EVERYBODY = reader_of(ALL_TOOLS, local_caller("n", "p").principal)
+EVERYBODY = reader_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
 
 
 @pytest.mark.promise("CN-45")
