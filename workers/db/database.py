@@ -5,10 +5,10 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Self, TypeVar
 
 import psycopg
 from psycopg.types.numeric import Int4
@@ -74,6 +74,7 @@ REFUSED_S: Final = 30.0  # how long a refusal is told that no write since has co
 SAY_AGAIN_S: Final = 60.0
 _PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Work = Callable[[Transaction], Awaitable[T]]
 
@@ -83,6 +84,50 @@ class DatabaseHealth(NamedTuple):
 
     refused: str = ""
     reads: bool = True
+
+
+def _persistent(
+    run: Callable[Concatenate["Store", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["Store", P], Coroutine[Any, Any, T]]:
+    """Have a method of Store run again when a conflict breaks it, and for PATIENCE_S while the server is away."""
+
+    @wraps(run)
+    async def persist(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        patient_until = math.inf
+        conflicts, failures, unfit, uncertain = 0, 0, 0, False
+        while True:
+            began = time.monotonic()
+            try:
+                return await run(store, *args, **kwargs)
+            except CommitUnknown:
+                uncertain, problem, found = True, None, Meaning.GONE
+            except (psycopg.Error, OSError, Again) as error:
+                problem, found = error, meaning(error)
+            if found is Meaning.DEFECT and problem is not None:
+                raise problem
+            if found is Meaning.CONFLICT and conflicts < CONFLICTS_MAX:
+                conflicts += 1
+                if isinstance(problem, Again) and problem.first is not None:
+                    await problem.first()
+                else:
+                    await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
+                continue
+            if found is Meaning.UNFIT and unfit < UNFIT_MAX and await store._pool.doubt(began):
+                unfit += 1
+                continue
+            if found is Meaning.GONE:  # patience begins with the first failure, which comes late where a server hangs
+                patient_until = min(patient_until, time.monotonic() + PATIENCE_S)
+            if found is Meaning.GONE and time.monotonic() < patient_until:
+                await store._pool.drop_idle()
+                await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+                failures += 1
+                continue
+            if uncertain:
+                raise OutcomeUnknown("the connection was lost during COMMIT") from problem
+            store._note_refusal(named(problem))
+            raise unavailable(problem) from problem
+
+    return persist
 
 
 class Store:
@@ -152,12 +197,20 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    @_persistent
     async def read(self, namespace: str, work: Work[T]) -> T:
         """Run `work` in a read-only transaction, again when a restart or a conflict breaks it.
 
         It returns before the transaction has ended. Raises EngramqError with `unavailable`.
         """
-        return await self._persist(partial(self._read_once, namespace, work))
+        async with AsyncExitStack() as lent:
+            connection = await lent.enter_async_context(self._pool.connection())
+            result = await work(await lent.enter_async_context(self._entered(connection, namespace, read_only=True)))
+            # Nothing hangs on how a read ends, so nobody waits for it.
+            ending = asyncio.create_task(_end(lent.pop_all()))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            return result
 
     async def look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         """Return the answers of lookups from a read-only transaction of their own, asked again as `read` does.
@@ -166,15 +219,43 @@ class Store:
         """
         if self._sharded:
             return await self.read(namespace, lambda tx: tx.look_up(lookups))
-        return await self._persist(partial(self._look_up_once, namespace, lookups))
+        return await self._look_up(namespace, lookups)
 
+    @_persistent
+    async def _look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
+        async with self._pool.connection() as connection:
+            tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=False)
+            try:
+                return await look_up(connection, namespace, tenant, lookups)
+            except psycopg.Error as error:
+                self._forget_stranger(namespace, error)
+                raise
+
+    @_persistent
     async def write(self, namespace: str, work: Work[T]) -> T:
         """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
 
         Commands that must take effect once go through the ledger. Raises EngramqError with `unavailable` when nothing
         was applied, OutcomeUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
         """
-        return await self._persist(partial(self._write_once, namespace, work))
+        opened: Transaction | None = None
+        kept = True
+        try:
+            async with (
+                self._pool.connection() as connection,
+                self._entered(connection, namespace, read_only=False) as opened,
+            ):
+                result = await work(opened)
+            self._refusal = ""
+            return result
+        except CommitUnknown:
+            raise
+        except Exception:
+            kept = False
+            raise
+        finally:
+            for tell in () if opened is None else opened.at_end:
+                tell(kept)
 
     async def snapshot(self, namespace: str, work: Work[T]) -> T:
         """Run `work` once in a read-only transaction that sees one moment, however long it takes.
@@ -223,9 +304,11 @@ class Store:
         """Return the digests of the models of this name that the store has had, in the order of their registration."""
         return [str(row["sha256"]) for row in await self.ask(MODELS_NAMED, name=name)]
 
-    async def ask(self, query: bytes, **values: Any) -> list[Row]:
+    @_persistent
+    async def ask(self, query: bytes, /, **values: Any) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""
-        return await self._persist(partial(self._ask, query, values))
+        async with self._pool.connection() as connection:
+            return await ask(connection, query, values)
 
     @property
     def connections(self) -> PoolFigures:
@@ -276,45 +359,6 @@ class Store:
                 raise
             raise unavailable(error) from error
 
-    async def _look_up_once(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
-        async with self._pool.connection() as connection:
-            tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=False)
-            try:
-                return await look_up(connection, namespace, tenant, lookups)
-            except psycopg.Error as error:
-                self._forget_stranger(namespace, error)
-                raise
-
-    async def _read_once(self, namespace: str, work: Work[T]) -> T:
-        async with AsyncExitStack() as lent:
-            connection = await lent.enter_async_context(self._pool.connection())
-            result = await work(await lent.enter_async_context(self._entered(connection, namespace, read_only=True)))
-            # Nothing hangs on how a read ends, so nobody waits for it.
-            ending = asyncio.create_task(_end(lent.pop_all()))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-            return result
-
-    async def _write_once(self, namespace: str, work: Work[T]) -> T:
-        opened: Transaction | None = None
-        kept = True
-        try:
-            async with (
-                self._pool.connection() as connection,
-                self._entered(connection, namespace, read_only=False) as opened,
-            ):
-                result = await work(opened)
-            self._refusal = ""
-            return result
-        except CommitUnknown:
-            raise
-        except Exception:
-            kept = False
-            raise
-        finally:
-            for tell in () if opened is None else opened.at_end:
-                tell(kept)
-
     @asynccontextmanager
     async def _entered(
         self,
@@ -352,46 +396,6 @@ class Store:
         """Forget a number that turns out to be not this namespace's: the database was emptied or brought back."""
         if error.sqlstate == STRANGER:
             self._tenants.pop(namespace, None)
-
-    async def _ask(self, query: bytes, values: Mapping[str, Any]) -> list[Row]:
-        """Return the rows of a query that belongs to no namespace."""
-        async with self._pool.connection() as connection:
-            return await ask(connection, query, values)
-
-    async def _persist(self, run: Callable[[], Awaitable[T]]) -> T:
-        patient_until = math.inf
-        conflicts, failures, unfit, uncertain = 0, 0, 0, False
-        while True:
-            began = time.monotonic()
-            try:
-                return await run()
-            except CommitUnknown:
-                uncertain, problem, found = True, None, Meaning.GONE
-            except (psycopg.Error, OSError, Again) as error:
-                problem, found = error, meaning(error)
-            if found is Meaning.DEFECT and problem is not None:
-                raise problem
-            if found is Meaning.CONFLICT and conflicts < CONFLICTS_MAX:
-                conflicts += 1
-                if isinstance(problem, Again) and problem.first is not None:
-                    await problem.first()
-                else:
-                    await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
-                continue
-            if found is Meaning.UNFIT and unfit < UNFIT_MAX and await self._pool.doubt(began):
-                unfit += 1
-                continue
-            if found is Meaning.GONE:  # patience begins with the first failure, which comes late where a server hangs
-                patient_until = min(patient_until, time.monotonic() + PATIENCE_S)
-            if found is Meaning.GONE and time.monotonic() < patient_until:
-                await self._pool.drop_idle()
-                await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
-                failures += 1
-                continue
-            if uncertain:
-                raise OutcomeUnknown("the connection was lost during COMMIT") from problem
-            self._note_refusal(named(problem))
-            raise unavailable(problem) from problem
 
     def _note_refusal(self, name: str) -> None:
         """Remember what the database refused, if it did, and log it when that begins and then once a minute."""
