@@ -7,7 +7,7 @@ waits for. Noting that links are made writes a column that no index holds, so it
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
@@ -31,7 +31,7 @@ from engramq.workers.links.deferred import settle_deferred
 from engramq.workers.links.rules import LinkRules, clamped, rounded
 from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.background import Activity, Debounce
-from engramq.workers.queue.contract import FollowUp, SessionUse
+from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 
 log = logging.getLogger(__name__)
@@ -113,15 +113,6 @@ def _visible(model_id: int, partitions: Sequence[Partition], least: float) -> di
         "k": limits.SIMILARITY_LINKS,
         "farthest": 1.0 - least,
     }
-
-
-def linking(namespace: str, memories: Iterable[Activated]) -> tuple[FollowUp, ...]:
-    """Return the commands that link these memories."""
-    several = list(memories)
-    return tuple(
-        FollowUp(namespace, LinkActivated(memories=tuple(several[start : start + BATCH])))
-        for start in range(0, len(several), BATCH)
-    )
 
 
 @dataclass(slots=True, kw_only=True)

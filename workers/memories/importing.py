@@ -33,13 +33,11 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.similarity import linking
 from engramq.workers.memories.import_rows import BulkLoads, RoutedBatch, need_no_vector, routed
 from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.pending import embedding
-from engramq.workers.memories.store import route
+from engramq.workers.memories.store import finishing, route
 from engramq.workers.runner import Context, handles
-from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +85,8 @@ async def follow_import(reply: Reply, command: ImportBatch, context: Context) ->
         ]
         lacking = [memory_id for memory_id, receipt in written if command.records[receipt.index].sector is UNSET]
         updated = [memory_id for memory_id, receipt in written if receipt.status is ReceiptStatus.UPDATED]
-        links = linking(namespace, [Activated(memory_id=memory_id) for memory_id in updated])
-        context.follow_ups = classifying(namespace, lacking) + links
+        links = [Activated(memory_id=memory_id) for memory_id in updated]
+        context.follow_ups = finishing(namespace, lacking, links)
 
 
 @handles(ImportBatch, before=embed_batch, after=follow_import)

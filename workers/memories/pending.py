@@ -14,10 +14,9 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.similarity import linking
+from engramq.workers.memories.store import finishing
 from engramq.workers.queue.contract import FollowUp
 from engramq.workers.runner import Context, handles_without_transaction
-from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +108,5 @@ async def embed_pending(command: EmbedPending, context: Context) -> PendingEmbed
 
         if vectors:
             ids += map(str, await context.store.write(namespace, write))
-    links = linking(namespace, [Activated(memory_id=memory_id) for memory_id in ids])
-    context.follow_ups = classifying(namespace, ids) + links
+    context.follow_ups = finishing(namespace, ids, [Activated(memory_id=memory_id) for memory_id in ids])
     return PendingEmbedded(activated=len(ids))

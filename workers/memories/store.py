@@ -10,12 +10,22 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands import Activated, Near, NewMemory, Reply, Stored, StoreMemory
+from engramq.schemas.commands import (
+    Activated,
+    ClassifySectors,
+    LinkActivated,
+    Near,
+    NewMemory,
+    Reply,
+    Stored,
+    StoreMemory,
+)
 from engramq.schemas.commands.changes import DETAILS
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory
 from engramq.schemas.setting_values import Retention, kept_for
 from engramq.schemas.vocabulary import (
@@ -34,11 +44,9 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.similarity import linking
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles
-from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)
 
@@ -168,8 +176,16 @@ def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = 
     """Return what is to be done after a store: the sector, unless one was given, and similarity links."""
     if stored.state is not MemoryState.ACTIVE:
         return ()
-    links = linking(namespace, [Activated(memory_id=stored.id, near=UNSET if near is None else near)])
-    return links if stored.sector_source is not None else classifying(namespace, [stored.id]) + links
+    sectors = [] if stored.sector_source is not None else [stored.id]
+    return finishing(namespace, sectors, [Activated(memory_id=stored.id, near=UNSET if near is None else near)])
+
+
+def finishing(namespace: str, sectors: Sequence[str], links: Sequence[Activated]) -> tuple[FollowUp, ...]:
+    """Return the commands that finish active memories: the sectors of those that lack one, and similarity links."""
+    size = MEMORIES_PER_FOLLOW_UP
+    classify = (ClassifySectors(memory_ids=tuple(sectors[at : at + size])) for at in range(0, len(sectors), size))
+    link = (LinkActivated(memories=tuple(links[at : at + size])) for at in range(0, len(links), size))
+    return tuple(FollowUp(namespace, command) for command in (*classify, *link))
 
 
 def columns_of(draft: Draft) -> dict[str, Any]:

@@ -8,7 +8,7 @@ and all of them with, at a quarter of the time.)
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from engramq.schemas.commands import ClassifySectors, SectorsClassified
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
@@ -28,7 +27,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import unpacked
 from engramq.workers.embedders.minilm import interchangeable
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
+from engramq.workers.queue.contract import Lease, OutcomeUnknown
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.model import SectorModel, UnusableWeights
 
@@ -88,20 +87,10 @@ async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
 
 log = logging.getLogger(__name__)
 
-BATCH: Final = MEMORIES_PER_FOLLOW_UP
 LOOKED_AT: Final = 400  # memories of one look at the model: as many turns as for 10, each of which is a transaction
 INLINE: Final = 4  # texts that take less time than handing them to a thread does: 0.1 ms each
 DEBOUNCE_S: Final = 0.1  # how long commands of one namespace are gathered: together they cost less
 DEBOUNCE_MAX_S: Final = 1.0  # how long, while somebody waits for this process: rows of one page take turns
-
-
-def classifying(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
-    """Return the commands that tell the sectors of these memories, those that have one excepted."""
-    ids = list(memory_ids)
-    return tuple(
-        FollowUp(namespace, ClassifySectors(memory_ids=tuple(ids[start : start + BATCH])))
-        for start in range(0, len(ids), BATCH)
-    )
 
 
 @dataclass(slots=True)

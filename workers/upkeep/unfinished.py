@@ -12,14 +12,14 @@ from typing import Final
 from uuid import UUID
 
 from engramq.schemas.commands import Activated
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.deferred import deferred_due
-from engramq.workers.links.similarity import linking
+from engramq.workers.memories.store import finishing
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
-from engramq.workers.sectors.handlers import BATCH, classifying
 
 FIRST_S: Final = 5.0
 MAX_S: Final = 120.0
@@ -103,8 +103,8 @@ class _Pace:
         found = list(dict.fromkeys(newest + older))
         stuck = bool(self.handed_on) and self.handed_on <= set(found)
         self.back_off.note(now, stuck=stuck)
-        self.handed_on = frozenset(newest[:BATCH])
-        return found[:BATCH] if stuck else found
+        self.handed_on = frozenset(newest[:MEMORIES_PER_FOLLOW_UP])
+        return found[:MEMORIES_PER_FOLLOW_UP] if stuck else found
 
 
 @dataclass(slots=True)
@@ -167,10 +167,8 @@ class Unfinished:
         sectors = progress.sectors.portion(newest.without_sector, older.without_sector, now)
         unlinked = [] if loading else newest.without_links[:LINKED_AT_ONCE]
         links = progress.links.portion([*due, *unlinked], older.without_links, now)
-        return (
-            *classifying(namespace, map(str, sectors)),
-            *linking(namespace, [Activated(memory_id=str(memory_id)) for memory_id in links]),
-        )
+        activated = [Activated(memory_id=str(memory_id)) for memory_id in links]
+        return finishing(namespace, [*map(str, sectors)], activated)
 
     async def _newest(self, tx: Transaction) -> tuple[Seen, list[UUID]]:
         return await self._look(tx, SweepPosition(), LOOKED_AT), await deferred_due(tx, limit=DEFERRED_AT_ONCE)
