@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -50,15 +50,16 @@ S = TypeVar("S")
 A = ParamSpec("A")
 
 
-class Services:
-    """What the handlers of one process share besides the store, by type."""
+class Services(dict[type[Any], Any]):
+    """What the handlers of one process share besides the store, by type; KeyError for what the process has not."""
 
     def __init__(self, *shared: object) -> None:
-        self._shared = {type(one): one for one in shared}
+        super().__init__({type(service): service for service in shared})
 
-    def __getitem__(self, kind: type[S]) -> S:
-        """Return the one of this type; raises KeyError when the process has none."""
-        return self._shared[kind]  # type: ignore[return-value]  # found by its type
+    if TYPE_CHECKING:
+
+        def __getitem__(self, kind: type[S]) -> S:
+            """Return the one of this type."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -208,7 +208,6 @@ async def test_pending_writes_that_an_older_version_could_not_read_are_found_whe
     job = stage.keys.job_id(ids[0], 2)
     payload = await stage.redis.get(JOB_KEY + job)
     settlement = Settlement(stage.keys, kind)
-    settlement.end(job, 1)
     raws = {job: payload} if whole_job else {f"{job}#{place}": raw for place, raw in enumerate(decode_job(payload))}
     for letter_id, raw in raws.items():
         letter = DeadLetter(
@@ -225,7 +224,7 @@ async def test_pending_writes_that_an_older_version_could_not_read_are_found_whe
     await stage.redis.set(LEASE_KEY + job, "me")
     connection = RedisConnection(stage.server, (SETTLE,), key=stage.keys.prefix)
     await connection.open()
-    assert await connection.exchange([settlement.pack(job, "me")]) == [1]
+    assert await connection.exchange([settlement.pack(job, "me", 1)]) == [1]
     await connection.close()
     assert await stage.empty(kind)
     assert [await DeadLetters(stage.redis, stage.lanes).retry(letter_id) for letter_id in raws] == [True] * len(raws)

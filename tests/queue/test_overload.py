@@ -228,8 +228,7 @@ async def carry_out(stage: Stage, served: int = 1) -> None:
     where, arguments = (of.mailbox, of.wakeups, of.depth), ("me", 5_000, 1, 33, JOB_KEY, LEASE_KEY, TRIES_KEY, 0)
     _, _, _, _, name, *_ = await stage.redis.eval(CLAIM.text, len(where), *where, *arguments)
     settlement = Settlement(stage.keys, RECALL)
-    settlement.end(name.decode(), served)
-    packed = settlement.pack(name.decode(), "me")
+    packed = settlement.pack(name.decode(), "me", served)
     assert packed
     steps = [part for word, *rest in settlement._actions for part in (word, len(rest), *rest)]
     assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + name.decode(), "me", *steps) == 1

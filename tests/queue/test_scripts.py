@@ -72,14 +72,13 @@ async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "me")
     settlement = Settlement(stage.keys, RECALL)
-    settlement.end(job, 1)
     asked = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping(), reply_to=stage.keys.replies("x"))
     settlement.add([Result(asked, answer=b"answer")])
     connection = RedisConnection(stage.server, (SETTLE,), key=stage.keys.prefix)
     await connection.open()
-    assert await connection.exchange([settlement.pack(job, "other")]) == [0]
+    assert await connection.exchange([settlement.pack(job, "other", 1)]) == [0]
     assert await stage.depth() == (1, 1)
-    assert await connection.exchange([settlement.pack(job, "me")] * 2) == [1, 0]
+    assert await connection.exchange([settlement.pack(job, "me", 1)] * 2) == [1, 0]
     await connection.close()
     assert await stage.empty()
     assert await stage.redis.lrange(stage.keys.replies("x"), 0, -1) == [b"answer"]

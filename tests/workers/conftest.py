@@ -69,7 +69,7 @@ class World:
         self.services = build_services(self.store, self.embedder, self.settings)
         if services:
             replaced = {type(service) for service in services}
-            kept = [item for kind, item in self.services._shared.items() if kind not in replaced]
+            kept = [item for kind, item in self.services.items() if kind not in replaced]
             self.services = Services(*kept, *services)
         self.runner = runner(self.store, mailboxes=self.mailboxes, settings=self.settings, services=self.services)
 

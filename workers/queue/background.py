@@ -60,13 +60,15 @@ class Activity:
 
         `stopping` ends the pause at once.
         """
-        until = time.monotonic() + at_most_s
-        await _wait(stopping, at_least_s)
-        while not stopping.is_set() and (left_s := until - time.monotonic()) > 0:
-            quiet_s = 0.0 if self._serving else time.monotonic() - self._served_at
-            if quiet_s >= QUIET_S:
+        until, wait_s = time.monotonic() + at_most_s, at_least_s
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), wait_s)
+            now = time.monotonic()
+            quiet_s = 0.0 if self._serving else now - self._served_at
+            wait_s = min(until - now, QUIET_S - quiet_s)
+            if stopping.is_set() or wait_s <= 0:
                 return
-            await _wait(stopping, min(left_s, QUIET_S - quiet_s))
 
 
 class Debounce:
@@ -137,8 +139,3 @@ class BackgroundTasks:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)

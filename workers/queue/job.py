@@ -59,8 +59,9 @@ class Mailbox:
 class _Progress:
     """How far a try of a command is. `outcome`: `done`, `retried`, `set_aside`, or its refusal's code."""
 
-    outcome: str = RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
+    came: float  # when its command came, by `clock`
     began: float = 0.0  # when its handler began, by `clock`; 0: it has not
+    outcome: str = RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
 
 
 @dataclass(slots=True, eq=False)
@@ -170,7 +171,9 @@ class ClaimedJob:
 
     async def _carry_out(self, envelope: Envelope) -> None:
         """Run the handler of a command, keep the result, and report both. Only cancellation comes through."""
-        actor, name, progress = self.mailbox.actor, type(envelope.command).__name__, _Progress()
+        actor, name, now = self.mailbox.actor, type(envelope.command).__name__, clock()
+        # Old commands do not say when they came.
+        progress = _Progress(min(now, envelope.issued_at - self.redis_ahead_s) if envelope.issued_at else now)
         attributes = {
             "engramq.command_id": envelope.id,
             "engramq.mailbox": actor.kind.value,
@@ -187,12 +190,8 @@ class ClaimedJob:
                 if actor.observe is not None:
                     ended = clock()
                     began = progress.began or ended
-                    waited_s = self._waited_s(envelope, began)
-                    actor.observe(CommandTry(actor.kind, name, progress.outcome, waited_s, ended - began))
+                    actor.observe(CommandTry(actor.kind, name, progress.outcome, began - progress.came, ended - began))
         self._new_result.set()
-
-    def _patience_s(self, envelope: Envelope) -> float:
-        return envelope.deadline - clock() - self.redis_ahead_s if envelope.deadline else math.inf
 
     async def _result_of(self, envelope: Envelope, progress: _Progress) -> Result:
         actor, tries = self.mailbox.actor, envelope.attempt + self.tries - 1
@@ -206,11 +205,11 @@ class ClaimedJob:
         counted = actor.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for
         try:
             async with self.mailbox.handlers:
-                progress.began = clock()
-                came = time.time() - self._waited_s(envelope, progress.began)
-                past("queue wait", SpanKind.CONSUMER, envelope.traceparent, came)
+                progress.began = now = clock()
+                past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (now - progress.came))
+                patience_s = envelope.deadline - now - self.redis_ahead_s if envelope.deadline else math.inf
                 with counted:
-                    outcome = await handler(Job(tried, self.lease, self._patience_s(envelope)))
+                    outcome = await handler(Job(tried, self.lease, patience_s))
             if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
                 outcome.reply.command_id = envelope.id
             answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)
@@ -240,10 +239,6 @@ class ClaimedJob:
             return _retried(envelope, tries, fault.code)
         return replace(_another_try(envelope, tries), answer=_refused(envelope, fault).answer, if_heard=True)
 
-    def _waited_s(self, envelope: Envelope, began: float) -> float:
-        """Return how long a command had waited when its handler began; old commands do not say when they came."""
-        return max(0.0, began + self.redis_ahead_s - envelope.issued_at) if envelope.issued_at else 0.0
-
     def _given_up(self, envelope: Envelope, tries: int, error: str, message: str) -> Result:
         """Make a dead letter of a command; its caller learns that it failed."""
         log.error("Command set aside", extra=_log_fields(envelope, tries, error))
@@ -269,24 +264,22 @@ class ClaimedJob:
         any other one under its own name. Orderly put back, they have not used up a try.
         """
         results, letters = list(self._results), list(self._letters)
-        served = sum(result.has_ended for result in results)
         kind = self.mailbox.actor.kind
         settlement = Settlement(self.mailbox.keys, kind)
-        if last:
-            self.ending = True
-            settlement.end(self.job_id, self._served + served)
         settlement.add(results)
         for letter in letters:
             settlement.bury(letter)
         if last:
+            self.ending = True
             with_result = {result.envelope.id for result in results}
             for command_id, raw in self.open.items():
                 if command_id not in with_result:
                     settlement.enqueue(kind, [(command_id, raw)], turn=self._turn, tries=self.tries - 1)
-        uses = await self._write(settlement)
+        served = self._served + settlement.ended
+        uses = await self._write(settlement, settlement.pack(self.job_id, self.lease.token, served if last else None))
         for follow_up in settlement.gathered:
             self.mailbox.follow_ups.take(follow_up)
-        self._served += served
+        self._served = served
         del self._results[: len(results)], self._letters[: len(letters)]
         for result in results:
             envelope = result.envelope
@@ -296,12 +289,11 @@ class ClaimedJob:
                     use = uses.get(session_of(envelope))
                     self.mailbox.background.start(partial(result.outcome.after_reply, use), envelope.id)
 
-    async def _write(self, settlement: Settlement) -> dict[Session, SessionUse]:
-        """Write the settlement, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
+    async def _write(self, settlement: Settlement, packed: bytes) -> dict[Session, SessionUse]:
+        """Write the settlement, `packed`, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
 
         Returns how sessions were used, which is unknown when the answer to the first attempt was lost.
         """
-        packed = settlement.pack(self.job_id, self.lease.token)
         repeated = False
         while True:
             try:

@@ -55,11 +55,6 @@ class Result:
     # The answer refuses a write as not applied: the retry takes its place if its caller may have been told `pending`.
     if_heard: bool = False
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether its command has an answer, as far as is known before the settlement."""
-        return self.retry is None or self.if_heard
-
 
 @dataclass(slots=True)
 class Settlement:
@@ -68,16 +63,9 @@ class Settlement:
     keys: Keys
     mailbox: WorkerKind
     gathered: list[FollowUp] = field(default_factory=list)  # to be sent later, once the settlement is written
+    ended: int = 0  # commands that have an answer, as far as is known before it is written
     _actions: list[tuple[Argument, ...]] = field(default_factory=list)
     _sessions: list[Session] = field(default_factory=list)
-
-    def end(self, job: str, served: int) -> None:
-        """End the job, so many commands of which were served: neither dropped nor put back.
-
-        Comes first: a Redis at its memory limit lets a script go on that has begun to write.
-        """
-        of = self.keys.of[self.mailbox]
-        self._actions.append(("end", of.mailbox, of.depth, JOB_KEY + job, TRIES_KEY + job, job, of.rate, served))
 
     def add(self, results: Sequence[Result]) -> None:
         """Send the answers, enqueue retries and follow-ups, keep dead letters, use and change the sessions."""
@@ -105,8 +93,10 @@ class Settlement:
                     sort = (mailbox, turn_mark(mailbox, envelope.namespace))
                     follow_ups.setdefault(sort, []).append((envelope.id, encode(envelope)))
         self._actions += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
-        if any(result.envelope.session or result.envelope.in_session for result in results):
-            self._use_sessions(result for result in results if result.has_ended)
+        ended = [result for result in results if result.retry is None or result.if_heard]
+        self.ended += len(ended)
+        if any(result.envelope.session or result.envelope.in_session for result in ended):
+            self._use_sessions(ended)
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
         bound = FOLLOW_UP_BOUND // self.keys.lanes
         for (mailbox, turn), envelopes in follow_ups.items():
@@ -170,10 +160,17 @@ class Settlement:
         most = (DEAD_LETTERS_MAX // self.keys.lanes, DEAD_BYTES_MAX // self.keys.lanes)
         self._actions.append(("dead", *where, letter.id, encode_letter(letter), *most))
 
-    def pack(self, job: str, token: str) -> bytes:
-        """Return the call of the script, which writes if the lease of `job` is still held with `token`."""
+    def pack(self, job: str, token: str, served: int | None = None) -> bytes:
+        """Return the call of the script, which writes if the lease of `job` is still held with `token`.
+
+        `served`: how many commands of the job were neither dropped nor put back, if it is to end.
+        """
+        actions, of = self._actions, self.keys.of[self.mailbox]
+        if served is not None:  # first, for a Redis at its memory limit lets a script go on that has begun to write
+            end = ("end", of.mailbox, of.depth, JOB_KEY + job, TRIES_KEY + job, job, of.rate, served)
+            actions = [end, *actions]
         arguments: list[Argument] = [token]
-        for word, *rest in self._actions:
+        for word, *rest in actions:
             arguments += (word, len(rest), *rest)
         return pack_script(SETTLE, (LEASE_KEY + job, *self.keys.guard), arguments)
 
