@@ -80,7 +80,17 @@ async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memo
 
 def memory_record(row: Mapping[str, Any]) -> Memory:
     """Return the memory that a row of the columns in the fragment `memory_columns` is."""
-    values = {name: _shown(row[name], _ENUMS.get(name)) for name in _COLUMNS}
+    values: dict[str, Any] = {}
+    for name in _COLUMNS:
+        match row[name]:
+            case str() as text if name in _ENUMS:
+                values[name] = _ENUMS[name](text)
+            case datetime() as moment:
+                values[name] = format_time(moment)
+            case UUID() as known:
+                values[name] = str(known)
+            case other:
+                values[name] = other
     if row["sector_confidence"] is not None:
         values["sector_confidence"] = round(row["sector_confidence"], SECTOR_DIGITS)
     return Memory(
@@ -88,21 +98,6 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
         **warned(row["partition"] == Partition.UNTRUSTED),
     )
-
-
-def _shown(value: Any, words: type[StrEnum] | None) -> Any:
-    """Return a column's value as a record has it; `words` are those that it is of, if any."""
-    match value:
-        case None:
-            return None
-        case str():
-            return value if words is None else words(value)
-        case datetime():
-            return format_time(value)
-        case UUID():
-            return str(value)
-        case _:
-            return value
 
 
 def visible_now(partitions: Iterable[Partition]) -> dict[str, Any]:

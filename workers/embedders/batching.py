@@ -135,11 +135,21 @@ class WaitingTexts:
         """Remove and return the next batch, [] where there is none. Bulk and interactive never share one."""
         bulk_turn = not self.interactive or self._interactive_in_a_row >= INTERACTIVE_BATCHES_IN_A_ROW
         if self.bulk and bulk_allowed and bulk_turn:
+            line, texts = self.bulk, limits.texts
             self._interactive_in_a_row = 0
-            return _take(self.bulk, limits, limits.texts)
-        if self.interactive:
-            self._interactive_in_a_row = self._interactive_in_a_row + 1 if self.bulk else 0
-        return _take(self.interactive, limits, 1 if limits.alone else limits.texts)
+        else:
+            line, texts = self.interactive, 1 if limits.alone else limits.texts
+            if line:
+                self._interactive_in_a_row = self._interactive_in_a_row + 1 if self.bulk else 0
+        batch: list[WaitingText] = []
+        characters = 0
+        while line and len(batch) < texts:
+            item = next(iter(line.values()))
+            characters += len(item.text)
+            if batch and (characters > limits.characters or item.question != batch[0].question):
+                break
+            batch.append(line.popitem(last=False)[1])
+        return batch
 
     def take_all(self, *, bulk: bool = True) -> list[WaitingText]:
         """Remove and return whatever waits, of the interactive line alone without `bulk`."""
@@ -148,18 +158,6 @@ class WaitingTexts:
         for line in lines:
             line.clear()
         return items
-
-
-def _take(line: OrderedDict[bytes, WaitingText], limits: BatchLimits, texts: int) -> list[WaitingText]:
-    batch: list[WaitingText] = []
-    characters = 0
-    while line and len(batch) < texts:
-        item = next(iter(line.values()))
-        characters += len(item.text)
-        if batch and (characters > limits.characters or item.question != batch[0].question):
-            break
-        batch.append(line.popitem(last=False)[1])
-    return batch
 
 
 _CLOSED = EmbeddingFailure(reason="the embedder is shutting down")
@@ -198,6 +196,7 @@ class BatchingEmbedder:
     def __init__(self, inner: Embedder, bounds: Bounds | None = None, observers: Sequence[BatchObserver] = ()) -> None:
         """Tell `observers` of each batch."""
         self._inner = inner
+        self._batches = inner.spec.batches
         self._observers = observers
         self._bounds = bounds or Bounds()
         self._cache = VectorCache(entries=self._bounds.cache_entries, size_bytes=self._bounds.cache_bytes)
@@ -226,7 +225,7 @@ class BatchingEmbedder:
     async def __aenter__(self) -> Self:
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
-        servers = self._inner.spec.batches.concurrent
+        servers = self._batches.concurrent
         for number in range(servers):
             # Where several batches may run at once, the first server is kept free of bulk.
             tasks.start_soon(self._serve, servers == 1 or number > 0)
@@ -285,7 +284,12 @@ class BatchingEmbedder:
                     items.append(self._want(WaitingText(key, text, interactive=not bulk, question=questions)))
             with anyio.move_on_after(math.inf if bulk else self._bounds.patience_s) as waited:
                 for item in items:
-                    rows[item.key] = await _result(item)
+                    await item.settled.wait()
+                    if item.error is not None:
+                        # A new exception for each caller: one raised in many tasks would collect all their tracebacks.
+                        raise type(item.error)(item.error.failure) from None
+                    assert item.row is not None
+                    rows[item.key] = item.row
             if waited.cancelled_caught:
                 raise self._out_of_patience()
         finally:
@@ -346,7 +350,7 @@ class BatchingEmbedder:
 
     async def _serve(self, bulk_allowed: bool) -> None:
         while True:
-            batch = self._waiting.take(self._inner.spec.batches, bulk_allowed=bulk_allowed)
+            batch = self._waiting.take(self._batches, bulk_allowed=bulk_allowed)
             if not batch:
                 await self._arrived.wait()
                 continue
@@ -398,12 +402,3 @@ def _announced(event: anyio.Event) -> anyio.Event:
     """Let go whoever waits for an event, and return the next one."""
     event.set()
     return anyio.Event()
-
-
-async def _result(item: WaitingText) -> Vectors:
-    await item.settled.wait()
-    if item.error is not None:
-        # A new exception for each caller: one raised in many tasks would collect all their tracebacks.
-        raise type(item.error)(item.error.failure) from None
-    assert item.row is not None
-    return item.row
