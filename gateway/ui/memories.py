@@ -1,6 +1,6 @@
 """Memories, searched or listed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
@@ -89,6 +89,10 @@ class MemoryFilters:
         """Whether more is asked for than a search for these words in trusted."""
         return self != MemoryFilters(q=self.q)
 
+    def verified(self, word: str) -> Self:
+        """Return these filters with another verification."""
+        return replace(self, verification=word)
+
     @property
     def address(self) -> str:
         """These filters as the query of an address."""
@@ -105,7 +109,7 @@ async def show_memories(page: PageRequest) -> Response:
         if filters.q:
             shown, left_out = await _search(page, filters)
         else:
-            shown = await _list(page, filters)
+            shown = await list_memories(page, filters, PAGE_ROWS)
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
@@ -133,10 +137,11 @@ async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]
     return shown, len(hits) - len(shown["memories"])
 
 
-async def _list(page: PageRequest, filters: MemoryFilters) -> Body:
+async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -> Body:
+    """Return the newest memories that pass the filters, from the cursor in the address on."""
     return await page.ask(
         "list_recent_memories",
-        limit=PAGE_ROWS,
+        limit=limit,
         states=[filters.state] if filters.state else None,
         verifications=[filters.verification] if filters.verification else None,
         source_type=filters.source_type,

@@ -1,4 +1,4 @@
-"""Show one memory and the inbox of untrusted ones, and do and undo what their buttons ask for."""
+"""Show one memory, and do and undo what its buttons ask for."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -8,11 +8,10 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid
-from engramq.schemas.vocabulary import EVERY_PROJECT, AuditAction, MemoryState, Partition, Scope, Verification
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Verification
 
 REASON: Final = "reason"
 SURE: Final = "sure"
@@ -34,15 +33,21 @@ async def verify(page: PageRequest, memory_id: str) -> Body:
     wanted, seen = page.entry("verification"), page.entry(SEEN)
     if wanted not in _WITHOUT_A_LOOK:
         require_look(seen)
-    return await page.ask(
-        "verify_memory", memory_id=memory_id, verification=wanted, reason=page.entry(REASON), seen=seen
-    )
+    return await verdict(page, memory_id, seen, wanted)
+
+
+async def verdict(page: PageRequest, memory_id: str, seen: str, verification: str = "") -> Body:
+    """Verify a memory as it was seen, or without a verification promote it."""
+    if not verification:
+        return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=seen)
+    reason = page.entry(REASON)
+    return await page.ask("verify_memory", memory_id=memory_id, verification=verification, reason=reason, seen=seen)
 
 
 async def promote(page: PageRequest, memory_id: str) -> Body:
     """Move it to trusted, as it was seen."""
     require_look(page.entry(SEEN))
-    return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=page.entry(SEEN))
+    return await verdict(page, memory_id, page.entry(SEEN))
 
 
 async def forget(page: PageRequest, memory_id: str) -> Body:
@@ -120,7 +125,7 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
         return None
     memory = f"/ui/memories/{target}"
     if action == AuditAction.VERIFY and old.get("verification"):
-        return _verify_again(memory, str(old["verification"]), seen, "Back to")
+        return verify_again(memory, str(old["verification"]), seen, "Back to")
     if action in _RESTORED:
         return Undo(f"{memory}/restore", (), "Restore") if is_hidden else None
     if action in _GRAPH:
@@ -129,7 +134,8 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
     return Undo(f"{memory}/set_back", (*fields, (SEEN, seen)), "Set back") if fields else None
 
 
-def _verify_again(place: str, word: str, seen: str, label: str) -> Undo | None:
+def verify_again(place: str, word: str, seen: str, label: str) -> Undo | None:
+    """Return the form that sets a verification back, None for one that vouches for what is not shown whole."""
     if not seen and word not in _WITHOUT_A_LOOK:
         return None
     return Undo(f"{place}/verify", (("verification", word), (SEEN, seen)), f"{label} {word}")
@@ -237,63 +243,3 @@ async def _entries(page: PageRequest, memory_id: str) -> list[dict[str, Any]] | 
 def _is_hidden(memory: dict[str, Any]) -> bool:
     """Say whether a memory is archived or superseded, and can be restored."""
     return memory["state"] == MemoryState.ARCHIVED or bool(memory["superseded_by"] or memory["superseded_at"])
-
-
-INBOX_ROWS: Final = 25
-
-
-async def show_inbox(page: PageRequest) -> Response:
-    """Show the newest untrusted memories; `verification` in the address: those alone, rejected ones too."""
-    return await _inbox(page)
-
-
-async def _inbox(page: PageRequest, refusal: Body | None = None) -> Response:
-    wanted = page.query("verification")
-    shown = await page.ask(
-        "list_recent_memories",
-        partitions=[Partition.UNTRUSTED],
-        project=EVERY_PROJECT,
-        verifications=[wanted] if wanted in set(Verification) else None,
-        limit=INBOX_ROWS,
-        cursor=page.query("cursor"),
-    )
-    return page.render(
-        "inbox.html",
-        status=200 if refusal is None else 409,
-        shown=shown,
-        wanted=wanted,
-        verifications=list(Verification),
-        refusal=refusal,
-    )
-
-
-async def decide_memory(page: PageRequest) -> Response:
-    """Decide on one memory; with htmx its row comes back, with what undoes the decision, or as it is by now."""
-    memory_id, action = page.request.path_params["memory_id"], page.request.path_params["action"]
-    refusal = None
-    try:
-        reply = await carried_out(page)
-    except PageCallRefused as refused:
-        reply = refusal = as_changed(refused)
-    if isinstance(reply, Response):
-        return reply
-    if not page.is_partial:
-        return await _inbox(page, refusal) if refusal else page.go("/ui/inbox", done=done_by(reply))
-    memory = (await read(page, memory_id))["memory"]
-    if memory is None:
-        return page.missing("memory")
-    said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(done_by(reply), "")
-    undo = None if refusal else _undo_of(action, memory, reply)
-    return page.render("inbox_row.html", status=409 if refusal else 200, memory=memory, said=said, undo=undo)
-
-
-def _undo_of(action: str, memory: Body, reply: Body) -> Undo | None:
-    """Return what undoes a decision. A promotion has nothing: only promotion moves memories between partitions."""
-    row = f"/ui/inbox/{memory['id']}"
-    if action == "verify" and reply.get("old_verification") not in (None, reply.get("new_verification")):
-        return _verify_again(row, str(reply["old_verification"]), memory.get("digest", ""), "Undo: back to")
-    if action == "forget" and reply["status"] == "archived":
-        return Undo(f"{row}/restore", (), "Undo: restore")
-    if action == "promote" and reply["status"] == "promoted":
-        return Undo(f"{row}/forget", (), "Hide it again: archive")
-    return None

@@ -15,7 +15,7 @@ from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.service import Service
-from engramq.gateway.ui import admin, graph, memories, memory
+from engramq.gateway.ui import admin, graph, inbox, memories, memory
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.request import AskOverview, PageCallRefused, PageRequest, Site, read_form
@@ -98,8 +98,9 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/memories", "GET", memories.show_memories),
     ("/memories/{memory_id}", "GET", memory.show_memory),
     ("/memories/{memory_id}/{action}", "POST", memory.change_memory),
-    ("/inbox", "GET", memory.show_inbox),
-    ("/inbox/{memory_id}/{action}", "POST", memory.decide_memory),
+    ("/inbox", "GET", inbox.show_inbox),
+    ("/inbox", "POST", inbox.decide_many),
+    ("/inbox/{memory_id}/{action}", "POST", inbox.decide_memory),
     ("/consent", "GET", admin.show_proposals),
     ("/consent/{proposal_id}", "POST", admin.decide_proposal),
     ("/graph", "GET", graph.show_graph),

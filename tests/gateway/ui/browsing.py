@@ -1,6 +1,6 @@
 """A browser without scripts: it keeps cookies, follows links, and sends forms as the pages shown to it have them."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -79,10 +79,15 @@ class Shown:
         return " ".join(" ".join(self.reader.words).split())
 
     def form(self, action: str) -> Form:
-        """Return the form that goes there, or fails."""
+        """Return the form that goes there, or fails; one that is posted before one that asks."""
         found = [form for form in self.reader.forms if urlsplit(form.action).path == action]
+        found.sort(key=lambda form: form.method != "post")
         assert found, f"no form goes to {action}, only to {[form.action for form in self.reader.forms]}"
         return found[0]
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of all fields of this name, ticked or not."""
+        return [given["value"] for tag, given in self.reader.elements if tag == "input" and given.get("name") == name]
 
     def has_form(self, action: str) -> bool:
         return any(urlsplit(form.action).path == action for form in self.reader.forms)
@@ -108,12 +113,14 @@ class Browser:
     async def get(self, path: str, **query: str) -> Shown:
         return Shown.of(await self.client.get(path, params=query or None))
 
-    async def send(self, page: Shown, action: str, headers: Mapping[str, str] = NONE, /, **values: str) -> Shown:
+    async def send(
+        self, page: Shown, action: str, headers: Mapping[str, str] = NONE, /, **values: str | Sequence[str]
+    ) -> Shown:
         """Send the form of a page that goes to `action`, with these values in place of its own."""
         form = page.form(action)
         assert form.method == "post"
         given = {"origin": self.origin, **headers}
-        return Shown.of(await self.client.post(action, data={**form.fields, **values}, headers=given))
+        return Shown.of(await self.client.post(form.action, data={**form.fields, **values}, headers=given))
 
     async def sign_in(self, token: str) -> Shown:
         return await self.send(await self.get("/ui/sign-in"), "/ui/sign-in", token=token)

@@ -1,0 +1,120 @@
+"""The inbox of untrusted memories: one verdict on one of them, or on many at once, each as it was seen."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from engramq.gateway.budget import Body
+from engramq.gateway.ui.html import DONE
+from engramq.gateway.ui.memories import MemoryFilters, list_memories
+from engramq.gateway.ui.memory import Undo, as_changed, carried_out, done_by, read, require_look, verdict, verify_again
+from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.schemas.faults import invalid
+from engramq.schemas.vocabulary import Partition, Verification
+
+INBOX_ROWS: Final = 25
+FILTERED: Final = ("project", "thread", "created_by", "source_type", "since", "until")
+# The verdicts on many: the verification that each sets, "" to promote.
+_VERDICTS: Final = {"verify": Verification.VERIFIED.value, "reject": Verification.REJECTED.value, "promote": ""}
+_CHOSEN: Final = "chosen"
+_SHOWN: Final = "shown"
+_FAILING: Final = 500  # statuses from here on, and 429: the rest would only wait for the same answer
+_TOO_MANY: Final = 429
+_WORDS: Final = {"pending": DONE["pending"], "not_found": "It is gone."}
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What came of a verdict on many: how many it was carried out on, and the ids of the others by what was said."""
+
+    done: str
+    count: int = 0
+    untried: int = 0
+    others: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+async def show_inbox(page: PageRequest) -> Response:
+    """Show the newest untrusted memories that pass the filters; `verification`: those alone, rejected ones too."""
+    return await _inbox(page)
+
+
+async def _inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Response:
+    filters = replace(MemoryFilters.of(page), partition=Partition.UNTRUSTED.value)
+    shown: Body = {"memories": [], "next_cursor": None}
+    try:
+        shown = await list_memories(page, filters, INBOX_ROWS)
+    except PageCallRefused as refused:
+        if refused.status != 400:  # else a filter is not what it should be
+            raise
+        status, more = 400, {"refusal": refused.body, **more}
+    told = {"refusal": None, "verdicts": None, **more}
+    words = list(Verification)
+    filtered = any(getattr(filters, name) for name in FILTERED)
+    return page.render(
+        "inbox.html", status=status, shown=shown, filters=filters, filtered=filtered, verifications=words, **told
+    )
+
+
+async def decide_memory(page: PageRequest) -> Response:
+    """Decide on one memory; with htmx its row comes back, with what undoes the decision, or as it is by now."""
+    memory_id, action = page.request.path_params["memory_id"], page.request.path_params["action"]
+    refusal = None
+    try:
+        reply = await carried_out(page)
+    except PageCallRefused as refused:
+        reply = refusal = as_changed(refused)
+    if isinstance(reply, Response):
+        return reply
+    if not page.is_partial:
+        return await _inbox(page, status=409, refusal=refusal) if refusal else page.go("/ui/inbox", done=done_by(reply))
+    memory = (await read(page, memory_id))["memory"]
+    if memory is None:
+        return page.missing("memory")
+    said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(done_by(reply), "")
+    undo = None if refusal else _undo_of(action, memory, reply)
+    return page.render("inbox_row.html", status=409 if refusal else 200, memory=memory, said=said, undo=undo)
+
+
+def _undo_of(action: str, memory: Body, reply: Body) -> Undo | None:
+    """Return what undoes a decision. A promotion has nothing: only promotion moves memories between partitions."""
+    row = f"/ui/inbox/{memory['id']}"
+    if action == "verify" and reply.get("old_verification") not in (None, reply.get("new_verification")):
+        return verify_again(row, str(reply["old_verification"]), memory.get("digest", ""), "Undo: back to")
+    if action == "forget" and reply["status"] == "archived":
+        return Undo(f"{row}/restore", (), "Undo: restore")
+    if action == "promote" and reply["status"] == "promoted":
+        return Undo(f"{row}/forget", (), "Hide it again: archive")
+    return None
+
+
+async def decide_many(page: PageRequest) -> Response:
+    """Give one verdict on the memories that are ticked, or on all that were shown, and tell what came of each.
+
+    A form names each by its id and the digest of what it showed.
+    """
+    wanted = page.entry("verdict")
+    if wanted not in _VERDICTS:
+        raise invalid("verdict", "That is no verdict.", f"There are {', '.join(_VERDICTS)}.")
+    meant = page.form.get(_SHOWN if page.entry("which") == _SHOWN else _CHOSEN, [])
+    if not meant:
+        raise invalid(_CHOSEN, "No memory is ticked: nothing was done.", "Tick some, or choose all that are shown.")
+    told = Verdicts(wanted, untried=len(meant))
+    for named in meant:
+        memory_id, _, seen = named.partition(".")
+        require_look(seen)
+        try:
+            reply = await verdict(page, memory_id, seen, _VERDICTS[wanted])
+        except PageCallRefused as refused:
+            told.others[refused.body["error"]].append(memory_id)
+            told.untried -= 1
+            if refused.status >= _FAILING or refused.status == _TOO_MANY:
+                break
+            continue
+        told.untried -= 1
+        if reply["status"] in _WORDS:
+            told.others[_WORDS[reply["status"]]].append(memory_id)
+        else:
+            told.count += 1
+    return await _inbox(page, verdicts=told)

@@ -1,0 +1,85 @@
+"""Many captures are judged at once: what is ticked, or all of a session or a project, each as it was seen."""
+
+import pytest
+
+from tests.gateway.ui.browsing import Browser, Shown
+from tests.gateway.ui.conftest import Served
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+
+INBOX = "/ui/inbox"
+
+
+async def captured(here: Served) -> dict[str, str]:
+    """Have three turns of one session and one of another captured, each in its project; return their ids."""
+    scout = await here.agent("researcher")
+    turns = {"one": ("s1", "rover"), "two": ("s1", "rover"), "three": ("s1", "rover"), "else": ("s2", "zebra")}
+    return {
+        text: (await scout.store(f"Turn {text}", source_type="conversation", thread=thread, project=project))["id"]
+        for text, (thread, project) in turns.items()
+    }
+
+
+async def judged(browser: Browser, page: Shown, verdict: str, which: str = "shown", **values: list[str]) -> Shown:
+    given = {"shown": page.values("shown"), "which": which, **values}
+    return await browser.send(page, INBOX, verdict=verdict, **given)
+
+
+@pytest.mark.parametrize("filters", [{"thread": "s1"}, {"project": "rover", "project_only": "1"}])
+async def test_all_of_a_session_or_a_project_is_judged_at_once(here: Served, filters: dict[str, str]) -> None:
+    ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
+    everything = await browser.get(INBOX)
+    links = [
+        link for link in everything.reader.links if all(f"{name}={word}" in link for name, word in filters.items())
+    ]
+    page = await browser.get(links[0])
+    assert ("Turn one" in page.text, "Turn else" in page.text) == (True, False)
+    done = await judged(browser, page, "verify")
+    assert (done.status, "3 memories are verified." in done.text, "Turn else" in done.text) == (200, True, False)
+    done = await judged(browser, done, "promote")
+    assert "3 memories are trusted now." in done.text
+    assert "Take filters away" in done.text, "the list is still that of the session"
+    found = await agent.recent(project="*")
+    assert sorted(found) == ["Turn one", "Turn three", "Turn two"]
+    assert (await agent.call("get_memory", memory_id=ids["else"], include_untrusted=True))["memory"]["untrusted"]
+
+
+async def test_what_is_ticked_is_judged_and_nothing_else(here: Served) -> None:
+    ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
+    page = await browser.get(INBOX)
+    ticked = [value for value in page.values("chosen") if value.startswith((ids["one"], ids["else"]))]
+    assert len(page.values("chosen")) == len(page.values("shown")) == 4
+    none = await judged(browser, page, "reject", "chosen")
+    assert (none.status, "No memory is ticked" in none.text) == (400, True)
+    done = await judged(browser, page, "reject", "chosen", chosen=ticked)
+    assert "2 memories are rejected." in done.text
+    rejected = await agent.recent(partitions=["untrusted"], verifications=["rejected"], project="*")
+    assert sorted(rejected) == ["Turn else", "Turn one"]
+    strange = await judged(browser, page, "shrug")
+    assert (strange.status, "That is no verdict" in strange.text) == (400, True)
+
+
+@pytest.mark.promise("TP-29")
+async def test_of_many_those_that_have_changed_are_named_and_left_alone(here: Served) -> None:
+    ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
+    page = await browser.get(INBOX)
+    await agent.call("update_memory", memory_id=ids["two"], speaker="Eve")
+    await agent.call("forget_memory", memory_id=ids["three"], erase=True)
+    done = await judged(browser, page, "verify")
+    assert "2 memories are verified." in done.text
+    assert "1 not: It is not what was seen: speaker changed since." in done.text
+    assert "1 not: It is gone." in done.text
+    assert f"/ui/memories/{ids['two']}" in done.reader.links
+    verified = await agent.recent(partitions=["untrusted"], verifications=["verified"], project="*")
+    assert sorted(verified) == ["Turn else", "Turn one"]
+    unseen = await judged(browser, page, "verify", "chosen", chosen=[ids["two"]])
+    assert (unseen.status, "does not say what was shown" in unseen.text) == (400, True)
+
+
+async def test_who_may_not_judge_is_offered_nothing_to_tick(here: Served) -> None:
+    await captured(here)
+    page = await (await here.browser("keeper")).get(INBOX)
+    assert "Turn one" in page.text
+    assert (page.form(INBOX).method, page.values("chosen"), page.values("shown")) == ("get", [], [])
+    refused = await (await here.browser("keeper")).get(INBOX, since="some day")
+    assert (refused.status, "since" in refused.text) == (400, True)
