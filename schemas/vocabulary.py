@@ -361,6 +361,7 @@ class AuditAction(StrEnum):
     VERIFY = "verify"
     PROMOTE = "promote"
     PURGE = "purge"
+    RENAME_PROJECT = "rename_project"
     ERASE_DELETED = "erase_deleted"  # an edge or node that was kept to be restored
     ERASE_PROPOSAL = "erase_proposal"
     ERASE_PROPERTIES = "erase_properties"  # of a node that stays

@@ -34,7 +34,17 @@ from engramq.workers.health import WorkerHealth
 from engramq.workers.links import connect, disconnect, lookup, outcomes, similarity
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories import change, duplicates, importing, pending, purge, reading, review, supersession
+from engramq.workers.memories import (
+    change,
+    duplicates,
+    importing,
+    pending,
+    projects,
+    purge,
+    reading,
+    review,
+    supersession,
+)
 from engramq.workers.memories import store as storing
 from engramq.workers.memories.import_rows import BulkLoads
 from engramq.workers.memories.quotas import Quotas
@@ -93,6 +103,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         review.verify_memory,
         review.promote_memory,
         purge.purge_memories,
+        projects.rename_project,
         tenants.delete_tenant,
         auth.create_token,
         auth.revoke_token,

@@ -79,6 +79,7 @@ OPERATOR_TOOLS: Final[tuple[base.Tool, ...]] = (
     base.unlisted(graph.ListDeleted, graph.DeletedList, "list_deleted()"),
     base.unlisted(graph.RestoreGraph, graph.GraphRestored, "restore_graph(audit_id=1)"),
     base.unlisted(trust.PurgeMemories, trust.Purged, 'purge_memories(created_by="crawler")'),
+    base.unlisted(bulk.RenameProject, bulk.ProjectRenamed, 'rename_project(old_name="rover-fix", new_name="rover")'),
     base.unlisted(bulk.FindDuplicates, bulk.DuplicatesFound, 'find_duplicates(by="text")'),
     base.unlisted(bulk.GroupDuplicates, bulk.DuplicatesGrouped, 'group_duplicates(alike=[["<id>", "<id>"]])'),
     base.unlisted(bulk.MergeDuplicates, bulk.DuplicatesMerged, "merge_duplicates(groups=[...], similarity=0.9)"),

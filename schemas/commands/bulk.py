@@ -1,4 +1,4 @@
-"""Commands on many memories: imports, and near-duplicates of a whole namespace, found, grouped and merged.
+"""Commands on many memories: imports, a project's new name, near-duplicates found, grouped and merged.
 
 Those on duplicates are short, so that whoever else uses the workers gets a turn in between; they are no tools.
 """
@@ -12,9 +12,10 @@ from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.faults import Fault, invalid
-from engramq.schemas.fields import MemoryId, UnitInterval
+from engramq.schemas.fields import MemoryId, Name, UnitInterval
 from engramq.schemas.records import ImportRun, MemoryPreview
 from engramq.schemas.vocabulary import (
+    EVERY_PROJECT,
     Absence,
     MemorySource,
     OnDuplicate,
@@ -200,6 +201,35 @@ class DuplicateGroup(msgspec.Struct, frozen=True, kw_only=True):
     stays: MemoryId
     goes: Annotated[tuple[MemoryId, ...], Meta(min_length=1)]
     similarities: tuple[float, ...] = ()
+
+
+class RenameProject(Command, frozen=True, kw_only=True, omit_defaults=True, tag="rename_project"):
+    """Call a project something else; with `merge` put it into one that has memories already. No tool of an agent's."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.ADMIN
+    write: ClassVar[bool] = True
+
+    old_name: Name
+    new_name: Name
+    merge: bool = False
+
+    def check(self) -> None:
+        """Refuse what stands for all projects, and the same name twice."""
+        for name, value in (("old_name", self.old_name), ("new_name", self.new_name)):
+            if value == EVERY_PROJECT:
+                raise invalid(name, f"{name} {EVERY_PROJECT!r} stands for all projects; name one.")
+        if self.old_name == self.new_name:
+            raise invalid("new_name", "new_name is what the project is called already.")
+
+
+class ProjectRenamed(WriteReply, kw_only=True, tag="project_renamed"):
+    """How many memories and tokens are of the new name that were of the old one."""
+
+    status: Literal["renamed"] = "renamed"
+    project: str
+    memory_count: int
+    token_count: int
 
 
 class FindDuplicates(Command, frozen=True, kw_only=True, omit_defaults=True, tag="find_duplicates"):

@@ -1183,11 +1183,11 @@ grant select on namespaces, embedding_models, schema_migrations, memories_in_nam
     to engramq_worker;
 -- Numbers are given by make_tenant alone, and no name is ever taken away; clock and language are the workers' to write.
 grant update (active_hours, in_use, in_use_since, links_decayed_at_hours, language) on namespaces to engramq_worker;
--- The workers may make and revoke tokens, never read a digest: token_owner alone answers whose one is.
+-- The workers may make and revoke tokens, and rename their project, never read a digest: token_owner alone answers whose one is.
 grant insert on tokens to engramq_worker;
 grant select (id, tenant, principal, scopes, untrusted, label, project, created_by, created_at, expires_at, revoked_at)
     on tokens to engramq_worker;
-grant update (revoked_at) on tokens to engramq_worker;
+grant update (revoked_at, project) on tokens to engramq_worker;
 grant update (failures, again_at) on webhooks to engramq_worker;
 grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking a row takes; nobody changes one
 grant maintain on memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, which reads nothing

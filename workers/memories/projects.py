@@ -1,0 +1,81 @@
+"""Rename a project, or merge it into another: everything that carries its name carries the new one.
+
+Memories are moved a few at a time, each few in a transaction of their own, since a large project's would keep others
+waiting for its locks; another try goes on with what is left. The command's own transaction does the tokens and sums up.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID
+
+from engramq.schemas.commands import ProjectRenamed, RenameProject
+from engramq.schemas.faults import invalid
+from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.db import audit, namespaces
+from engramq.workers.db.memory_rows import lock
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.runner import Context, handles, require_admin
+
+OF_PROJECT: Final = sql("of_project")
+RENAME: Final = sql("rename_project_of")
+RENAME_TOKENS: Final = sql("rename_project_of_tokens")
+OTHERS: Final = sql("others_in_project")
+RENAMED: Final = sql("renamed_by")
+
+RENAMED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
+
+
+async def rename_memories(command: RenameProject, context: Context) -> None:
+    """Put the memories that are in the project by now into the other one.
+
+    Raises EngramqError where that has memories, and they are not to be merged.
+    """
+    command.check()
+    require_admin(context.envelope.principal, "Renaming a project")
+    (there,) = await _rows(context, OTHERS, project=command.new_name, command_id=UUID(context.envelope.id))
+    if there["others"] and not command.merge:
+        raise invalid(
+            "new_name",
+            "There are memories in the project of the new name already.",
+            "engramq projects merge puts these beside them.",
+        )
+    until: datetime = there["now"]  # else somebody who keeps storing would keep this going
+    after = UUID(int=0)
+    page: dict[str, Any] = {"project": command.old_name, "until": until, "limit": RENAMED_AT_ONCE}
+    while rows := await _rows(context, OF_PROJECT, **page, after_id=after):
+        ids = [row["id"] for row in rows]
+        await context.store.write(
+            context.envelope.namespace, partial(rename_few, command=command, context=context, ids=ids)
+        )
+        context.begun, after = True, ids[-1]
+
+
+async def rename_few(tx: Transaction, *, command: RenameProject, context: Context, ids: Sequence[UUID]) -> None:
+    """Put those of these memories that are still in the project into the other one, and note each in the audit log."""
+    tx.lease, tx.writer = context.lease, context.envelope.principal.name
+    await namespaces.note(tx)
+    await lock(tx, *ids)
+    for row in await tx.rows(RENAME, ids=list(ids), project=command.old_name, new_name=command.new_name):
+        await audit.record(tx, context.envelope, AuditAction.UPDATE, row["id"], old={}, new={"changed": ["project"]})
+
+
+@handles(RenameProject, before=rename_memories, begun=lambda _command, envelope: envelope.attempt > 1)
+async def rename_project(tx: Transaction, command: RenameProject, context: Context, _renamed: None) -> ProjectRenamed:
+    """Have the project's tokens name the other one too, and sum up what all tries have renamed, in one audit entry."""
+    tokens = await tx.rows(RENAME_TOKENS, project=command.old_name, new_name=command.new_name)
+    row = await tx.row(RENAMED, command_id=UUID(context.envelope.id))
+    assert row is not None
+    count = int(row["memories"])
+    # Names are what authors gave: only digests, to compare with, as of a purge.
+    old, new = ({"project_sha256": sha256(name.encode()).hexdigest()} for name in (command.old_name, command.new_name))
+    counts = {"memories": count, "tokens": len(tokens)}
+    await audit.record(tx, context.envelope, AuditAction.RENAME_PROJECT, None, old=old, new={**new, **counts})
+    return ProjectRenamed(project=command.new_name, memory_count=count, token_count=len(tokens))
+
+
+async def _rows(context: Context, query: bytes, **values: Any) -> list[Row]:
+    return await context.store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
