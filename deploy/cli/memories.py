@@ -1,4 +1,4 @@
-"""The commands that call one tool each: search, list, recent, projects, show, store and forget."""
+"""The commands that call one tool each: search, list, recent, show, store and forget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from engramq.deploy.cli.output import (
     draw_list,
     draw_memory,
     draw_page,
-    draw_projects,
     draw_still_hidden,
     printable,
     tell,
@@ -80,19 +79,6 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
     asked |= common.arguments(filters)
     with door(namespace) as gateway:
         return _find(gateway, "list_recent_memories", asked, draw_list, as_json=as_json)
-
-
-@click.command("projects")
-@common.options(common.NAMESPACE, common.JSON)
-def projects(namespace: str | None, *, as_json: bool) -> ExitCode:
-    """List projects with how many memories each has.
-
-    These are of both partitions and any state; a dash is for memories of no project, and a star marks the project of
-    the environment (ENGRAMQ_PROJECT). Elsewhere than on a terminal each is one line, with tabs between project,
-    memories and how many of them are untrusted.
-    """
-    with door(namespace) as gateway:
-        return tell(gateway.call("memory_stats", {"partitions": list(Partition)}), draw_projects, as_json=as_json)
 
 
 def _find(

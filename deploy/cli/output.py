@@ -28,7 +28,6 @@ Memory = dict[str, Any]
 ID_CHARS: Final = 13  # of an id in a table, unless more tells it from others there: its time in milliseconds
 WIDE: Final = 90  # columns from which tags and the like have one of their own
 WEAK: Final = "weak"  # the field of a hit that probably does not answer, and its mark
-NO_PROJECT: Final = "-"  # how a list names what is in none
 DATE_CHARS: Final = 10
 # What `show` says, in this order, where a memory has it; the rest is for --json.
 FIELDS: Final = (
@@ -163,23 +162,6 @@ def draw_page(reply: Reply) -> None:
     draw_list(reply)
     if reply.get("next_cursor"):
         click.echo(f"There are more: --cursor {reply['next_cursor']}", err=True)
-
-
-def draw_projects(reply: Reply) -> None:
-    """Print projects with their memories: as a table on a terminal, else in lines with tabs between."""
-    projects = reply["projects"]
-    names = [NO_PROJECT if entry["project"] is None else printable(entry["project"]) for entry in projects]
-    is_table, wide = sys.stdout.isatty() and projects, max(map(len, names), default=0)
-    if is_table:
-        click.echo(click.style(f"  {'PROJECT':<{wide}}  MEMORIES  UNTRUSTED", bold=True))
-    for name, entry in zip(names, projects, strict=True):
-        mark = "*" if entry["project"] and entry["project"] == reply["project"] else " "
-        row = f"{mark} {name:<{wide}}  {entry['memories']:>8}  {entry['untrusted_count']:>9}"
-        click.echo(row if is_table else f"{name}\t{entry['memories']}\t{entry['untrusted_count']}")
-    if not projects:
-        click.echo("No memories.", err=True)
-    if reply["projects_omitted"]:
-        click.echo(f"{reply['projects_omitted']} more have fewer memories than these.", err=True)
 
 
 def _draw_table(memories: list[Memory], heading: str) -> None:

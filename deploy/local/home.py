@@ -56,6 +56,8 @@ class Home:
         self.http_token = self.path / "http-token"
         # The embedder that made vectors last; see `kept_embedder` in settings.py.
         self.embedder = self.path / "embedder"
+        # By what hooks know projects again; see `hooks/projects.py`.
+        self.projects = self.path / "projects.json"
         self.lock = self.path / "supervisor.lock"
         self.state = self.path / "supervisor.json"
         self.supervisor_socket = self.run / "supervisor.sock"

@@ -26,6 +26,7 @@ _NEEDS = {
     "duplicates": (settings.REDIS_URL,),
     "purge --rewrite": (settings.REDIS_URL, settings.DATABASE_URL),
     "graph": (settings.REDIS_URL,),
+    "projects": (settings.REDIS_URL,),
     "worker": (settings.REDIS_URL, settings.DATABASE_URL),
     "migrate": (settings.DATABASE_URL,),
     "audit": (settings.REDIS_URL,),

@@ -33,6 +33,7 @@ from engramq.workers.admin import Cluster, saving
 DATA: Final = "postgres/data"
 LOCAL_SETTINGS: Final = "postgres/local.conf"
 EMBEDDER: Final = "embedder"
+PROJECTS: Final = "projects.json"
 HTTP_TOKEN: Final = "http-token"  # noqa: S105 - the name of a file
 READY_BOUND_S: Final = 180.0
 ENDING_BOUND_S: Final = 30.0
@@ -77,6 +78,7 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, report: Re
                 _add_text(writer, LOCAL_SETTINGS, home.postgres / "local.conf")
                 _add_text(writer, HTTP_TOKEN, home.http_token)
                 _add_text(writer, EMBEDDER, home.embedder)
+                _add_text(writer, PROJECTS, home.projects)
                 _copy_cluster(postgres, writer, lambda done: report(done, cluster.bytes))
             written = out.tell()
     except Unwritable as problem:

@@ -105,6 +105,15 @@ def start_over(home: Home) -> None:
             notes.write()
 
 
+def rename_project(home: Home, namespace: str, old: str, new: str) -> None:
+    """Have the sessions of a project catch up under its new name. Raises OSError when the home takes no notes."""
+    for path, _ in _notes(home):
+        notes = _notes_in(home, path)
+        if notes is not None and (notes.namespace, notes.project) == (namespace, old):
+            notes.project = new
+            notes.write()
+
+
 def _notes_in(home: Home, path: Path) -> SessionNotes | None:
     """Return the notes in a file; None for one that a hook is about to put in place."""
     if path.name.startswith("."):

@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -21,6 +20,7 @@ from engramq.deploy.local.home import DeployError, Home, home_from
 from engramq.deploy.local.hooks.capture import CLIENTS, capture, store
 from engramq.deploy.local.hooks.connection import Away, HookConnection
 from engramq.deploy.local.hooks.notes import SessionNotes, quiet_sessions
+from engramq.deploy.local.hooks.projects import project_of
 from engramq.deploy.local.hooks.recall import recall
 from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, make_turn, spoken_text, storable
 from engramq.schemas.command_line import ExitCode
@@ -38,8 +38,6 @@ _CHUNK: Final = 65_536
 _NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 _WITHIN_NAME: Final = _NAME | frozenset("._-")
 _SESSION_CHARS: Final = 100
-_PROJECT_CHARS: Final = 255
-_EVERY_PROJECT: Final = "*"
 RECALL_CAPTURED: Final = "--recall-captured"
 NO_CAPTURE: Final = "--no-capture"
 # The whole, so that the process has gone within 2 s of its start.
@@ -72,11 +70,6 @@ class Event(NamedTuple):  # a dataclass takes 7 ms to import, and annotations ke
     turn: str = ""
     moment: str = ""
     in_subagent: bool = False
-
-    @property
-    def project(self) -> str:
-        """The name of the repository that the folder is in, else of the folder."""
-        return project_of(self.folder)
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -144,7 +137,8 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
     known = (notes.transcript, notes.namespace, notes.project, notes.has_spoken)
     owed = notes.owes_start
     notes.namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
-    notes.project = environment.get(settings.PROJECT) or event.project or notes.project
+    named = environment.get(settings.PROJECT) or project_of(home, notes.namespace, event.folder)
+    notes.project = named or notes.project
     is_start = event.name == SESSION_START
     notes.owes_start = tokens > 0 and (owed or is_start)
     if is_start:
@@ -267,19 +261,6 @@ def _read_event(data: bytes, client: ClientFormat) -> Event:
         moment=_text(event, "timestamp"),
         in_subagent=bool(event.get("agent_id")),
     )
-
-
-def project_of(folder: str) -> str:
-    """Return the name of the repository that a folder is in, else of the folder; "" for the root and for none."""
-    if not folder or "\0" in folder:
-        return ""
-    here = Path(folder)
-    for place in (here, *here.parents):
-        if (place / ".git").exists():
-            here = place
-            break
-    name = here.name.encode("utf-8", "replace").decode()[:_PROJECT_CHARS].strip()
-    return "" if name == _EVERY_PROJECT else name
 
 
 def _is_session(text: str) -> bool:

@@ -180,6 +180,22 @@ async def test_projects_are_listed_with_what_they_hold(shell: Shell) -> None:
     assert reply["project"] is None
 
 
+async def test_projects_are_renamed_and_merged_at_a_gateway_elsewhere(shell: Shell, here: Served) -> None:
+    await shell.run("store", "six wheels", "--project", "rover")
+    await shell.run("store", "a camera", "--project", "lander")
+    assert await shell.run("projects", "rename", "rover", "acme/rover") == "1 memory now in acme/rover\n"
+    assert await shell.run("projects", "rename", "lander", "acme/rover", code=ExitCode.FAILED) == ""
+    assert "engramq projects merge puts these beside them" in shell.err
+    merged = await shell.json("projects", "merge", "lander", "acme/rover")
+    assert (merged["status"], merged["memory_count"]) == ("renamed", 1)
+    assert (await shell.run("projects")).splitlines() == ["acme/rover\t2\t0"]
+    for words in (("rename", "lander", "mars"), ("merge", "lander", "acme/rover")):
+        await shell.run("projects", *words, code=ExitCode.FAILED)
+        assert "Nothing is in a project 'lander'" in shell.err
+    for wrong in ("rename * mars", "merge mars mars", "rename mars", "--json merge a b"):
+        await shell.run("projects", *wrong.split(), code=ExitCode.MISUSED)
+
+
 async def test_who_sees_all_projects_is_not_told_of_others(
     shell: Shell, here: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

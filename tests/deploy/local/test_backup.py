@@ -89,6 +89,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
     (home.postgres / "local.conf").write_text("work_mem = '17MB'\n")
     home.http_token.write_text("secret")
     home.embedder.write_text("e5\n\n")
+    home.projects.write_text("{}")
     taken = saved(home, target, environment)
     assert target.stat().st_mode & 0o777 == 0o600
     assert taken.file_bytes == target.stat().st_size
@@ -101,6 +102,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
     assert ids(other) == list(range(1, ROWS + 1))
     assert other.http_token.read_text() == "secret"
     assert kept_embedder(other).name == "e5"
+    assert other.projects.read_text() == "{}"
     with running_servers(other.path) as servers, psycopg.connect(servers.database_url_owner) as connection:
         assert connection.execute("show work_mem").fetchone() == ("17MB",)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.run import BOUND_S, LONGEST, project_of
+from engramq.deploy.local.hooks.run import BOUND_S, LONGEST
 from tests.deploy.local.hooks.sessions import ENGRAMQ, Session
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]
@@ -132,14 +132,6 @@ def test_a_transcript_that_is_a_pipe_is_not_waited_for(nobody: Session, tmp_path
     os.mkfifo(tmp_path / "transcript.jsonl")
     ended = nobody.tell("Stop")
     assert (ended.code, ended.output, ended.errors) == (0, "", "")
-
-
-def test_a_session_in_a_repository_is_of_its_project(tmp_path: Path) -> None:
-    (tmp_path / "app" / "src" / "deep").mkdir(parents=True)
-    (tmp_path / "app" / ".git").write_text("gitdir: elsewhere\n")  # as in a worktree
-    assert project_of(str(tmp_path / "app" / "src" / "deep")) == "app"
-    assert project_of(str(tmp_path)) == tmp_path.name
-    assert [project_of(folder) for folder in ("", "/", "a\0b", "/*")] == ["", "", "", ""]
 
 
 def test_hooks_stay_small() -> None:

@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.connection import principal_of
 from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
 from tests.deploy.local.hooks.conftest import Owner
-from tests.deploy.local.hooks.sessions import Session, caught_up, lived, processes_left
+from tests.deploy.local.hooks.sessions import ENGRAMQ, Session, caught_up, lived, processes_left
+from tests.deploy.local.hooks.test_projects import git, repository
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(240)]
 
@@ -287,6 +290,40 @@ def test_another_projects_memories_are_not_told(owner: Owner, session: Begin) ->
     context = told(session(), "UserPromptSubmit", prompt="Which port has the zebra server?")
     assert "4712" in context
     assert "4711" not in context
+
+
+def test_a_namesake_is_told_nothing_and_a_worktree_all_until_projects_are_merged(
+    owner: Owner, session: Begin, tmp_path: Path
+) -> None:
+    """Finding D5, by real repositories, and the commands that set right what names are wrong."""
+    rover, other = repository(tmp_path / "a" / "rover"), repository(tmp_path / "b" / "rover")
+    git(rover, "worktree", "add", "--quiet", str(tmp_path / "rover-fix"))
+    rule = "Deploys of the rover wait for Friday."
+    owner.stores(rule, project="rover")
+
+    def start(folder: Path) -> str:
+        begun = session()
+        begun.folder = str(folder)
+        return told(begun, "SessionStart", source="startup")
+
+    def projects(*words: str, code: int = 0) -> str:
+        asked = [ENGRAMQ, "projects", *words]
+        ended = subprocess.run(asked, env=owner.environment, capture_output=True, text=True, check=False, timeout=120)
+        assert ended.returncode == code, ended.stderr
+        return ended.stdout + ended.stderr
+
+    assert rule in start(rover)
+    assert rule in start(tmp_path / "rover-fix")
+    namesake = start(other)
+    assert rule not in namesake
+    assert '"b/rover"' in namesake
+    assert "projects merge" in projects("rename", "rover", "b/rover", code=1)
+    assert "Nothing is in a project" in projects("rename", "lander", "mars", code=1)
+    assert projects("rename", "rover", "mars") == "1 memory now in mars\n"
+    assert rule in start(tmp_path / "rover-fix")
+    assert projects("merge", "mars", "b/rover") == "1 memory now in b/rover\n"
+    for folder in (rover, other, tmp_path / "rover-fix"):
+        assert rule in start(folder)
 
 
 def test_a_session_begins_with_what_is_of_its_project_however_much_of_none_is_newer(

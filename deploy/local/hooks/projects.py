@@ -1,0 +1,160 @@
+"""Know a project again, whatever folder of it a session is in, and call each by a name that no other one has.
+
+The home keeps a file of them: by namespace and name the folders and addresses that a project was seen with. A name is
+the repository's, with its owner only where another project had it first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.hooks.repository import Place, place_of
+
+# More are never forgotten but those whose folders are gone, and which no address would tell again.
+_KEPT: Final = 1_000
+
+
+class KnownProject(NamedTuple):  # a dataclass takes 7 ms to import
+    """What a project was seen with: folders, each with when its git folder was made, and addresses of clones."""
+
+    folders: dict[str, int]
+    remotes: list[str]
+
+
+Registry = dict[str, dict[str, KnownProject]]  # by namespace and name
+
+
+def project_of(home: Home, namespace: str, folder: str) -> str:
+    """Return the name of the project that a folder is of, "" where it is of none; one that is new is noted.
+
+    Raises DeployError where the file of projects says nothing sensible, and OSError where it cannot be written.
+    """
+    place = place_of(folder)
+    if place is None or not home.path.is_dir():
+        return ""
+    name, changed = _noted(_read(home).get(namespace, {}), place)
+    if not changed:
+        return name
+    with _changing(home) as registry:
+        name, _ = _noted(registry.setdefault(namespace, {}), place)
+    return name
+
+
+def known_projects(home: Home, namespace: str) -> dict[str, KnownProject]:
+    """Return what the projects of a namespace were seen with, by name. Raises DeployError."""
+    return _read(home).get(namespace, {})
+
+
+def rename_project(home: Home, namespace: str, old: str, new: str) -> bool:
+    """Have everything that is known by one name be known by another; say whether anything was.
+
+    Raises DeployError and OSError.
+    """
+    if old not in known_projects(home, namespace):
+        return False
+    with _changing(home) as registry:
+        known = registry[namespace]
+        moved = known.pop(old, KnownProject({}, []))
+        there = known.setdefault(new, KnownProject({}, []))
+        there.folders.update(moved.folders)
+        there.remotes.extend(remote for remote in moved.remotes if remote not in there.remotes)
+    return True
+
+
+def _noted(known: dict[str, KnownProject], place: Place) -> tuple[str, bool]:
+    """Return the name of the project that a place is of, and whether anything new is noted of it now."""
+    name = _name_of(known, place)
+    if name:
+        project = known[name]
+        is_strange = bool(place.remote) and not _has_remote(known, place.remote)
+        if project.folders.get(place.folder) == place.made and not is_strange:
+            return name, False
+    else:
+        name, is_strange = _free_name(known, place), bool(place.remote)
+        project = known[name] = KnownProject({}, [])
+    for other in known.values():
+        other.folders.pop(place.folder, None)  # another repository was there before
+    project.folders[place.folder] = place.made
+    if is_strange:
+        project.remotes.append(place.remote)
+    return name, True
+
+
+def _name_of(known: dict[str, KnownProject], place: Place) -> str:
+    """Return what the project of a place is called, "" if it is new.
+
+    A git folder that was made at another time is another clone in the same place: of that its address decides.
+    """
+    for name, project in known.items():
+        if project.folders.get(place.folder) == place.made:
+            return name
+    for name, project in known.items():
+        if place.remote in project.remotes or place.remote in project.folders or place.folder in project.remotes:
+            return name
+    for name, project in known.items():
+        if place.folder in project.folders and not (place.remote and project.remotes):
+            return name
+    return ""
+
+
+def _has_remote(known: dict[str, KnownProject], remote: str) -> bool:
+    return any(remote in project.remotes or remote in project.folders for project in known.values())
+
+
+def _free_name(known: dict[str, KnownProject], place: Place) -> str:
+    """Return a name for a new project that no other has: the shortest."""
+    names = (place.name, place.longer, *(f"{place.name}-{number}" for number in range(2, len(known) + 3)))
+    return next(name for name in names if name and name not in known)
+
+
+@contextlib.contextmanager
+def _changing(home: Home) -> Iterator[Registry]:
+    """Give what is known, to be changed by one at a time, and write it."""
+    lock = os.open(home.path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        registry = _read(home)
+        yield registry
+        _forget_gone(registry)
+        fresh = home.projects.with_name(f".{home.projects.name}.{os.getpid()}")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            known = {space: {name: each._asdict() for name, each in of.items()} for space, of in registry.items()}
+            json.dump(known, file, ensure_ascii=False, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(home.projects)
+    finally:
+        os.close(lock)
+
+
+def _forget_gone(registry: Registry) -> None:
+    """Forget, of very many, what no session can come back to: plain folders that are there no more."""
+    for known in registry.values():
+        if len(known) > _KEPT:
+            for name in [name for name, project in known.items() if not project.remotes and _is_gone(project)]:
+                del known[name]
+
+
+def _is_gone(project: KnownProject) -> bool:
+    return not any(map(os.path.exists, project.folders))
+
+
+def _read(home: Home) -> Registry:
+    try:
+        kept: dict[str, Any] = json.loads(home.projects.read_bytes())
+        return {
+            space: {name: KnownProject(dict(each["folders"]), list(each["remotes"])) for name, each in known.items()}
+            for space, known in kept.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DeployError(
+            "projects_unreadable", f"{home.projects} is no list of projects.", "Mend it, or remove it: it is made anew."
+        ) from None
