@@ -28,6 +28,7 @@ from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import REST_PREFIX
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings, SettingsError, is_loopback
+from engramq.schemas.vocabulary import GUARDS
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long
 DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent
@@ -298,6 +299,7 @@ def http_server(routes: Routes, settings: Settings, bounds: ConnectionBounds = B
         "log_config": None,
         "access_log": False,
         "server_header": False,
+        "headers": list(GUARDS),
         "proxy_headers": bool(settings.trusted_proxies),
         "forwarded_allow_ips": list(settings.trusted_proxies),
         "timeout_graceful_shutdown": GRACE_S,

@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 
 from engramq.gateway.identity.local_peer import CONNECTION, OWN_ACCOUNTS, LocalConnection
 from engramq.gateway.limits import network_of
+from engramq.schemas.vocabulary import GUARDS
 
 _FILES_OF_OUR_OWN: Final = 256  # Redis, stdio sessions, logs, and what Python opens
 
@@ -368,6 +369,7 @@ class BoundedProtocol(HttpToolsProtocol):
             "content-type: application/json",
             f"content-length: {len(body)}",
             "connection: close",
+            *map(": ".join, GUARDS),
         ]
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
             lines.append(f"retry-after: {RETRY_S}")

@@ -11,6 +11,7 @@ from socket import AF_INET, AF_INET6, create_server, has_dualstack_ipv6
 from typing import Final, NamedTuple
 
 from engramq.schemas.settings import SettingsError
+from engramq.schemas.vocabulary import GUARDS
 
 log = logging.getLogger(__name__)
 
@@ -131,8 +132,10 @@ class _Connections:
 
 def _response(answer: PageAnswer, with_body: bool) -> bytes:
     asks = "www-authenticate: Bearer\r\n" if answer.status == HTTPStatus.UNAUTHORIZED else ""
+    guards = "".join(f"{name}: {value}\r\n" for name, value in GUARDS)
     head = (
         f"HTTP/1.0 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
-        f"content-type: {answer.content_type}\r\ncontent-length: {len(answer.body)}\r\n{asks}connection: close\r\n\r\n"
+        f"content-type: {answer.content_type}\r\ncontent-length: {len(answer.body)}\r\n"
+        f"{asks}{guards}connection: close\r\n\r\n"
     )
     return head.encode() + (answer.body if with_body else b"")

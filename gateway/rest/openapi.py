@@ -242,7 +242,6 @@ _POLICY: Final = (
 )
 HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": _POLICY,
-    "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
 

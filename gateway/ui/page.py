@@ -1,4 +1,4 @@
-"""The page for people at /ui: its routes, signing in and out, and the headers that every response has."""
+"""The page for people at /ui: its routes, signing in and out, and what headers its responses have beside GUARDS."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,11 +33,8 @@ POLICY: Final = (
 )
 HEADERS: Final = {
     "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
     "referrer-policy": "same-origin",  # without any, browsers name no origin of a form
     "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _KEPT: Final = "public, max-age=31536000, immutable"

@@ -9,7 +9,11 @@ from engramq.gateway.identity import bearer
 from engramq.gateway.limits import FailureLimit
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
+from engramq.schemas.vocabulary import GUARDS
+from tests.gateway.conftest import gateway_over
+from tests.gateway.test_http import site_of
 from tests.gateway.test_http_identity import OPEN, guarded
+from tests.gateway.worker_side import worker_side
 
 pytestmark = pytest.mark.anyio
 
@@ -110,6 +114,26 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
 def test_settings_that_cannot_be_used_are_refused_by_name(variable: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"ENGRAMQ_{variable.upper()}"):
         read_settings({f"ENGRAMQ_{variable.upper()}": value})
+
+
+@pytest.mark.parametrize("auth", ["none", "token"])
+async def test_no_answer_can_be_framed_embedded_or_taken_for_another_kind(
+    redis_url: str, keys: Keys, auth: str
+) -> None:
+    """Security finding 11: an object of another site's page loaded where a node exists, and failed where none does."""
+    paths = (*OPEN, "/metrics", "/mcp", "/nothing", "/v1/stats", "/v1/nothing", "/v1/docs", "/ui", "/ui/x")
+    asked: list[dict[str, Any]] = [{}, {"host": "evil.example"}, {"origin": "http://evil.example"}]
+    async with (
+        worker_side(redis_url, keys),
+        gateway_over(redis_url, keys, auth=auth) as gateway,
+        site_of(gateway) as site,
+    ):
+        answers = [await site.exchange("GET", path, **headers) for path in paths for headers in asked]
+        answers.append(await site.exchange("BREW", "/healthz"))
+        answers += [await site.talk(b"nonsense\r\n\r\n"), await site.exchange("GET", "/healthz", x="a" * 70_000)]
+    assert {status for status, *_ in answers} >= {200, 400, 403, 421, 431}
+    for status, headers, _ in answers:
+        assert {name: headers.get(name) for name, _ in GUARDS} == dict(GUARDS), (status, headers)
 
 
 @pytest.mark.promise("SE-2")

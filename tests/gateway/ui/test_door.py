@@ -13,6 +13,7 @@ from engramq.gateway.ui.request import FORM_BYTES, PAGE_TOOLS
 from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS
 from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import GUARDS
 from tests.deploy.helpers import OTHER, needs_root
 from tests.gateway.test_local_peer import asked_as, request_of
 from tests.gateway.ui.browsing import Browser, Shown
@@ -169,7 +170,7 @@ async def test_every_answer_carries_the_policy_and_no_page_is_kept(here: Served)
     assert len(files) >= 5
     for path in ("/ui", "/ui/", "/ui/memories", "/ui/nothing", "/ui/static/x/page.css", "/ui/sign-in", *files):
         answer = await browser.client.get(path)
-        for name, value in HEADERS.items():
+        for name, value in {**HEADERS, **dict(GUARDS)}.items():
             assert answer.headers[name] == value, path
         assert ("immutable" in answer.headers["cache-control"]) == (path in files)
         assert answer.status_code == (404 if path.endswith(("nothing", "x/page.css")) else 200), path
