@@ -36,6 +36,8 @@ INITDB_BOUND_S = 120.0
 PROBE_BOUND_S = 2.0
 # Fast, then immediate (the next start replays the log), then by force.
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+# After SIGQUIT the server itself kills what has not gone within 5 s.
+HUNG_SIGNALS = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 8.0), (signal.SIGKILL, 5.0))
 
 # PostgreSQL's full-text parser tells letters from punctuation by the character type of the C library, and with plain C
 # takes every non-ASCII character for a letter: ask for a UTF-8 one first.
@@ -161,6 +163,10 @@ class Postgres:
             self._create_database()
             answer = probe(self.socket, OWNER_ROLE, DATABASE)
         return answer == "ready"
+
+    def answers(self, bound_s: float) -> bool:
+        """Whether it says anything to who connects, be it that it still starts or has no connection left."""
+        return probe(self.socket, OWNER_ROLE, DATABASE, bound_s) != "down"
 
     def base_backup(self) -> process.LaunchOrder:
         """How to have the running server's cluster written to standard output: a tar that a server can start from.
@@ -356,14 +362,14 @@ def _refuse_other_versions(data: Path) -> None:
         raise DeployError("newer_cluster", what, "Install the release that made it, or a later one.")
 
 
-def probe(path: Path, role: str, database: str) -> str:
+def probe(path: Path, role: str, database: str, bound_s: float = PROBE_BOUND_S) -> str:
     """Open a session over the socket: "ready", "down" (nobody answers), or the SQLSTATE with which it was refused.
 
     Speaks as much of the protocol (version 3.0) as that takes, so that no driver and no process is needed.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(PROBE_BOUND_S)
+            line.settimeout(bound_s)
             line.connect(str(path))
             body = struct.pack("!i", 3 << 16) + b"".join(
                 part.encode() + b"\0" for part in ("user", role, "database", database, "")

@@ -196,6 +196,40 @@ def signal_group(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def signal_tree(pid: int, number: int) -> None:
+    """Signal a process and its descendants, whatever their groups: each backend of PostgreSQL has one of its own."""
+    for each in tree(pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, number)
+
+
+def tree(root: int) -> list[int]:
+    """Return a process and its descendants."""
+    shown = _pids_and_parents() if _ON_LINUX else ps("-axo", "pid=,ppid=")
+    pairs = [(int(pid), int(parent)) for pid, parent in (line.split() for line in shown.splitlines())]
+    members = [root]
+    for member in members:
+        members.extend(pid for pid, parent in pairs if parent == member)
+    return members
+
+
+def ps(*arguments: str) -> str:
+    """Return what ps prints."""
+    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False, timeout=5).stdout
+
+
+def _pids_and_parents() -> str:
+    lines = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            lines.append(f"{entry.name} {fields[1]}")
+    return "\n".join(lines)
+
+
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

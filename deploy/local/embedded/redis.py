@@ -107,6 +107,14 @@ class Redis:
         except OSError:
             return False
 
+    def answers(self, bound_s: float) -> bool:
+        """Whether it says anything, be it that it still loads its file or runs a long script."""
+        try:
+            with self._connected(bound_s) as stream:
+                return bool(_ask(stream, b"PING"))
+        except OSError:
+            return False
+
     def tend(self) -> str:
         """Let the server go on while its disk is full: without its file until there is room, and with it again after.
 
@@ -151,9 +159,9 @@ class Redis:
             return False
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[BufferedRWPair]:
+    def _connected(self, bound_s: float = PROBE_BOUND_S) -> Iterator[BufferedRWPair]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(PROBE_BOUND_S)
+            connection.settimeout(bound_s)
             connection.connect(str(self.socket))
             with connection.makefile("rwb") as stream:
                 yield stream

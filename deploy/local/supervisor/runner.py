@@ -9,12 +9,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError
+from engramq.deploy.local.supervisor.silence import until_hung
 from engramq.deploy.local.supervisor.stack import SupervisedService
 from engramq.deploy.local.supervisor.state import StateFile
 
@@ -115,7 +116,12 @@ class Runner:
         """End the process with the service's signals, each within its bound. `run` has been cancelled before."""
         if self.service.before_stop is not None and self.child is not None and self.child.poll() is None:
             await asyncio.to_thread(self.service.before_stop)
-        for number, bound_s in self.service.stop_signals:
+        await self._end(self.service.stop_signals)
+        self._state_file.forget(self.service.name)
+        self._become(ServiceState.STOPPED)
+
+    async def _end(self, signals: Sequence[tuple[int, float]]) -> None:
+        for number, bound_s in signals:
             if self.child is None or self.child.poll() is not None:
                 break
             process.signal_group(self.child.pid, number)
@@ -123,8 +129,6 @@ class Runner:
                 await asyncio.wait_for(self._exited.wait(), bound_s)
             except TimeoutError:
                 logger.warning("Service slow to stop", extra={"service": self.service.name, "signal": number})
-        self._state_file.forget(self.service.name)
-        self._become(ServiceState.STOPPED)
 
     async def _live(self) -> int:
         """Start the process, wait until it is ready, then until it ends.
@@ -145,7 +149,7 @@ class Runner:
         self.notice_exit()
         if not self.service.once:
             await self._until_ready()
-            await self._tend()
+            await asyncio.gather(self._tend(), self._replace_when_hung())
         await self._exited.wait()
         self._state_file.forget(self.service.name)
         return self.child.returncode
@@ -175,6 +179,19 @@ class Runner:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._exited.wait(), TEND_PERIOD_S)
         self.ailment = ""
+
+    async def _replace_when_hung(self) -> None:
+        """End the process when it answers nothing any more; `run` starts another one."""
+        if self.service.answers is None:
+            return
+        silent_s = await until_hung(self.service.answers, self._exited)
+        if self._exited.is_set() or self.child is None:
+            return
+        extra = {"service": self.service.name, "pid": self.child.pid, "silent_s": round(silent_s, 1)}
+        logger.warning("Service hangs: it is replaced", extra=extra)
+        # What somebody has stopped (SIGSTOP) hears no signal but this one, and SIGKILL.
+        await asyncio.to_thread(process.signal_tree, self.child.pid, signal.SIGCONT)
+        await self._end(self.service.hung_signals)
 
     def _note_death(self, code: int) -> None:
         lived_s = time.time() - self.started_at

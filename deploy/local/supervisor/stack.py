@@ -18,6 +18,7 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import postgres, redis
 from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.supervisor import silence
 
 POSTGRES = "postgres"
 REDIS = "redis"
@@ -43,8 +44,9 @@ class SupervisedService:
     later one `mend`, or else `prepare` again; `is_ready` is a probe, `before_stop` what is done before it is stopped,
     when nobody uses it. These four may block, within a bound: they get a thread. Without a probe a service counts as
     ready once it has lived for `settle_s` seconds; one that runs `once`, when it has ended well. `tend` runs every
-    second while it is ready, in a thread too, and returns what is wrong, if anything is. `stop_signals` end it, each
-    within its seconds; `orphan_signals` do when its supervisor has been killed.
+    second while it is ready, in a thread too, and returns what is wrong, if anything is. `answers` says whether it has
+    answered anything, in a thread too: see silence.py. `stop_signals` end it, each within its seconds;
+    `orphan_signals` do when its supervisor has been killed, `hung_signals` when it answers nothing any more.
     """
 
     name: str
@@ -54,11 +56,13 @@ class SupervisedService:
     mend: Callable[[], None] | None = None
     is_ready: Callable[[], bool] | None = None
     tend: Callable[[], str] | None = None
+    answers: Callable[[], bool] | None = None
     before_stop: Callable[[], object] | None = None
     settle_s: float = SETTLE_S
     once: bool = False
     stop_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0))
     orphan_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, ORPHAN_GRACE_S), (signal.SIGKILL, 5.0))
+    hung_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, ORPHAN_GRACE_S), (signal.SIGKILL, 5.0))
 
 
 @dataclass(frozen=True)
@@ -92,33 +96,11 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     if not database_url:
         database = postgres.Postgres(home)
         database_url, owner_url = database.url(postgres.WORKER_ROLE), database.url(postgres.OWNER_ROLE)
-        services.append(
-            SupervisedService(
-                POSTGRES,
-                database.launch,
-                prepare=database.prepare,
-                mend=database.mend,
-                is_ready=database.is_ready,
-                stop_signals=postgres.STOP_SIGNALS,
-                orphan_signals=postgres.STOP_SIGNALS,
-            )
-        )
+        services.append(_postgres(database))
     if not redis_url:
         queue = redis.Redis(home, environment)
         redis_url = queue.url
-        services.append(
-            SupervisedService(
-                REDIS,
-                queue.launch,
-                prepare=queue.prepare,
-                mend=queue.mend,
-                is_ready=queue.is_ready,
-                tend=queue.tend,
-                before_stop=queue.rewrite_log,
-                stop_signals=redis.STOP_SIGNALS,
-                orphan_signals=redis.STOP_SIGNALS,
-            )
-        )
+        services.append(_redis(queue))
     servers = {service.name for service in services}
     base = {name: value for name, value in environment.items() if name not in settings.FOR_HTTP}
     base |= {settings.HOME: str(home.path), settings.REDIS_URL: redis_url}
@@ -131,17 +113,26 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             after=tuple(servers & {POSTGRES}),
             once=True,
         ),
-        SupervisedService(
+        _program(
+            home,
             WORKER,
-            _command(with_database, "worker", "--all", "--embedder-file", str(home.embedder)),
+            with_database,
+            "worker",
+            "--all",
+            "--embedder-file",
+            str(home.embedder),
             after=(MIGRATE, *after_redis),
         ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
-        SupervisedService(
+        _program(
+            home,
             GATEWAY,
-            _command(base, "gateway", "--socket", str(home.gateway_socket)),
+            base,
+            "gateway",
+            "--socket",
+            str(home.gateway_socket),
             after=after_redis,
-            prepare=lambda: home.gateway_socket.unlink(missing_ok=True),
+            before=lambda: home.gateway_socket.unlink(missing_ok=True),
             is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
         ),
     ]
@@ -156,8 +147,37 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "owner_database_url": owner_url,
             "redis_url": redis_url,
         },
-        http=lambda wanted: _http(base, wanted, after_redis),
+        http=lambda wanted: _http(home, base, wanted, after_redis),
         settings=settings.of_stack(dict(environment)),
+    )
+
+
+def _postgres(database: postgres.Postgres) -> SupervisedService:
+    return SupervisedService(
+        POSTGRES,
+        database.launch,
+        prepare=database.prepare,
+        mend=database.mend,
+        is_ready=database.is_ready,
+        answers=lambda: database.answers(silence.PROBE_BOUND_S),
+        stop_signals=postgres.STOP_SIGNALS,
+        orphan_signals=postgres.STOP_SIGNALS,
+        hung_signals=postgres.HUNG_SIGNALS,
+    )
+
+
+def _redis(queue: redis.Redis) -> SupervisedService:
+    return SupervisedService(
+        REDIS,
+        queue.launch,
+        prepare=queue.prepare,
+        mend=queue.mend,
+        is_ready=queue.is_ready,
+        tend=queue.tend,
+        answers=lambda: queue.answers(silence.PROBE_BOUND_S),
+        before_stop=queue.rewrite_log,
+        stop_signals=redis.STOP_SIGNALS,
+        orphan_signals=redis.STOP_SIGNALS,
     )
 
 
@@ -190,20 +210,46 @@ def free_address(host: str, port: int) -> tuple[socket.AddressFamily, str, int]:
         ) from error
 
 
-def _http(base: Mapping[str, str], wanted: Mapping[str, str], after: tuple[str, ...]) -> tuple[SupervisedService, str]:
+def _http(
+    home: Home, base: Mapping[str, str], wanted: Mapping[str, str], after: tuple[str, ...]
+) -> tuple[SupervisedService, str]:
     host = wanted.get(settings.HOST, settings.DEFAULT_HOST)
     family, host, port = free_address(host, settings.port(dict(wanted)))
     environment = {**base, **wanted, settings.HOST: host, settings.PORT: str(port)}
     # Whoever listens on every address also answers on the loopback one.
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - recognised, not bound
     shown = f"[{reachable}]" if ":" in reachable else reachable
-    service = SupervisedService(
-        HTTP,
-        _command(environment, "gateway"),
-        after=after,
-        is_ready=lambda: accepts(family, (reachable, port)),
+    service = _program(
+        home, HTTP, environment, "gateway", after=after, is_ready=lambda: accepts(family, (reachable, port))
     )
     return service, f"http://{shown}:{port}"
+
+
+def _program(
+    home: Home,
+    name: str,
+    environment: Mapping[str, str],
+    *arguments: str,
+    after: tuple[str, ...],
+    before: Callable[[], None] = lambda: None,
+    is_ready: Callable[[], bool] | None = None,
+) -> SupervisedService:
+    """A process of ours, which says again and again that its event loop turns. `before` runs before each start."""
+    heartbeat = silence.Heartbeat(home.run / f"{name}.alive")
+    asked = {key: value for key, value in environment.items() if key != "WATCHDOG_PID"}  # of us, by systemd
+
+    def prepare() -> None:
+        before()
+        heartbeat.listen()
+
+    return SupervisedService(
+        name,
+        _command({**asked, **heartbeat.variables()}, *arguments),
+        after=after,
+        prepare=prepare,
+        is_ready=is_ready,
+        answers=heartbeat.was_heard,
+    )
 
 
 def _command(environment: Mapping[str, str], *arguments: str) -> Callable[[], LaunchOrder]:

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -241,7 +240,7 @@ def _figures(runner: Runner) -> dict[str, object]:
 
 def memory_mb(pid: int, *, whole_tree: bool) -> float:
     """Memory of a process, of its descendants too if asked: the proportional share on Linux, else the resident size."""
-    pids = _tree(pid) if whole_tree else [pid]
+    pids = process.tree(pid) if whole_tree else [pid]
     return round(sum(_memory_kb(each) for each in pids) / _KB_PER_MB, 1)
 
 
@@ -271,29 +270,4 @@ def _memory_kb(pid: int) -> int:
         except OSError:
             return 0
         return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return int(_ps("-o", "rss=", "-p", str(pid)).strip() or 0)
-
-
-def _tree(root: int) -> list[int]:
-    shown = _pids_and_parents() if _ON_LINUX else _ps("-axo", "pid=,ppid=")
-    pairs = [(int(pid), int(parent)) for pid, parent in (line.split() for line in shown.splitlines())]
-    members = [root]
-    for member in members:
-        members.extend(pid for pid, parent in pairs if parent == member)
-    return members
-
-
-def _ps(*arguments: str) -> str:
-    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False, timeout=5).stdout
-
-
-def _pids_and_parents() -> str:
-    lines = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:
-                continue
-            lines.append(f"{entry.name} {fields[1]}")
-    return "\n".join(lines)
+    return int(process.ps("-o", "rss=", "-p", str(pid)).strip() or 0)

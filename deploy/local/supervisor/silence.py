@@ -1,0 +1,108 @@
+"""Notice that a process hangs: it answers nothing for HUNG_S seconds, while the supervisor itself ran.
+
+For example a worker under SIGSTOP says no more that its event loop turns, and a stopped PostgreSQL lets no session in.
+A machine that slept is no hang: time in which the supervisor did not run either is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HUNG_S = 15.0
+PROBE_PERIOD_S = 3.0  # between two looks at a service that answers
+PROBE_BOUND_S = 5.0  # for a server's answer
+TICK_S = 1.0
+_LONGEST_TICK_S = 2.0  # more has passed when the machine slept, or when somebody stopped the supervisor
+
+
+class Silence:
+    """The seconds since a service last answered; none before its first answer, since it may still be starting."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = 0.0
+        self._clock = clock
+        self._ticked_at = clock()
+        self._has_begun = False
+
+    def end(self) -> None:
+        """Begin anew: the service has answered."""
+        self.seconds = 0.0
+        self._has_begun = True
+
+    def tick(self) -> None:
+        """Count the time since the last tick, as far as this process ran meanwhile."""
+        now = self._clock()
+        if self._has_begun:
+            self.seconds += min(now - self._ticked_at, _LONGEST_TICK_S)
+        self._ticked_at = now
+
+
+class Heartbeat:
+    """What a child's event loop sends by systemd's protocol (telemetry/watchdog.py), to a socket of the supervisor."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+
+    def listen(self) -> None:
+        """Make the socket, before each start of the child."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(str(self._path))
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables with which the child finds the socket."""
+        return {"NOTIFY_SOCKET": str(self._path), "WATCHDOG_USEC": str(int(HUNG_S * 1_000_000))}
+
+    def was_heard(self) -> bool:
+        """Say whether the child has sent anything since the last call."""
+        heard = False
+        with contextlib.suppress(BlockingIOError):
+            while self._socket is not None and self._socket.recv(64):
+                heard = True
+        return heard
+
+
+async def until_hung(answers: Callable[[], bool], ended: asyncio.Event) -> float:
+    """Wait until a service has answered nothing for HUNG_S, or has ended.
+
+    `answers` says whether it has answered anything; it may block, within PROBE_BOUND_S.
+
+    Returns:
+        the seconds for which it has been silent.
+    """
+    silence = Silence()
+    probing = asyncio.create_task(_probe(answers, silence))
+    try:
+        while not ended.is_set() and not probing.done() and silence.seconds < HUNG_S:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), TICK_S)
+            silence.tick()
+        if probing.done():
+            probing.result()  # raises what has ended it
+    finally:
+        probing.cancel()
+        await asyncio.wait([probing])
+    return silence.seconds
+
+
+async def _probe(answers: Callable[[], bool], silence: Silence) -> None:
+    while True:
+        if await asyncio.to_thread(answers):
+            silence.end()
+            await asyncio.sleep(PROBE_PERIOD_S)
+        else:
+            await asyncio.sleep(TICK_S)

@@ -1,0 +1,84 @@
+"""A process that says nothing for 15 s hangs, unless the supervisor itself did not run: finding 5 of faults."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engramq.deploy.local.supervisor import silence
+from engramq.deploy.local.supervisor.silence import HUNG_S, Heartbeat, Silence, until_hung
+from engramq.telemetry.watchdog import telling_watchdog
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-3")]
+
+
+@pytest.fixture
+def heartbeat(tmp_path: Path) -> Iterator[Heartbeat]:
+    made = Heartbeat(tmp_path / "alive")
+    made.listen()
+    yield made
+    made.close()
+
+
+def test_silence_is_counted_from_the_last_answer_on() -> None:
+    clock = iter(range(100))
+    counted = Silence(lambda: float(next(clock)))
+    counted.tick()
+    assert counted.seconds == 0.0, "who has not answered yet may still be starting"
+    counted.end()
+    for _ in range(5):
+        counted.tick()
+    assert counted.seconds == 5.0
+    counted.end()
+    counted.tick()
+    assert counted.seconds == 1.0
+
+
+@pytest.mark.parametrize("slept_s", [60.0, 8 * 3600.0])
+def test_a_machine_that_slept_is_no_hang(slept_s: float) -> None:
+    clock = iter([0.0, 1.0, 1.0 + slept_s, 2.0 + slept_s])
+    counted = Silence(lambda: next(clock))
+    counted.end()
+    for _ in range(3):
+        counted.tick()
+    assert counted.seconds < HUNG_S / 3
+
+
+async def test_who_falls_silent_hangs_and_who_ends_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "HUNG_S", 0.1)
+    monkeypatch.setattr(silence, "TICK_S", 0.02)
+    monkeypatch.setattr(silence, "PROBE_PERIOD_S", 0.01)
+    answers = iter([False, True, True])
+    async with asyncio.timeout(10.0):
+        assert await until_hung(lambda: next(answers, False), asyncio.Event()) >= 0.1
+        ended = asyncio.Event()
+        ended.set()
+        assert await until_hung(lambda: True, ended) == 0.0
+
+
+async def test_a_probe_that_fails_is_no_silence() -> None:
+    def broken() -> bool:
+        raise ZeroDivisionError
+
+    async with asyncio.timeout(10.0):
+        with pytest.raises(ZeroDivisionError):
+            await until_hung(broken, asyncio.Event())
+
+
+async def test_an_event_loop_that_turns_is_heard(heartbeat: Heartbeat) -> None:
+    assert not heartbeat.was_heard()
+    async with asyncio.timeout(10.0), telling_watchdog(heartbeat.variables()):
+        while not heartbeat.was_heard():
+            await asyncio.sleep(0)
+    assert not heartbeat.was_heard(), "once is once"
+
+
+def test_a_new_start_listens_anew(heartbeat: Heartbeat) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as child:
+        child.sendto(b"WATCHDOG=1", heartbeat.variables()["NOTIFY_SOCKET"])
+        heartbeat.listen()
+        assert not heartbeat.was_heard(), "what the last process said"
+        child.sendto(b"WATCHDOG=1", heartbeat.variables()["NOTIFY_SOCKET"])
+        assert heartbeat.was_heard()
