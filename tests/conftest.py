@@ -290,10 +290,25 @@ def empty_database(servers: TestServers) -> Iterator[Database]:
         servers.administer(f"drop database {name} with (force)")
 
 
+@pytest.fixture(scope="module")
+async def module_store(module_database: Database) -> AsyncIterator[Store]:
+    async with await Store.open(module_database.url) as opened:
+        yield opened
+
+
 @pytest.fixture
-async def store(database: Database) -> AsyncIterator[Store]:
+async def own_store(database: Database) -> AsyncIterator[Store]:
     async with await Store.open(database.url) as opened:
         yield opened
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, database: Database) -> Store:
+    """A store on `database`, of the test or of its module as that is: each new session learns all tables anew."""
+    own = request.node.get_closest_marker("own_database") is not None
+    opened: Store = request.getfixturevalue("own_store" if own else "module_store")
+    opened._tenants.clear()  # namespaces went with the rows of the test before
+    return opened
 
 
 @pytest.fixture

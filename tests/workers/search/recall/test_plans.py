@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import Any
 from uuid import UUID
@@ -52,9 +53,18 @@ def made(namespace: str, number: int, partition: Partition) -> Loaded:
     )  # fmt: skip
 
 
+LINK_ALL = b"""
+insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from)
+select gen_random_uuid(), %(tenant)s, 'association', first, second, 'supports', 0.7, 'agent', first
+from (select node_id as first, lead(node_id) over (order by node_id) as second from memories
+      where tenant = %(tenant)s) pair
+where second is not null
+"""
+
+
 @pytest.fixture(scope="module")
-def filled_template(module_database: Database) -> str:
-    """The name of a database with a large and a small namespace; a tenth of each is untrusted."""
+def filled_database(module_database: Database) -> Database:
+    """A database with a large and a small namespace; a tenth of each is untrusted. The small one's are linked."""
     sides = [Partition.UNTRUSTED, *[Partition.TRUSTED] * 9]
     rows = [made("large", number, sides[number % 10]) for number in range(LARGE)]
     rows += [made("small", number, sides[number % 10]) for number in range(SMALL)]
@@ -62,23 +72,25 @@ def filled_template(module_database: Database) -> str:
     async def fill() -> None:
         async with await Store.open(module_database.url) as store:
             model_id = await store.register_embedding_model("hash", "", DIMENSIONS)
-        assert model_id == 1
-        assert await load(module_database.owner_url, model_id, rows, memory="64MB") == LARGE + SMALL
+            assert model_id == 1
+            assert await load(module_database.owner_url, model_id, rows, memory="64MB") == LARGE + SMALL
+            await store.write("small", lambda tx: tx.send(LINK_ALL))
 
     asyncio.run(fill())
-    return module_database.name
+    return module_database
 
 
 @pytest.fixture
-def database(servers: TestServers, filled_template: str) -> Iterator[Database]:
-    with new_database(servers, filled_template) as copy:
-        yield copy
-
-
-@pytest.fixture
-def filled(store: Store) -> Store:
-    """A store of its own with all the rows."""
-    return store
+async def filled(
+    request: pytest.FixtureRequest, servers: TestServers, filled_database: Database
+) -> AsyncIterator[Store]:
+    """A store on all the rows, whose sessions have read nothing yet; a test that changes them has a copy."""
+    with ExitStack() as copied:
+        database = filled_database
+        if request.node.get_closest_marker("own_database") is not None:
+            database = copied.enter_context(new_database(servers, database.name))
+        async with await Store.open(database.url) as store:
+            yield store
 
 
 async def plan(store: Store, namespace: str, filters: Filters, *, degraded: bool = False) -> str:
@@ -112,13 +124,6 @@ async def test_a_search_touches_only_the_partitions_that_were_asked_for(
 SCANS_OF_UNTRUSTED = b"""
 select seq_scan + idx_scan as scans from pg_stat_xact_user_tables where relname = 'memories_untrusted'
 """
-LINK_ALL = b"""
-insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from)
-select gen_random_uuid(), %(tenant)s, 'association', first, second, 'supports', 0.7, 'agent', first
-from (select node_id as first, lead(node_id) over (order by node_id) as second from memories
-      where tenant = %(tenant)s) pair
-where second is not null
-"""
 
 
 @pytest.mark.promise("TP-5")
@@ -128,12 +133,6 @@ async def test_all_that_a_search_reads_is_in_the_partition_that_was_asked_for(
     filled: Store, partition: Partition, ranking: Ranking
 ) -> None:
     """Also what is read about what it found, by a plan that is kept: links, neighbours, usefulness."""
-
-    async def link_all(tx: Transaction) -> None:
-        await tx.send(LINK_ALL)
-        await tx.rows(b"select pg_stat_force_next_flush()")  # else its own scans are counted among the search's
-
-    await filled.write("small", link_all)
     command = SearchMemories(query="fact 7 about pumps", partitions=(partition,), ranking=ranking)
 
     async def scans(tx: Transaction) -> int:
@@ -222,6 +221,7 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
                 assert cosines[str(row["node_id"])] == pytest.approx(row["cosine"], abs=1e-6)
 
 
+@pytest.mark.own_database
 async def test_common_words_are_not_looked_up_but_still_count(filled: Store) -> None:
     trusted = Filters(partitions=(Partition.TRUSTED,), project=EVERY_PROJECT)
     await filled.write("large", lambda tx: count_lexemes(tx, Partition.TRUSTED))
