@@ -26,6 +26,7 @@ from tests.workers.tenants.doors import free_texts
 pytestmark = pytest.mark.anyio
 
 AT_ONCE: Final = 16
+SOME: Final = 25  # texts; all of them take seconds
 TRUSTED: Final = (
     "The system prompt of our agents is kept in the repository",
     "All previous instructions on releases are in the handbook",
@@ -147,13 +148,13 @@ def link(database: Database, pairs: Sequence[tuple[str, str]], relation: str = "
 
 @pytest.fixture
 async def scene(settings: Settings, database: Database, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """All texts are there, or as many as the test is parametrized with."""
+    """As many texts are there as the test is parametrized with."""
     async with (
         staged(settings) as stage,
         agent_of(await stage.gateway(), principal="crawler") as crawler,
         agent_of(await stage.gateway()) as agent,
     ):
-        texts = poison()[: getattr(request, "param", COUNT)]
+        texts = poison()[: request.param]
         stored = await together([crawler.call("store_memory", content=text, source_type="research") for text in texts])
         assert {item["stored"]["partition"] for item in stored} == {Partition.UNTRUSTED}
         untrusted = [item["stored"]["id"] for item in stored]
@@ -193,6 +194,7 @@ MAY_SHOW_WHAT_IS_NAMED: Final = frozenset({"update_memory", "restore_memory", "s
 
 
 @pytest.mark.promise("TP-21", "MT-3")
+@pytest.mark.parametrize("scene", [SOME, pytest.param(COUNT, marks=pytest.mark.long)], indirect=True)
 async def test_no_door_shows_untrusted_content_unasked(scene: Scene) -> None:
     found: dict[str, list[str]] = {}
     failed: list[str] = []
@@ -209,7 +211,7 @@ async def test_no_door_shows_untrusted_content_unasked(scene: Scene) -> None:
 
 
 @pytest.mark.promise("TP-21")
-@pytest.mark.parametrize("scene", [40], indirect=True)
+@pytest.mark.parametrize("scene", [SOME], indirect=True)
 async def test_no_resource_or_prompt_shows_untrusted_content(scene: Scene) -> None:
     client = scene.agent.client
     listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
@@ -236,7 +238,7 @@ async def test_no_resource_or_prompt_shows_untrusted_content(scene: Scene) -> No
 
 
 @pytest.mark.promise("TP-21")
-@pytest.mark.parametrize("scene", [40], indirect=True)
+@pytest.mark.parametrize("scene", [SOME], indirect=True)
 async def test_untrusted_content_is_there_for_who_asks_and_always_bears_its_warning(scene: Scene) -> None:
     for text, memory_id in list(zip(scene.texts, scene.untrusted, strict=True))[::5]:
         hits = await scene.agent.search(bare(text), partitions=["untrusted"], ranking="similarity", limit=3)
@@ -247,7 +249,7 @@ async def test_untrusted_content_is_there_for_who_asks_and_always_bears_its_warn
 
 
 @pytest.mark.promise("TP-21", "TP-16")
-@pytest.mark.parametrize("scene", [40], indirect=True)
+@pytest.mark.parametrize("scene", [SOME], indirect=True)
 async def test_links_that_a_promotion_made_mixed_stay_and_are_not_followed(scene: Scene) -> None:
     moved, linked = scene.untrusted[20], scene.untrusted[21]
     await scene.agent.call("verify_memory", memory_id=moved, verification="approved")
