@@ -84,7 +84,7 @@ async def show_refusal(page: PageRequest, refusal: PageCallRefused) -> Response:
 
 def _own_path(wanted: str) -> str:
     """Return where to go after signing in: a page of ours, and no other."""
-    return wanted if _OWN_PATH.fullmatch(wanted) and "//" not in wanted else PAGE_PATH
+    return wanted if _OWN_PATH.fullmatch(wanted) and "//" not in wanted and ".." not in wanted else PAGE_PATH
 
 
 # Path below /ui, method, view.

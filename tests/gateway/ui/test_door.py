@@ -57,7 +57,14 @@ async def test_a_good_token_lets_in_and_a_bad_one_does_not(here: Served) -> None
 
 
 async def test_signing_in_leads_to_no_other_place_than_the_page(here: Served) -> None:
-    for place in ("//evil.example", "https://evil.example/ui", "/mcp", "/ui//evil.example", "/ui/../mcp?x=1"):
+    for place in (
+        "//evil.example",
+        "https://evil.example/ui",
+        "/mcp",
+        "/ui//evil.example",
+        "/ui/../mcp?x=1",
+        "/ui/../v1/x",
+    ):
         browser = await here.browser()
         form = await browser.get("/ui/sign-in", next=place)
         assert form.form("/ui/sign-in").fields["next"] == "/ui"
