@@ -4,6 +4,7 @@ This is the entry of `deploy` into this package; no agent comes this way.
 """
 
 import logging
+import math
 import os
 import time
 from abc import ABC, abstractmethod
@@ -26,6 +27,7 @@ from engramq.schemas.commands import AnyReply, Command, CommandReport, GetComman
 from engramq.schemas.connection import UnsupportedServer, lanes_of, let_tls_end
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.ids import uuid7
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, Status
 
@@ -58,34 +60,19 @@ class Asker(ABC):
         `progress` is called now and then while it takes long.
         """
         timeout_s = ANSWER_TIMEOUT_S if progress is None else ASK_AGAIN_S
-        answer = await self.ask(command, timeout_s)
-        if isinstance(answer, Pending):
-            return await self._until_ended(answer.command_id, kind, progress)
-        if answer.fault is not None:
-            raise EngramqError(answer.fault)
-        assert isinstance(answer.reply, kind)
-        return answer.reply
+        key = uuid7() if command.write else None
+        return _reply_in(await self._answer(command, timeout_s, key, progress=progress), kind)
 
     async def read(self, command: Command, kind: type[R]) -> R:
         """Return the reply of a read that has to wait for its turn; raises EngramqError."""
-        answer = await self.ask(command, READ_TIMEOUT_S)
-        assert isinstance(answer, Answer)  # only writes are pending
-        if answer.fault is not None:
-            raise EngramqError(answer.fault)
-        assert isinstance(answer.reply, kind)
-        return answer.reply
+        return _reply_in(await self._answer(command, READ_TIMEOUT_S), kind)
 
     async def insist(self, command: Command, key: str) -> Answer:
         """Ask again while the service is overloaded or away: the key has it done once only; raises EngramqError."""
         give_up = time.monotonic() + GIVE_UP_S
         while True:
             try:
-                answer = await self.ask(command, INSIST_TIMEOUT_S, key)
-                if isinstance(answer, Pending):
-                    await self._until_stored(answer.command_id, give_up)
-                    if time.monotonic() < give_up:
-                        continue
-                    raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
+                answer = await self._answer(command, INSIST_TIMEOUT_S, key, give_up)
                 if answer.fault is None or answer.fault.code not in NOT_APPLIED:
                     return answer
                 fault = answer.fault
@@ -95,22 +82,31 @@ class Asker(ABC):
                 raise EngramqError(fault)
             await anyio.sleep(fault.retry_after_s if isinstance(fault.retry_after_s, float) else ASK_AGAIN_S)
 
-    async def _until_stored(self, command_id: str, give_up: float) -> None:
-        """Wait until a command that outlived our patience has ended; its stored reply is then ours by the key."""
-        while time.monotonic() < give_up:
-            answer = await self.ask(GetCommand(command_id=command_id))
-            status = getattr(getattr(answer, "reply", None), "status", None)
-            if status not in {CommandStatus.PENDING, CommandStatus.RUNNING}:
-                return
-            await anyio.sleep(ASK_AGAIN_S)
+    async def _answer(
+        self,
+        command: Command,
+        timeout_s: float,
+        key: str | None = None,
+        give_up: float = math.inf,
+        progress: Callable[[], Awaitable[None]] | None = None,
+    ) -> Answer:
+        """Return the answer, of a write that outlives our patience the stored one, which is ours by its key."""
+        while isinstance(outcome := await self.ask(command, timeout_s, key), Pending):
+            await self._until_ended(outcome.command_id, give_up, progress)
+            timeout_s = READ_TIMEOUT_S
+        return outcome
 
-    async def _until_ended(self, command_id: str, kind: type[R], progress: Callable[[], Awaitable[None]] | None) -> R:
+    async def _until_ended(
+        self, command_id: str, give_up: float, progress: Callable[[], Awaitable[None]] | None
+    ) -> None:
         last_at = time.monotonic()
         while True:
             answer = await self.ask(GetCommand(command_id=command_id))
             report = answer.reply if isinstance(answer, Answer) else None
             if isinstance(report, CommandReport) and report.status in ENDED:
-                return _reported(report, kind)
+                return
+            if time.monotonic() > give_up:
+                raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
             if progress is not None and time.monotonic() > last_at + PROGRESS_S:
                 last_at = time.monotonic()
                 await progress()
@@ -145,13 +141,11 @@ async def open_asker(settings: Settings, namespace: str, project: str = "") -> A
         yield QueueAsker(bus, namespace, settings.principal, project)
 
 
-def _reported(report: CommandReport, kind: type[R]) -> R:
-    body = report.reply
-    if report.status is CommandStatus.DONE and body is not None:
-        return msgspec.convert({**body, "type": kind.__struct_config__.tag}, kind)
-    if report.status is CommandStatus.FAILED and body is not None:
-        raise EngramqError(msgspec.convert(body, Fault))
-    raise refuse(FaultCode.UNAVAILABLE, "Nothing is known of the command.", recovery="Run the same command again.")
+def _reply_in(answer: Answer, kind: type[R]) -> R:
+    if answer.fault is not None:
+        raise EngramqError(answer.fault)
+    assert isinstance(answer.reply, kind)
+    return answer.reply
 
 
 def outcome_of(tool: Tool, body: Mapping[str, Any]) -> Outcome:

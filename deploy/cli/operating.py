@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -76,7 +75,7 @@ class RemoteAsker(Asker):
         tool = next(tool for tool in OPERATOR_TOOLS if tool.parameters is type(command))
         arguments: dict[str, Any] = msgspec.to_builtins(command)
         del arguments["type"]
-        arguments |= {"idempotency_key": key or str(uuid.uuid4())} if tool.write else {}
+        arguments |= {} if key is None else {"idempotency_key": key}
         arguments |= {"max_chars": WHOLE_REPLY} if tool.bounded else {}
         # A user who ends the command does not wait for the answer.
         body = await anyio.to_thread.run_sync(self.gateway.call, tool.name, arguments, abandon_on_cancel=True)

@@ -140,12 +140,12 @@ async def test_a_write_that_takes_long_is_asked_after_until_it_has_ended(monkeyp
     monkeypatch.setattr(operator, "ASK_AGAIN_S", 0.01)
     done = {"status": "success", "matched": 3, "erased": 3, "memory_ids": [], "command_id": "c"}
     report = {"status": "done", "reply": done}
-    gateway = Scripted(
-        {"status": "pending", "command_id": "c"}, {"status": "pending", "reply": None}, {"status": "running"}, report
-    )
+    pending = {"status": "pending", "command_id": "c"}
+    gateway = Scripted(pending, {"status": "pending", "reply": None}, {"status": "running"}, report, done)
     purge = PurgeMemories(created_by="crawler", erase=True)
     assert (await RemoteAsker(gateway).run(purge, Purged)).erased == 3  # type: ignore[arg-type]
-    assert [tool for tool, _ in gateway.calls] == ["purge_memories", *["get_command"] * 3]
+    assert [tool for tool, _ in gateway.calls] == ["purge_memories", *["get_command"] * 3, "purge_memories"]
+    assert gateway.calls[-1] == gateway.calls[0], "by the same key: the stored reply"
     first = dict(gateway.calls[0][1])
     assert first.pop("idempotency_key")
     assert first == {"created_by": "crawler", "erase": True}
