@@ -2,7 +2,8 @@
 
 For example, `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "guide"}}` is answered here, which
 takes .4 to .6 ms of CPU less than the SDK. `initialize`, lists, resources, prompts and calls with anything unusual are
-the SDK's. A body is parsed once; what would leave its sender without an answer, and JSON-RPC batches, are refused.
+the SDK's, which over HTTP takes bytes and parses them again. What would leave its sender without an answer, and
+JSON-RPC batches, are refused.
 """
 
 import json
