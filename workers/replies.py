@@ -40,11 +40,10 @@ from engramq.schemas.faults import Fault
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import LinkAction, Partition, Scope, WebhookEvent
-from engramq.workers.db import json_values
 from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Transaction, loads
 from engramq.workers.links.rules import Pair, pair_of
 
 CONTENTS: Final = sql("memory_contents")
@@ -183,7 +182,7 @@ async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -
 
     Similar memories that are gone are left out; when the memory that it is about was erased, the answer says so.
     """
-    answer = msgspec.convert(json_values.loads(kept), Answer)
+    answer = msgspec.convert(loads(kept), Answer)
     if (fault := answer.fault) is not None:
         if fault.now is not UNSET:
             fault = msgspec.structs.replace(fault, now=None)

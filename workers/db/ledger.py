@@ -9,9 +9,8 @@ from engramq.schemas import limits
 from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Envelope, PrincipalId
 from engramq.schemas.vocabulary import WebhookEvent
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.transaction import Jsonb, Sent, Transaction
 
 BEGIN: Final = sql("ledger_begin")
 END: Final = sql("ledger_end")

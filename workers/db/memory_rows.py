@@ -26,9 +26,8 @@ from engramq.schemas.vocabulary import (
     SectorSource,
     Verification,
 )
-from engramq.workers.db.json_values import loads
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Answer, Row, Sent, Transaction
+from engramq.workers.db.transaction import Answer, Row, Sent, Transaction, loads
 
 LOCK: Final = sql("lock_memories")
 BY_ID: Final = sql("memories_by_id")

@@ -23,12 +23,11 @@ from psycopg.types.json import set_json_loads
 
 from engramq.schemas.settings import Pooler
 from engramq.telemetry.spans import are_recorded
-from engramq.workers.db import json_values
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
 from engramq.workers.db.queries import sql
 from engramq.workers.db.statements import TracedConnection
-from engramq.workers.db.transaction import ISO_DATES, Connection, Row, execute, pooled_settings_of
+from engramq.workers.db.transaction import ISO_DATES, Connection, Row, execute, loads, pooled_settings_of
 
 CONNECTION_LIMITS: Final = sql("connection_limits")
 WHOSE_SESSION: Final = sql("whose_session")
@@ -418,7 +417,7 @@ async def _connected(conninfo: str) -> Connection:
         connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
         connection.cursor_factory = psycopg.AsyncRawCursor
     connection.prepared_max = PREPARED_MAX
-    set_json_loads(json_values.loads, connection)
+    set_json_loads(loads, connection)
     return connection
 
 

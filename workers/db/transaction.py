@@ -6,16 +6,21 @@ the first queries share a round trip; the last queries share one with COMMIT.
 A pooler lends a server's session for one transaction. What was set or prepared in the one before is gone, or somebody
 else's; so each transaction sets what it needs, in the round trip of what follows, and the server fails it when that
 does not hold. A session of the worker's own was set when it began (see conninfo.py): here it costs nothing.
+
+JSON values are written (`Jsonb`), read back (`loads`) and compared (`same`) as jsonb does it.
 """
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import generators
+from psycopg.types import json as psycopg_json
 from psycopg.types.numeric import Int4
 
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
@@ -24,6 +29,7 @@ from engramq.workers.db.queries import native, sql
 from engramq.workers.queue.contract import Lease
 
 Row = dict[str, Any]
+Jsonb = psycopg_json.Jsonb
 Connection = psycopg.AsyncConnection[Row]
 Sent = psycopg.AsyncCursor[Row]  # a query on its way: `fetchall` waits for its rows, `fetchone` for the first or None
 AtEnd = Callable[[bool], None]  # gets whether what a transaction wrote is kept: False when it was undone for sure
@@ -40,6 +46,9 @@ ISO_DATES: Final = sql("iso_dates")
 NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
 
+_INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
+_FEW_DIGITS: Final = 25  # more than those have; int() of many digits is slow
+
 NOBODY: Final = Int4(0)  # what a namespace without a number reads as: no row has it
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
@@ -54,6 +63,32 @@ _NO_CHANGES: Final[Mapping[str, str]] = {}
 pooled_settings_of: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()
 # The names of the statements that lookups.py has prepared on a connection.
 prepared_lookups: Final[WeakKeyDictionary[Connection, dict[bytes, bytes]]] = WeakKeyDictionary()
+
+
+def loads(data: str | bytes | bytearray) -> Any:
+    """Parse JSON. jsonb writes 1e300 with all its digits; a whole number beyond 64 bits is made a float again."""
+    return json.loads(data, parse_int=_number)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Say whether two JSON values are equal to jsonb: 1 is 1.0 but not true, and the order of keys does not matter."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return Decimal(repr(left)) == Decimal(repr(right))  # as they are written: jsonb has no binary fractions
+    return bool(left == right)
+
+
+def _number(text: str) -> int | float:
+    if len(text) < _FEW_DIGITS:
+        value = int(text)
+        if value in _INTEGERS:
+            return value
+    return float(text)
 
 
 class CommitUnknown(Exception):

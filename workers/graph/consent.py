@@ -36,9 +36,8 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db import audit
 from engramq.workers.db.errors import DatabaseError, Meaning, meaning
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.nodes import require_trusted_principal
 from engramq.workers.graph.proposals import records_of

@@ -28,9 +28,8 @@ from engramq.schemas.records import EdgeCandidate
 from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Scope, Sector, SectorSource, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.graph.consent import change_consent, deletion_consent, reclassification_consent
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
 from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged, sector_named, wrong_sector

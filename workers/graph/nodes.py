@@ -17,9 +17,8 @@ from engramq.schemas.records import Candidate
 from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION, AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.json_values import Jsonb, same
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Transaction, same
 from engramq.workers.runner import Context, handles
 
 NAMED: Final = sql("nodes_named")

@@ -17,9 +17,8 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
 from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
-from engramq.workers.db.json_values import same
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Row, Transaction, same
 from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import graph_edge
 from engramq.workers.runner import Context, handles

@@ -16,9 +16,8 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time, parse_time
 from engramq.schemas.vocabulary import AuditAction, SectorSource
 from engramq.workers.db import audit, ledger
-from engramq.workers.db.json_values import Jsonb, same
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Transaction, same
 from engramq.workers.graph.reads import ENDS
 
 COUNT: Final = sql("changed_count")

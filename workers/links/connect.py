@@ -26,10 +26,9 @@ from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
 from engramq.workers.db import audit
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import warned
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.links.rules import Displaced, Link, LinkRules, Pair, asserted_again, asserted_link, pair_of
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
 from engramq.workers.links.writer import displaced_record, displaced_records, make_room

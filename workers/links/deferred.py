@@ -13,9 +13,8 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
 from engramq.workers.db import audit
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.links.connect import Asserting, Ends, may_link
 from engramq.workers.links.rules import Link, LinkRules, Pair, asserted_link
 

@@ -24,10 +24,9 @@ from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryState, Scope, SectorSource, Thing
 from engramq.workers.db import audit, namespaces
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.links.deferred import forget_notes
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements

@@ -27,10 +27,9 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
 from engramq.workers.memories.import_rows import (
     BulkLoads,

@@ -38,10 +38,9 @@ from engramq.schemas.vocabulary import (
     Verification,
 )
 from engramq.workers.db.errors import Again
-from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import memory_record, similarity
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.quotas import Allowance, Quotas

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.workers.db.json_values import Jsonb, loads, same
+from engramq.workers.db.transaction import Jsonb, loads, same
 from tests.conftest import Database
 
 VALUES: list[Any] = [
