@@ -215,7 +215,14 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
                 stored=StoredMemory(
                     id=memory.id, partition=memory.partition, state=memory.state, expires_at=memory.expires_at
                 ),
-                similar_memories=[_similar(memory) for memory in reply.similar_memories],
+                similar_memories=[
+                    SimilarMemory(
+                        id=similar.id,
+                        preview=preview_of(similar.content, limits.PREVIEW_CHARS),
+                        similarity=round(similar.similarity or 0.0, SIMILARITY_DIGITS),
+                    )
+                    for similar in reply.similar_memories
+                ],
                 command_id=reply.command_id,
                 **about,
             )
@@ -242,14 +249,6 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
             return BriefPromoted(status=reply.status, memory=brief, command_id=reply.command_id, **about)
         case _:
             return reply
-
-
-def _similar(memory: Memory) -> SimilarMemory:
-    return SimilarMemory(
-        id=memory.id,
-        preview=preview_of(memory.content, limits.PREVIEW_CHARS),
-        similarity=round(memory.similarity or 0.0, SIMILARITY_DIGITS),
-    )
 
 
 def _memory(memory: Memory, caller: str) -> BriefMemory:

@@ -269,10 +269,6 @@ class HttpServer(uvicorn.Server):
         """Leave signals alone."""
         yield
 
-    async def run_on(self, bound: socket.socket) -> None:
-        """Serve until `should_exit` is set and what is under way then has ended, within a grace period."""
-        await self.serve(sockets=[bound])
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no new connections, end those that are kept open with their next answer, then the others."""
         for server in self.servers:

@@ -261,7 +261,7 @@ async def _serve(
             tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, gateway.whole_health)
             log.info("Serving stdio sessions")
         if web is not None and bound is not None:
-            tasks.start_soon(web.run_on, bound)
+            tasks.start_soon(web.serve, [bound])
             host, port = bound.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
             log.info("Serving MCP over HTTP", extra={"host": host, "port": port, "url": url})

@@ -252,7 +252,8 @@ class Service:
     ) -> ToolReply:
         """Return a worker's reply as the client reads it."""
         caller, requested = call.caller.principal, arguments.parameters
-        notice = notice_of(reply, requested, caller, secrets)  # type: ignore[arg-type]
+        write: Any = requested
+        notice = notice_of(reply, write, caller, secrets) if call.tool.write else None
         if Scope.READ not in caller.scopes:
             body = withheld_body_of(reply, requested, caller.name, notice)
         else:

@@ -87,7 +87,7 @@ async def site_of(gateway: Gateway, bounds: ConnectionBounds = BOUNDS) -> AsyncI
     with bind("127.0.0.1", 0) as bound:
         web = gateway.web(bounds)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(web.run_on, bound)
+            tasks.start_soon(web.serve, [bound])
             yield Site(bound.getsockname()[1])
             web.should_exit = True
 

@@ -72,7 +72,7 @@ async def guarded_by(there: Provider, redis_url: str, keys: Keys) -> AsyncIterat
         async with worker_side(redis_url, keys) as workers, gateway_over(redis_url, keys, **door) as gateway:
             web = gateway.web()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(web.run_on, bound)
+                tasks.start_soon(web.serve, [bound])
                 yield site, workers
                 web.should_exit = True
 

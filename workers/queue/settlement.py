@@ -65,7 +65,7 @@ class Settlement:
     gathered: list[FollowUp] = field(default_factory=list)  # to be sent later, once the settlement is written
     ended: int = 0  # commands that have an answer, as far as is known before it is written
     _actions: list[tuple[Argument, ...]] = field(default_factory=list)
-    _sessions: list[Session] = field(default_factory=list)
+    _sessions: dict[Session, str] = field(default_factory=dict)  # each with its name, as the keys have it
 
     def add(self, results: Sequence[Result]) -> None:
         """Send the answers, enqueue retries and follow-ups, keep dead letters, use and change the sessions."""
@@ -183,7 +183,7 @@ class Settlement:
             intervals = zip(times[0::2], times[1::2], strict=True)
             uses[session] = SessionUse(
                 namespace=session[0],
-                session=self.keys.session(*session).name,
+                session=self._sessions[session],
                 instance=int(instance),
                 intervals=tuple((since, until) for since, until in intervals if since < until),
             )
@@ -207,12 +207,12 @@ class Settlement:
             touched = dict.fromkeys(
                 each for state in states for each in (state.stored, *(state.recalled or ())) if each is not None
             )
-            keys = self.keys
-            self._sessions.append(session)
+            keys = self.keys.session(*session)
+            self._sessions[session] = keys.name
             self._actions.append(
                 (
                     "session_state",
-                    *keys.session(*session),
+                    *keys,
                     limits.BREADCRUMB_SECONDS,
                     limits.SESSION_GAP_SECONDS * 1000,
                     limits.BREADCRUMB_TOUCHED,

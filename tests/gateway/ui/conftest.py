@@ -69,7 +69,7 @@ async def listening(gateway: Gateway) -> AsyncIterator[int]:
     with bind("127.0.0.1", 0) as bound:
         web = gateway.web()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(web.run_on, bound)
+            tasks.start_soon(web.serve, [bound])
             yield bound.getsockname()[1]
             web.should_exit = True
 
