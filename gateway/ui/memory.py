@@ -8,14 +8,16 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
+from engramq.gateway.ui.editing import edit, entries_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid
-from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Verification
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Sector, Verification
 
 REASON: Final = "reason"
 SURE: Final = "sure"
 SEEN: Final = "seen"
+EDIT: Final = "edit"
 
 # What an update leaves of its old values in the audit log, and an update can write again.
 SET_BACK: Final = ("sector", "confidence", "position", *TIMES)
@@ -74,6 +76,12 @@ async def set_back(page: PageRequest, memory_id: str) -> Body:
     return await page.ask("update_memory", memory_id=memory_id, clear=cleared, seen=page.entry(SEEN), **values)
 
 
+async def correct(page: PageRequest, memory_id: str) -> Body:
+    """Write what the form says about it, if it is as it was seen."""
+    require_look(page.entry(SEEN))
+    return await edit(page, memory_id, page.entry(SEEN))
+
+
 def require_look(seen: str) -> None:
     """Raise EngramqError for a form that does not hold the digest of what it showed."""
     if not seen:
@@ -94,9 +102,10 @@ ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
     "erase": erase,
     "restore": restore,
     "set_back": set_back,
+    EDIT: correct,
 }
 
-_SAID: Final = {"success": "verified"}
+_SAID: Final = {"success": "verified", "updated": "changed"}
 
 
 def done_by(reply: Body) -> str:
@@ -158,9 +167,9 @@ async def show_memory(page: PageRequest) -> Response:
 
 
 async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Response:
-    """Show a memory, with why what was asked for is refused."""
+    """Show a memory, with why what was asked for is refused; after a mistake in a form with what was entered."""
     memory_id = page.request.path_params["memory_id"]
-    as_of, status = page.query("as_of"), 200 if refusal is None else 409
+    as_of, status = page.query("as_of"), 200 if refusal is None else FaultCode(refusal["code"]).http_status
     try:
         found = await read(page, memory_id, as_of)
     except PageCallRefused as refused:
@@ -170,6 +179,7 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
     if found["memory"] is None:
         return page.missing("memory")
     memory = found["memory"]
+    entered = {name: page.entry(name) for name in entries_of(memory) if name in page.form}
     return page.render(
         "memory.html",
         status=status,
@@ -182,6 +192,8 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         refusal=refusal,
         as_of=as_of,
         verifications=list(Verification),
+        sectors=list(Sector),
+        entries_said=entries_of(memory) | (entered if status == 400 else {}),
     )
 
 
@@ -190,7 +202,8 @@ async def change_memory(page: PageRequest) -> Response:
     try:
         reply = await carried_out(page)
     except PageCallRefused as refused:
-        return await _memory_page(page, as_changed(refused))
+        is_mistake = refused.status == 400 and page.request.path_params["action"] == EDIT
+        return await _memory_page(page, refused.body if is_mistake else as_changed(refused))
     if isinstance(reply, Response):
         return reply
     if reply["status"] == "erased":

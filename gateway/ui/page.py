@@ -15,7 +15,7 @@ from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.service import Service
-from engramq.gateway.ui import admin, graph, inbox, memories, memory
+from engramq.gateway.ui import admin, editing, graph, inbox, memories, memory
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.request import AskOverview, PageCallRefused, PageRequest, Site, read_form
@@ -93,6 +93,9 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/live", "GET", admin.refresh_overview),
     ("/counts", "GET", admin.show_counts),
     ("/memories", "GET", memories.show_memories),
+    ("/memories", "POST", editing.store_new),
+    ("/memories/new", "GET", editing.show_new),
+    ("/projects", "GET", editing.list_projects),
     ("/memories/{memory_id}", "GET", memory.show_memory),
     ("/memories/{memory_id}/{action}", "POST", memory.change_memory),
     ("/inbox", "GET", inbox.show_inbox),

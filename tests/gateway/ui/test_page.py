@@ -62,7 +62,7 @@ async def test_a_memory_shows_all_of_it_its_history_and_what_undoes_it(here: Ser
     changed = await browser.get(f"/ui/memories/{old['id']}")
     assert "0.25" in changed.text
     reset = await browser.send(changed, f"/ui/memories/{old['id']}/set_back")
-    assert "set back" in reset.text
+    assert "The memory is changed." in reset.text
     read = await agent.call("get_memory", memory_id=old["id"], detail="full")
     assert read["memory"]["confidence"] == 1.0
 

@@ -1,0 +1,105 @@
+"""Write a new memory, and correct what is said about one: its forms, and what of them is a change."""
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from engramq.gateway.budget import Body
+from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.schemas.faults import invalid
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import MemorySource, Partition, Sector, SectorSource
+
+# What the forms ask for by a field of one line, each the parameter of its name.
+ENTRIES: Final = (
+    *("speaker", "occurred_at", "thread", "position", "project", "confidence"),
+    *("valid_from", "valid_until", "expires_at"),
+)
+KEPT_TAGS: Final = "keep_tag"
+NEW_TAGS: Final = "new_tags"
+_SECTOR: Final = "sector"
+
+
+def entries_of(memory: Body) -> dict[str, str]:
+    """Return what the form of a memory shows in its fields; a sector only if somebody has chosen it."""
+    chosen = memory["sector"] if memory["sector_source"] == SectorSource.MANUAL else ""
+    return {name: "" if memory[name] is None else str(memory[name]) for name in ENTRIES} | {_SECTOR: chosen}
+
+
+def changes_of(page: PageRequest, memory: Body) -> dict[str, Any]:
+    """Return the arguments by which an update makes of a memory what the form says; a field that is emptied is cleared.
+
+    The form has a box for each tag that is there, so that a tag may have a comma in it.
+    """
+    before = entries_of(memory)
+    changed = {
+        name: page.entry(name) for name in before if name in page.form and page.entry(name) != before[name].strip()
+    }
+    kept = page.form.get(KEPT_TAGS, [])
+    return {
+        **{name: value for name, value in changed.items() if value},
+        "clear": [name for name, value in changed.items() if not value],
+        "add_tags": tags_in(page.entry(NEW_TAGS)),
+        "remove_tags": [tag for tag in memory["tags"] if tag not in kept] if NEW_TAGS in page.form else [],
+    }
+
+
+def tags_in(text: str) -> list[str]:
+    """Return the tags in a text, with commas between them."""
+    return [tag.strip() for tag in text.split(",") if tag.strip()]
+
+
+async def edit(page: PageRequest, memory_id: str, seen: str) -> Body:
+    """Correct what is said about a memory, as the form says it; raises EngramqError when that is what stands there."""
+    memory = (await page.ask("get_memory", memory_id=memory_id, include_untrusted=True))["memory"]
+    if memory is None:
+        return {"status": "not_found"}
+    changes = changes_of(page, memory)
+    if not any(changes.values()):
+        raise invalid("form", "The form says what stands there: nothing was changed.", "Change something in it.")
+    return await page.ask("update_memory", memory_id=memory_id, seen=seen, **changes)
+
+
+async def show_new(page: PageRequest) -> Response:
+    """Show the form of a new memory."""
+    return _new_memory(page)
+
+
+async def store_new(page: PageRequest) -> Response:
+    """Store a memory in the visitor's own words, and show it; a form that is sent twice stores it once."""
+    try:
+        reply = await page.ask(
+            "store_memory",
+            content=page.entry("content").replace("\r\n", "\n"),  # as browsers end lines in forms
+            source=MemorySource.EXPLICIT.value,
+            partition=page.entry("partition"),
+            tags=tags_in(page.entry(NEW_TAGS)),
+            idempotency_key=page.entry("once"),
+            **{name: page.entry(name) for name in (*ENTRIES, _SECTOR)},
+        )
+    except PageCallRefused as refused:
+        if refused.status not in (400, 403, 409):
+            raise
+        return _new_memory(page, status=refused.status, refusal=refused.body)
+    if reply["status"] != "stored":  # nobody knows yet whether it will be
+        return page.go("/ui/memories", done="pending")
+    return page.go(f"/ui/memories/{reply['stored']['id']}", done="stored")
+
+
+def _new_memory(page: PageRequest, *, status: int = 200, refusal: Body | None = None) -> Response:
+    entries = {name: page.entry(name) for name in (*ENTRIES, _SECTOR)}
+    return page.render(
+        "new_memory.html",
+        status=status,
+        entries=entries,
+        refusal=refusal,
+        once=uuid7(),
+        sectors=list(Sector),
+        partitions=list(Partition),
+    )
+
+
+async def list_projects(page: PageRequest) -> Response:
+    """Answer the fields that ask for a project with those that there are, to pick from."""
+    stats = await page.ask("memory_stats", partitions=list(Partition))
+    return page.render("projects.html", projects=[entry["project"] for entry in stats["projects"] if entry["project"]])
