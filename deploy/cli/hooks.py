@@ -78,7 +78,7 @@ def _consequences(client: HookClient, events: Collection[str], *, recalls_captur
         "All that you and the model say is kept from now on, as untrusted, without what is known to be a key or a "
         f"password. {told}. Not wanted: {command} --no-capture"
     )
-    yield "See what is kept: engramq list --partition untrusted --project '*'"
+    yield "See what is kept: engramq list --partition untrusted --project '*'; on the page: engramq up --detach"
     yield f"Stop all of it: engramq hooks uninstall {client.name}"
     yield f"Erase what was kept: engramq purge --created-by {principal_of(client.name)}"
 

@@ -146,7 +146,7 @@ def _heading(found: Mapping[str, object]) -> list[str]:
     lines = ["engramq on servers of the environment"]
     if "pid" in found:
         lines = [f"engramq in {found['home']}, supervisor {found['pid']}, up {found['uptime_s']} s"]
-        lines.append(f"  {'http':<20}{found['http'] or '-'}")
+        lines.append(f"  {'http':<20}{found['http'] or '- (engramq up --detach serves it, and the page)'}")
     return [*lines, *(f"  {label:<20}{value or '-'}" for label, value in _dictionary(found["addresses"]).items())]
 
 

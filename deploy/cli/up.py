@@ -1,4 +1,4 @@
-"""`engramq up`: everything in the foreground, until Ctrl-C; and `engramq down`, which ends it."""
+"""`engramq up`: everything until Ctrl-C, or with --detach until `engramq down`, which ends it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from engramq.deploy.cli.status import health_line
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import Home, home_from
-from engramq.deploy.local.lease import StackLease, take_lease
+from engramq.deploy.local.lease import StackLease, ask_status, take_lease
 from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.supervisor.stack import DETACHED, UP
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.deploy.local.supervisor.supervise import health
 from engramq.schemas.command_line import CommandFailed
@@ -28,13 +29,17 @@ from engramq.schemas.settings import read_settings
 
 STOP_BOUND_S = 120.0
 CHECKS_BOUND_S = 10.0
+# What holds a stack without a terminal. Tests put their own in its place.
+HOLDER_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq", "up", "--held")
 ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connections
 
 
 @click.command("up")
 @address_options
-def command(host: str | None, port: int | None) -> None:
-    """Run everything in the foreground, HTTP too, until Ctrl-C."""
+@click.option("--detach", is_flag=True, help="Return once it runs. It stays until engramq down.")
+@click.option("--held", is_flag=True, hidden=True, help="Be what stays.")
+def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> None:
+    """Run everything in the foreground, HTTP too, until Ctrl-C; with --detach in the background, until engramq down."""
     given = address_variables(host, port)
     environment = {**os.environ, **given}
     with named_as_options(given):
@@ -42,25 +47,58 @@ def command(host: str | None, port: int | None) -> None:
     home = home_from(environment)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    held: list[StackLease] = []
+    leases: list[StackLease] = []
     try:
         click.echo(f"Starting engramq in {home.path} ...")
-        require_fit(environment)
-        held.append(take_lease(home, "up", environment, READY_BOUND_S))
-        unanswered = _unanswered(held[0])
-        click.echo(_banner(home, held[0], environment))
+        if not held:
+            require_fit(environment)
+        leases.append(take_lease(home, DETACHED if held else UP, environment, READY_BOUND_S))
+        unanswered = _unanswered(leases[0])
+        if detach:
+            _detach(home, environment)
+        end = "It stays until engramq down." if detach else "Ctrl-C stops it."
+        click.echo("Holding it." if held else _banner(home, leases[0], environment, end))
         if unanswered:
             click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
-        while _was_lost(held[0]):
+        if detach:
+            leases[0].close()
+            return
+        while _was_lost(leases[0]):
             click.echo("The supervisor was killed. Starting it again ...")
-            held.pop().close()
-            held.append(take_lease(home, "up", environment, READY_BOUND_S))
+            leases.pop().close()
+            leases.append(take_lease(home, DETACHED if held else UP, environment, READY_BOUND_S))
             click.echo("Running again.")
     except _Left:
         # It may come at any moment, also before there is a lease.
-        if not held:
+        if not leases:
             raise click.Abort from None
-        _release(held[0])
+        _release(leases[0])
+
+
+def _detach(home: Home, environment: dict[str, str]) -> None:
+    """Have a process without a terminal hold the stack, unless one does already. Raises CommandFailed, DeployError.
+
+    The caller's own lease keeps the stack up until then.
+    """
+    if any(lease["kind"] == DETACHED for lease in _leases(home)):
+        return
+    log = home.logs / "up.log"
+    with log.open("ab") as out:
+        holder = subprocess.Popen(
+            HOLDER_COMMAND, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+
+    def settled() -> bool:
+        return holder.poll() is not None or any(lease["pid"] == holder.pid for lease in _leases(home))
+
+    if not wait_until(settled, READY_BOUND_S) or holder.returncode is not None:
+        raise CommandFailed(f"It does not stay without this terminal. See {log}.")
+
+
+def _leases(home: Home) -> list[dict[str, object]]:
+    leases = (ask_status(home) or {}).get("leases")
+    return leases if isinstance(leases, list) else []
 
 
 @click.command("down")
@@ -162,7 +200,7 @@ def _principal(environment: dict[str, str]) -> list[str]:
     return [f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"]
 
 
-def _banner(home: Home, lease: StackLease, environment: dict[str, str]) -> str:
+def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str) -> str:
     command = shutil.which("engramq") or str(Path(sys.argv[0]).resolve())
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
     variables = {settings.HOME: str(home.path)} if environment.get(settings.HOME) else {}
@@ -184,7 +222,7 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str]) -> str:
         "or in an mcp.json:",
         "  " + json.dumps({"mcpServers": {"engramq": server}}),
         "",
-        "Ctrl-C stops it.",
+        end,
     ]
     if lease.differing:
         names = ", ".join(lease.differing)

@@ -99,8 +99,8 @@ def take_lease(
 ) -> StackLease:
     """Hold a lease on the home's stack and wait until it is ready; `starts`: start its supervisor if there is none.
 
-    `kind` is `stdio`, `up`, `worker`, `backup` or `command`: it decides what is waited for, and which settings are
-    refused.
+    `kind` is `stdio`, `up`, `detached`, `worker`, `backup` or `command`: it decides what is waited for, and which
+    settings are refused.
 
     Raises:
         DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings; or,

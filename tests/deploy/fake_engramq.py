@@ -4,11 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-from engramq.deploy.cli import main
+from engramq.deploy.cli import main, up
 from engramq.deploy.local import lease
 
 FAKE_STACK = (sys.executable, "-P", str(Path(__file__).with_name("fake_stack.py")))
 
 if __name__ == "__main__":
     lease.SUPERVISOR_COMMAND = (*FAKE_STACK, *os.environ.get("FAKE_SERVICES", "").split())
+    up.HOLDER_COMMAND = (sys.executable, "-P", __file__, "up", "--held")
     sys.exit(main(sys.argv[1:]))

@@ -70,7 +70,7 @@ def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> 
         deaf, quick = partial(program, home, "deaf", death_signal=0), ((15, 0.2), (9, 5.0))
         services.append(SupervisedService("orphan", deaf, settle_s=0.3, stop_signals=quick, orphan_signals=quick))
     names = tuple(service.name for service in services)
-    needs = {"stdio": ("gateway",), "up": names, "command": names, "worker": names}
+    needs = {"stdio": ("gateway",), "up": names, "detached": names, "command": names, "worker": names}
     needs["backup"] = tuple({"postgres"} & set(names))
     return replace(real, services=tuple(services), needs=needs, http=partial(http, home))
 

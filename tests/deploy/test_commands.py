@@ -16,7 +16,9 @@ from typing import Self
 import pytest
 
 from engramq.deploy.local.doctor.machine import STARTED_S
+from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import Home
+from engramq.deploy.local.lease import ask_status
 from tests.deploy.helpers import BOUND_S, FAKE_ENGRAMQ, Client, await_true, engramq, is_stopped, service, status_of
 
 pytestmark = pytest.mark.timeout(60)
@@ -103,6 +105,44 @@ def test_up_brings_a_killed_supervisor_back(home: Home, foreground: Callable[[],
     assert status_of(home)["pid"] != before
     up.end(signal.SIGTERM)
     assert is_stopped(home)
+
+
+@pytest.mark.promise("OP-1")
+def test_a_stack_that_is_detached_stays_and_serves_the_page_until_it_is_brought_down(
+    home: Home, environment: dict[str, str]
+) -> None:
+    """Missing in findings 3: the first prompt of a day had no memory, and a client's stack no page."""
+    with Client(environment) as client:
+        client.ask("ping")
+        assert status_of(home)["http"] is None
+        assert "engramq up --detach" in engramq(environment, "status").stdout
+        stays = engramq(environment, "up", "--detach")
+        assert (stays.returncode, stays.stderr) == (0, "")
+        assert "It stays until engramq down." in stays.stdout
+        url = str(status_of(home)["http"])
+        assert f"{url}/ui" in stays.stdout
+    await_true(lambda: [lease["kind"] for lease in status_of(home)["leases"]] == ["detached"])
+    again = engramq(environment, "up", "--detach")
+    assert (again.returncode, url in again.stdout) == (0, True)
+    await_true(lambda: len(status_of(home)["leases"]) == 1)  # the first one holds it, and no second one
+
+    supervisor = status_of(home)["pid"]
+    os.kill(supervisor, signal.SIGKILL)
+    await_true(lambda: not is_stopped(home) and ask_status(home) is not None and status_of(home)["pid"] != supervisor)
+    (holder,) = status_of(home)["leases"]
+    assert (os.getsid(holder["pid"]), holder["kind"]) == (holder["pid"], "detached")
+    down = engramq(environment, "down")
+    assert (down.returncode, is_stopped(home)) == (0, True)
+    await_true(lambda: process.identify(holder["pid"]) is None)
+    assert (home.logs / "up.log").read_text().endswith("Stopped by engramq down.\n")
+
+
+def test_a_detached_stack_that_cannot_start_says_why(home: Home, environment: dict[str, str]) -> None:
+    with create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = engramq(environment, "up", "--detach", "--port", port)
+    assert (refused.returncode, port in refused.stderr) == (1, True)
+    await_true(lambda: is_stopped(home))
 
 
 def test_up_ends_when_the_stack_is_brought_down(

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Coroutine
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError
-from engramq.deploy.local.supervisor.stack import HTTP
+from engramq.deploy.local.supervisor.stack import HTTP, SERVING
 from engramq.deploy.local.supervisor.supervise import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Control:
         needs = stack.needs[kind]
         try:
             url = ""
-            if kind == "up" and stack.http is not None:
+            if kind in SERVING and stack.http is not None:
                 wanted = _strings(request.get("http"))
                 url = await supervisor.start_http(wanted)
                 _refuse_another_door(supervisor.http_settings, wanted)

@@ -26,6 +26,8 @@ MIGRATE = "migrate"
 WORKER = "worker"
 GATEWAY = "gateway"
 HTTP = "http"
+# The kinds of leases with which HTTP is served: an `engramq up`, and one that stays without a terminal.
+UP, DETACHED = SERVING = ("up", "detached")
 
 PROBE_BOUND_S = 2.0
 # Within this a gateway sends its last replies, and a worker ends or hands back what it holds; then it is killed.
@@ -70,7 +72,7 @@ class Stack:
     """All of it. Services start in their order (as far as `after` lets them) and stop in the reverse.
 
     `needs` names what a lease of each kind waits for. `addresses` is what its holder is told. `http` makes the service
-    that runs only while an `up` lease is held, from the settings which that lease came with; it answers with the
+    that runs only while a lease of SERVING is held, from the settings which that lease came with; it answers with the
     service and its URL, and raises DeployError when its port is taken. `settings` are the ENGRAMQ_* variables that
     all of this was started with.
     """
@@ -137,7 +139,8 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         ),
     ]
     everything = (*sorted(servers), MIGRATE, WORKER)
-    needs = {"stdio": (GATEWAY,), "up": (*everything, GATEWAY), "command": everything, "worker": everything}
+    needs = {"stdio": (GATEWAY,), "command": everything, "worker": everything}
+    needs |= dict.fromkeys(SERVING, (*everything, GATEWAY))
     return Stack(
         services=tuple(services),
         needs=needs | {"backup": tuple(servers & {POSTGRES})},  # whatever else fails

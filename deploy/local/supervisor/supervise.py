@@ -16,7 +16,7 @@ from pathlib import Path
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
-from engramq.deploy.local.supervisor.stack import HTTP, Stack, SupervisedService
+from engramq.deploy.local.supervisor.stack import HTTP, SERVING, Stack, SupervisedService
 from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
 from engramq.schemas.setting_values import without_password
 
@@ -109,7 +109,7 @@ class Supervisor:
         return True
 
     async def start_http(self, settings: dict[str, str]) -> str:
-        """Start the HTTP gateway for an `up` lease, unless it runs already.
+        """Start the HTTP gateway for a lease that serves it, unless it runs already.
 
         Returns:
             its URL.
@@ -175,7 +175,7 @@ class Supervisor:
             runner.notice_exit()
 
     def _holds_up(self) -> bool:
-        return any(lease["kind"] == "up" for lease in self._leases.values())
+        return any(lease["kind"] in SERVING for lease in self._leases.values())
 
     def _stop_when_unused(self, delay_s: float) -> None:
         if self._last_lease is not None:

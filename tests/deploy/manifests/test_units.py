@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engramq.deploy.cli.service import service_of
 from engramq.deploy.local.settings import PREFIX, SECRETS, SUFFIX
 from tests.deploy.manifests.conftest import DEPLOY, of_system, run
 
@@ -35,6 +36,17 @@ def test_there_is_a_unit_for_each_kind_of_process() -> None:
 
 def test_systemd_has_nothing_to_say_against_them(installed: Path) -> None:
     done = run([of_system("systemd-analyze"), "verify", *sorted(installed.iterdir())])
+    ours = [line for line in (done.stdout + done.stderr).splitlines() if "engramq" in line]
+    assert (done.returncode, ours) == (0, [])
+
+
+def test_systemd_has_nothing_to_say_against_the_unit_of_a_user(tmp_path: Path) -> None:
+    """The one that `engramq service install` writes."""
+    named = {"ENGRAMQ_HOME": f"{tmp_path}/my memory", "ENGRAMQ_PRINCIPAL": 'a "quoted" 100% \\ name'}
+    unit = tmp_path / "engramq.service"
+    unit.write_text(service_of("linux", named, tmp_path).text)
+    around = ["env", f"XDG_RUNTIME_DIR={tmp_path}"]  # or it looks for a session
+    done = run([*around, of_system("systemd-analyze"), "--user", "verify", unit])
     ours = [line for line in (done.stdout + done.stderr).splitlines() if "engramq" in line]
     assert (done.returncode, ours) == (0, [])
 
