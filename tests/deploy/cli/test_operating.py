@@ -99,6 +99,11 @@ async def test_only_the_scope_admin_opens_it_whatever_tools_the_gateway_lists(
         assert "create_token" in await shell.run("audit")
         listed = {tool.name for tool in (await (await few.agent("ada", ERAS[0])).client.list_tools()).tools}
         assert listed.isdisjoint({tool.name for tool in OPERATOR_TOOLS} - {"get_command"})
+        await few.invite("doubtful", "people", NewToken(principal="doubtful", scopes=ALL_SCOPES, untrusted=True))
+        monkeypatch.setenv("ENGRAMQ_TOKEN", few.secrets["doubtful"])
+        for words in (("purge", "--created-by", "ada", "--yes"), ("graph", "restore", "1")):
+            await shell.run(*words, code=ExitCode.MIDWAY if words[0] == "purge" else ExitCode.FAILED)
+            assert "An untrusted principal may only read" in shell.err, words
         monkeypatch.setenv("ENGRAMQ_TOKEN", few.secrets["alice"])
         for words in (("audit",), ("purge", "--created-by", "x"), ("graph", "deleted"), ("duplicates",)):
             await shell.run(*words, code=ExitCode.MIDWAY if words[0] in ("purge", "duplicates") else ExitCode.FAILED)
