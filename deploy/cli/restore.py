@@ -16,20 +16,21 @@ from engramq.deploy.local.home import home_from
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import read_settings
 
-OF_BACKUPS: Final = ("force", "only_check")
+OF_BACKUPS: Final = ("force", "only_check", "trust_code")
 OF_MEMORIES: Final = ("reason", "namespace")
 
 
 @click.command("restore")
 @click.argument("meant", metavar="ID_OR_FILE")
 @click.option("--force", is_flag=True, help="Of a backup, where the home holds something: move that aside within it.")
+@click.option("--trust-code", is_flag=True, help="Of a backup: though its database can run what is not engramq's.")
 @click.option("--check", "only_check", is_flag=True, help="Of a backup: only see that it is whole and fits.")
 @common.options(common.REASON, common.NAMESPACE)
 @common.JSON
 @click.pass_context
 def command(
     context: click.Context, /, meant: str, *, reason: str | None, namespace: str | None, force: bool, only_check: bool,
-    as_json: bool,
+    trust_code: bool, as_json: bool,
 ) -> ExitCode:  # fmt: skip
     """Bring back a memory, by its ID, or make a home of a backup, by its FILE.
 
@@ -51,9 +52,9 @@ def command(
     _refuse(context, OF_MEMORIES, f"a memory, and {meant} is no id")
     if not file.is_file():
         raise click.UsageError(f"{meant!r} does not exist, or is no file; nor is it an id.")
-    if force and only_check:
-        raise click.UsageError("--check touches nothing: give it without --force.")
-    _restore_backup(file, force=force, only_check=only_check, as_json=as_json)
+    if only_check and (force or trust_code):
+        raise click.UsageError("--check touches nothing: give it without --force and --trust-code.")
+    _restore_backup(file, force=force, only_check=only_check, trust_code=trust_code, as_json=as_json)
     return ExitCode.DONE
 
 
@@ -67,23 +68,29 @@ def _draw(reply: Reply) -> None:
     click.echo(reply["status"])
 
 
-def _restore_backup(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None:
+def _restore_backup(file: Path, *, force: bool, only_check: bool, trust_code: bool, as_json: bool) -> None:
     read_settings(os.environ)
-    from engramq.deploy.local.backup.restoring import restore, verify  # noqa: PLC0415 - psycopg, for backups alone
+    from engramq.deploy.local.backup.restoring import named_code, restore, verify  # noqa: PLC0415 - psycopg, for backups alone
 
     home = home_from(os.environ)
     with bytes_done("done", hidden=as_json) as tell:
-        done = verify(file, tell) if only_check else restore(home, os.environ, file, tell, force=force)
+        if only_check:
+            done = verify(file, tell)
+        else:
+            done = restore(home, os.environ, file, tell, force=force, trust_code=trust_code)
     moved_to = None if done.moved_to is None else str(done.moved_to)
     if as_json:
         outcome = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}
-        settings = list(done.settings)
-        click.echo(json_line(done.header, home=str(home.path), file=str(file), **outcome, settings=settings))
+        named = {"settings": list(done.settings), "code": list(done.code)}
+        click.echo(json_line(done.header, home=str(home.path), file=str(file), **outcome, **named))
         return
     of_when = f"{done.bytes / 2**20:,.1f} MB of {done.header.made_at}, by engramq {done.header.engramq}"
     if done.settings:
         names = " and ".join(done.settings)
         click.echo(f"It has settings of PostgreSQL ({names}), which can name programs that the server runs.", err=True)
+    if done.code:
+        text = f"Its database can run what a database of this engramq has not: {named_code(done.code)}."
+        click.echo(text, err=True)
     if only_check:
         click.echo(f"{file} is whole and fits: {of_when}.")
         return

@@ -11,13 +11,15 @@ import io
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
 from engramq.deploy.local.backup.archive import CHUNK, ArchiveContents, ArchiveReader, Damaged, Header
+from engramq.deploy.local.backup.code import foreign_code
 from engramq.deploy.local.backup.taking import (
     DATA,
     EMBEDDER,
@@ -40,24 +42,30 @@ BLOCK: Final = 4096  # bytes that a file takes at least
 FIRST_START_BYTES: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given
 AUTO_SETTINGS: Final = f"{DATA}/postgresql.auto.conf"  # what ALTER SYSTEM has written
 _PLACE: Final = "postgres/"
+_DATA_FOLDER: Final = DATA.removeprefix(_PLACE)
+CODE_SHOWN: Final = 20  # names
 
 
 @dataclass(frozen=True)
 class RestoredBackup:
     """What was brought back (or verified): its header, bytes and files, and where the old data are now, if any were.
 
-    `settings`: the files in it that set something of the server; settings can name programs that it runs.
+    `settings`: the files in it that set something of the server; settings can name programs that it runs. `code`: what
+    its database can run that a database of this release has not.
     """
 
     header: Header
     bytes: int
     files: int
     settings: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
     moved_to: Path | None = None
 
 
 def verify(file: Path, report: ReportProgress) -> RestoredBackup:
     """Read all of a backup, and return what it holds when this release can restore it here.
+
+    It is unpacked beside the system's other temporary files, to see what its database can run.
 
     Raises:
         DeployError: it cannot be read, is cut, damaged, or for another release, server or machine.
@@ -65,17 +73,29 @@ def verify(file: Path, report: ReportProgress) -> RestoredBackup:
     with _opened(file) as source:
         reader = ArchiveReader(source)
         contents, settings = _verified(reader, source, report)
-        return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings)
+        with tempfile.TemporaryDirectory(prefix="eq-") as folder:
+            scratch = Home(Path(folder))
+            _require_space(scratch, contents, "Make room, or set TMPDIR to a folder on another disk.")
+            _unpack(reader, scratch, contents, report)
+            code = foreign_code(scratch.restoring / _DATA_FOLDER)
+        return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings, code)
 
 
 def restore(
-    home: Home, environment: Mapping[str, str], file: Path, report: ReportProgress, *, force: bool
+    home: Home,
+    environment: Mapping[str, str],
+    file: Path,
+    report: ReportProgress,
+    *,
+    force: bool,
+    trust_code: bool = False,
 ) -> RestoredBackup:
     """Make a home of a backup. With `force` what the home holds is moved aside within it first.
 
     Raises:
-        DeployError: as `verify`; the home is in use or holds something, or there is no room for it; then nothing was
-            changed. Or it could not be written to; then what was there still is, or is named.
+        DeployError: as `verify`; its database can run what this release's cannot, and there is no `trust_code`; the
+            home is in use or holds something, or there is no room for it; then nothing was changed. Or it could not be
+            written to; then what was there still is, or is named.
     """
     refuse_own_database(environment)
     with _opened(file) as source, contextlib.ExitStack() as held:
@@ -85,17 +105,41 @@ def restore(
                 _claim(home, held, force=force)
             reader = ArchiveReader(source)
             contents, settings = _verified(reader, source, report)
-            _require_space(home, contents)
+            _require_space(home, contents, "Make room, or set ENGRAMQ_HOME to a folder on another disk.")
             if not there:
                 home.path.mkdir(mode=PRIVATE, parents=True)
                 _claim(home, held, force=force)
             _unpack(reader, home, contents, report)
+            code = _judged(home, trust_code=trust_code)
             moved_to = _put_in_place(home)
         except OSError as problem:
             raise DeployError(
                 "restore_failed", f"{problem.filename or home.path}: {problem.strerror or problem}."
             ) from problem
-        return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings, moved_to)
+        return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings, code, moved_to)
+
+
+def _judged(home: Home, *, trust_code: bool) -> tuple[str, ...]:
+    """Return what the unpacked database can run that this release's cannot; raises DeployError unless it is trusted."""
+    try:
+        code = foreign_code(home.restoring / _DATA_FOLDER)
+        sync_folder(home.restoring)
+        if code and not trust_code:
+            raise DeployError(
+                "foreign_code",
+                f"Its database can run what a database of this engramq has not: {named_code(code)}.",
+                "Restore only what you trust: see what it is, then give --trust-code.",
+            )
+    except BaseException:
+        shutil.rmtree(home.restoring, ignore_errors=True)
+        raise
+    return code
+
+
+def named_code(code: Sequence[str]) -> str:
+    """Return the names of code, some of them where they are many."""
+    more = f" and {len(code) - CODE_SHOWN} more" if len(code) > CODE_SHOWN else ""
+    return ", ".join(code[:CODE_SHOWN]) + more
 
 
 class _File(io.FileIO):
@@ -210,7 +254,7 @@ def _is_used(folder: Path) -> bool:
         return False
 
 
-def _require_space(home: Home, contents: ArchiveContents) -> None:
+def _require_space(home: Home, contents: ArchiveContents, otherwise: str) -> None:
     needed = sum(-(-int(file["bytes"]) // BLOCK) * BLOCK for file in contents.files.values())
     needed += BLOCK * len(contents.folders) + FIRST_START_BYTES
     place = next(folder for folder in (home.path, *home.path.parents) if folder.exists())
@@ -221,7 +265,7 @@ def _require_space(home: Home, contents: ArchiveContents) -> None:
         raise DeployError(
             "no_room",
             f"The backup needs {needed / 2**20:,.0f} MB, and {free / 2**20:,.0f} MB are free in {place}.",
-            "Make room, or set ENGRAMQ_HOME to a folder on another disk.",
+            otherwise,
         )
 
 

@@ -22,6 +22,12 @@ from tests.deploy.local.archives import FILES, VERSION_FILE, backup, forged, mem
 OLD = b"what was here before"
 
 
+@pytest.fixture(autouse=True)
+def _no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The databases here are a few bytes, which no PostgreSQL reads; see test_restored_code.py."""
+    monkeypatch.setattr(restoring, "foreign_code", lambda _data: ())
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path / "below" / "home")
@@ -256,6 +262,7 @@ for name in ("rename", "replace", "mkdir"):
     setattr(pathlib.Path, name, dying(getattr(pathlib.Path, name)))
 restoring._write, restoring._sync = dying(restoring._write), dying(restoring._sync)
 restoring.sync_folder = dying(restoring.sync_folder)
+restoring.foreign_code = lambda data: ()
 restoring.restore(Home(pathlib.Path(sys.argv[1])), {}, pathlib.Path(sys.argv[2]), lambda done, of: None, force=True)
 """
 
