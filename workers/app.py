@@ -117,6 +117,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         reads.get_node,
         reads.get_edge,
         reads.list_edges,
+        reads.list_nodes,
         walks.query_neighbors,
         walks.find_path,
         proposals.list_proposals,

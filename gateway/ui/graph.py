@@ -14,13 +14,17 @@ from engramq.schemas import limits
 from engramq.schemas.vocabulary import Direction, Partition
 
 _TEXT_CHARS: Final = 80
+NODE_ROWS: Final = 50
 
 
 async def show_graph(page: PageRequest) -> Response:
-    """Show the page with the tables of what is around the start."""
+    """Show the page with the tables of what is around the start, or without a start with the nodes that there are."""
     found = await _around(page)
+    listed = None if found is not None else await _nodes(page)
     return page.render(
         "graph.html",
+        listed=listed,
+        begins=page.query("begins"),
         status=404 if found is not None and "missing" in found else 200,
         found=found,
         memory=page.query("memory"),
@@ -33,6 +37,18 @@ async def graph_data(page: PageRequest) -> Response:
     """Answer the drawing with what is around one more memory or node."""
     found = await _around(page) or {"nodes": [], "edges": []}
     return JSONResponse(found, 404 if "missing" in found else 200)
+
+
+async def _nodes(page: PageRequest) -> dict[str, Any]:
+    """Return the named nodes that the filters pass, and the address of the next ones, "" at the end."""
+    filters = {"beginning": page.query("begins"), "label": page.query("label")}
+    place = {"after": page.query("after"), "after_id": page.query("after_id")}
+    found = await page.ask("list_nodes", limit=NODE_ROWS, **filters, **place)
+    nodes = found["nodes"]
+    further = {"begins": filters["beginning"], "label": filters["label"]}
+    if found["more"]:
+        further |= {"after": nodes[-1]["name"], "after_id": nodes[-1]["node_id"]}
+    return {"nodes": nodes, "next": urlencode(further) if found["more"] else ""}
 
 
 async def _around(page: PageRequest) -> dict[str, Any] | None:

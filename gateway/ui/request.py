@@ -21,7 +21,9 @@ from engramq.schemas.commands import (
     CreateToken,
     ImportList,
     ListImports,
+    ListNodes,
     ListTokens,
+    NodeList,
     RevokeToken,
     TokenCreated,
     TokenList,
@@ -34,6 +36,7 @@ from engramq.schemas.vocabulary import Scope
 
 _OWN: Final = (
     unlisted(ListImports, ImportList, "list_imports()"),
+    unlisted(ListNodes, NodeList, "list_nodes()"),
     unlisted(ListTokens, TokenList, "list_tokens()"),
     unlisted(CreateToken, TokenCreated, 'create_token(principal="ada", scopes=["read"])'),
     unlisted(RevokeToken, TokenRevoked, 'revoke_token(token_id="<id>")'),

@@ -18,7 +18,7 @@ from engramq.schemas.fields import (
     refuse_future,
 )
 from engramq.schemas.ids import weight_position
-from engramq.schemas.records import Candidate, GraphEdge, Neighbor, NodeRef, PathEdge
+from engramq.schemas.records import Candidate, CountedNode, GraphEdge, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import (
     Following,
     Sector,
@@ -154,6 +154,29 @@ GET_EDGE: Final = Tool(
         example=Step(tool="get_edge", arguments=_FACT),
     ),
 )
+
+
+class ListNodes(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_nodes"):
+    """List named nodes in the order of their names, whatever their case. The page sends it.
+
+    `beginning` is that of their names; `after` and `after_id` are those of the last node of the page before.
+    """
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    beginning: Name | UnsetType = UNSET
+    label: Name | UnsetType = UNSET
+    after: Name | UnsetType = UNSET
+    after_id: Identifier | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
+
+
+class NodeList(Reply, kw_only=True, tag="nodes"):
+    """Named nodes with how many edges each has, and whether there are more."""
+
+    status: Literal["success"] = "success"
+    nodes: list[CountedNode]
+    more: bool
 
 
 class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_list_edges"):

@@ -20,7 +20,7 @@ from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction, same
 from engramq.workers.graph.edge_rules import is_constitutive
-from engramq.workers.graph.reads import graph_edge
+from engramq.workers.graph.reads import counted_node, graph_edge
 from engramq.workers.runner import Context, handles
 
 LIST: Final = sql("list_proposals")
@@ -73,7 +73,7 @@ async def records_of(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
     targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
     covered = {edge_id for row in of_nodes for edge_id in row["covers"][:_EDGES_NAMED]}
     edges = {row["id"]: graph_edge(row) for row in await tx.rows(EDGES, ids=list(targets))} if targets else {}
-    nodes = {row["id"]: _node(row) for row in await tx.rows(NODES, ids=list(whole))} if whole else {}
+    nodes = {row["id"]: counted_node(row) for row in await tx.rows(NODES, ids=list(whole))} if whole else {}
     names = {row["id"]: _named(row) for row in await tx.rows(NAMES, ids=list(covered))} if covered else {}
     return [_record(row, edges.get(row["target_id"]), nodes.get(row["target_id"]), names) for row in rows]
 
@@ -179,7 +179,3 @@ def _named(row: Row) -> str:
 
 def _on_edge(row: Row) -> bool:
     return list(row["covers"]) == [row["target_id"]]
-
-
-def _node(row: Row) -> CountedNode:
-    return CountedNode(node_id=str(row["id"]), label=row["label"], name=row["name"], edge_count=row["edge_count"])

@@ -15,13 +15,15 @@ from engramq.schemas.commands import (
     GetEdge,
     GetNodeByName,
     ListEdges,
+    ListNodes,
     NodeFound,
+    NodeList,
     NodeMissing,
 )
 from engramq.schemas.faults import invalid, missing
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid, parse_weight_position, weight_position
-from engramq.schemas.records import Candidate, GraphEdge, NodeRef
+from engramq.schemas.records import Candidate, CountedNode, GraphEdge, NodeRef
 from engramq.schemas.vocabulary import DEFAULT_SECTOR, Following, Sector, Thing
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
@@ -29,6 +31,7 @@ from engramq.workers.runner import Context, handles
 
 ENDS: Final = ("valid_from", "valid_until")
 
+LIST_NODES: Final = sql("list_nodes")
 NODE_BY_NAME: Final = sql("node_by_name")
 NAMES_ALIKE: Final = sql("names_alike")
 EDGE: Final = sql("edge_between_names")
@@ -41,6 +44,25 @@ _COMPARED: Final = 200  # names
 _RESEMBLING: Final = "Give one of suggestions, exactly as written, if that is meant."
 _UNLIKE_ANY: Final = "No name resembles it. graph_add_node makes a node."
 _LABEL_OF: Final = {"node_name": "label", "start_node": "start_label", "end_node": "end_label"}
+
+
+@handles(ListNodes)
+async def list_nodes(tx: Transaction, command: ListNodes, _context: Context) -> NodeList:
+    """List named nodes, from below a place on; one more than is shown tells of another."""
+    rows = await tx.rows(
+        LIST_NODES,
+        beginning=_pattern(or_none(command.beginning) or ""),
+        label=or_none(command.label),
+        after=or_none(command.after),
+        after_id=parse_uuid(or_none(command.after_id) or ""),
+        limit=command.limit + 1,
+    )
+    return NodeList(nodes=[counted_node(row) for row in rows[: command.limit]], more=len(rows) > command.limit)
+
+
+def counted_node(row: Row) -> CountedNode:
+    """Return the named node that a row is, with its number of edges."""
+    return CountedNode(node_id=str(row["id"]), label=row["label"], name=row["name"], edge_count=row["edge_count"])
 
 
 @handles(GetNodeByName)
@@ -197,12 +219,17 @@ def graph_edge(row: Row) -> GraphEdge:
     )
 
 
-async def _suggestions(tx: Transaction, name: str) -> list[NodeRef]:
-    folded = name.lower()
-    beginning = folded[:_BEGINNING_CHARS]
+def _pattern(beginning: str) -> str:
+    """Return the pattern of LIKE for texts that begin so."""
     for special in "\\%_":
         beginning = beginning.replace(special, "\\" + special)
-    rows = await tx.rows(NAMES_ALIKE, name=name, beginning=beginning + "%", limit=_COMPARED)
+    return f"{beginning}%"
+
+
+async def _suggestions(tx: Transaction, name: str) -> list[NodeRef]:
+    folded = name.lower()
+    pattern = _pattern(folded[:_BEGINNING_CHARS])
+    rows = await tx.rows(NAMES_ALIKE, name=name, beginning=pattern, limit=_COMPARED)
     matcher = difflib.SequenceMatcher(b=folded, autojunk=False)
 
     def likeness(row: Row) -> float:

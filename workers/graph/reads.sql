@@ -25,6 +25,20 @@ union
     limit %(limit)s
 )
 
+-- name: list_nodes
+-- Named nodes in the order of their names, whatever their case, from below a place on. Edges are counted as counted_nodes does.
+select n.id, n.label, n.name,
+    (select count(*) from edges e where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.source_id = n.id)
+    + (select count(*) from edges e where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.target_id = n.id
+        and e.source_id <> n.id) as edge_count
+from nodes_in_namespace n
+where n.tenant = %(tenant)s and n.partition = 'trusted' and n.name is not null
+    and lower(n.name) like lower(%(beginning)s) and (%(label)s::text is null or n.label = %(label)s)
+    and (%(after)s::text is null or (lower(n.name) ~>=~ lower(%(after)s)
+        and (lower(n.name) ~>~ lower(%(after)s) or n.id > %(after_id)s::uuid)))
+order by lower(n.name) using ~<~, n.id
+limit %(limit)s
+
 -- name: edge_between_names
 -- The oldest edge of a triple of names, and how many there are.
 select {edge_columns}, count(*) over () as match_count

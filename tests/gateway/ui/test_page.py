@@ -1,6 +1,7 @@
 """What the page shows and does, read as a browser without scripts reads it, over the whole pipeline."""
 
 from datetime import UTC, datetime
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -218,6 +219,38 @@ async def test_the_graph_tells_its_nodes_and_edges_in_tables_and_as_data(here: S
     around = (await browser.client.get("/ui/graph/data", params={"memory": one})).json()
     assert {node["text"] for node in around["nodes"]} == {"Tea needs water", "Water boils"}
     assert (await browser.client.get("/ui/graph/data", params={"memory": "none"})).status_code == 404
+
+
+async def test_nodes_are_listed_by_name_page_after_page(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    assert "There are no nodes yet" in (await browser.get("/ui/graph")).text
+    names = [*(f"Part {number:02}" for number in range(60)), "50 % off_sale", "part a"]
+    for name in names:
+        await agent.call("graph_add_node", name=name, label="Part")
+    await agent.call("graph_add_node", name="Part 07", label="Ship & Co")
+    await agent.call("graph_add_edge", source_name="Part 01", target_name="Part 01", relation="FITS")
+    await agent.store("A memory is no named node")
+
+    async def listed(**query: str) -> list[tuple[str, str]]:
+        shown: list[tuple[str, str]] = []
+        page = await browser.get("/ui/graph", **query)
+        while True:
+            links = [parse_qs(urlsplit(link).query) for link in page.reader.links]
+            shown += [(link["node"][0], link["label"][0]) for link in links if "node" in link]
+            more = [link for link in page.reader.links if "after_id=" in link]
+            if not more:
+                return shown
+            page = await browser.get(more[0])
+
+    everything = await listed()
+    assert [name for name, _ in everything] == sorted([*names, "Part 07"], key=str.lower)
+    assert everything.count(("Part 07", "Ship & Co")) == 1
+    assert await listed(label="Ship & Co") == [("Part 07", "Ship & Co")]
+    assert [name for name, _ in await listed(begins="PART 5")] == [f"Part 5{number}" for number in range(10)]
+    assert [name for name, _ in await listed(begins="50 % off_")] == ["50 % off_sale"]
+    assert await listed(begins="50 _") == []
+    assert "Part 01 Part 1" in (await browser.get("/ui/graph", begins="part 01")).text
+    assert (await browser.get("/ui/graph", after="x", after_id="none")).status == 200
 
 
 async def test_the_audit_trail_undoes_a_deletion_in_the_graph(here: Served) -> None:
