@@ -52,7 +52,8 @@ def promises() -> dict[str, list[Promise]]:
 
 def marks(path: Path) -> Iterator[tuple[str, int]]:
     """Yield (promise, line) for each mark in a test file. Raises ValueError for one that names no literal text."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source, str(path))) if ".promise(" in source else ():
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "promise"):
             continue
         for argument in node.args:

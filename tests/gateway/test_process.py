@@ -106,6 +106,7 @@ def test_host_and_port_are_said_by_options_too_and_a_public_bind_is_refused(
     assert f"--port: port {port} on 127.0.0.1 is taken" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_http_and_stdio_and_ends_cleanly(
     redis_url: str, keys: Keys, socket_path: Path, ending: signal.Signals
@@ -143,6 +144,7 @@ def test_a_call_on_a_connection_that_a_client_keeps_is_answered_while_the_gatewa
         assert process.wait(20) == 0
 
 
+@pytest.mark.long
 def test_one_record_tells_of_each_call_and_nothing_of_its_contents(redis_url: str, keys: Keys) -> None:
     environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}
     call = {"name": "store_memory", "arguments": {"content": "a very private matter", "bogus\n": 1}}

@@ -28,7 +28,7 @@ from tests.gateway.worker_side import WorkerSide, worker_side
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("AG-22")]
 
-EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "100"))
 SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 INVALID = -32600

@@ -28,6 +28,7 @@ KILLS = 6
 
 
 @pytest.mark.promise("QP-3")
+@pytest.mark.long
 async def test_writes_survive_workers_killed_at_random(stage: Stage) -> None:
     seed = random.randrange(2**32)
     rng = random.Random(seed)
@@ -62,6 +63,7 @@ async def test_writes_survive_workers_killed_at_random(stage: Stage) -> None:
 
 
 @pytest.mark.promise("QP-3")
+@pytest.mark.long
 async def test_a_dead_workers_command_is_taken_over_within_its_lease(stage: Stage) -> None:
     child, bus = await stage.child(), await stage.bus()
     asked = asyncio.create_task(ping(bus, "wait x"))

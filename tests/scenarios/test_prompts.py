@@ -13,7 +13,7 @@ from engramq.deploy.local.hooks.recall import is_told
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("RC-5")]
+pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.promise("RC-5")]
 
 LINES: Final = [line.split("\t") for line in Path(__file__).with_name("prompts.tsv").read_text().splitlines()[1:]]
 LIMIT = 12  # of a hook's search

@@ -49,6 +49,7 @@ async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models
 
 
 @pytest.mark.promise("AG-1")
+@pytest.mark.long
 async def test_small_talk_is_kept_found_and_counted_and_is_in_no_sector(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:

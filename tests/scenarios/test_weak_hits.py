@@ -9,7 +9,7 @@ from engramq.workers.embedders.confidence import PAIRS, bystanders, read_pairs
 from tests.conftest import Database
 from tests.scenarios.stage import agent_of, stage_settings, staged
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 ASKED = 60  # of the memories
 BESIDES = 120  # memories that nobody asks for

@@ -115,7 +115,7 @@ async def play(
     return outcomes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     callers=CALLERS,
     turns=st.lists(st.integers(0, 6), min_size=1, max_size=6),
