@@ -9,7 +9,7 @@ import pytest
 
 from bench.common import Kind, cpu_by_kind, peak_rss_mb, pss_mb, with_descendants
 from bench.measured import Report, Round, medians
-from bench.page import SECTION, TARGETS, section
+from bench.page import section
 from tests.bench.test_stamps import samples
 
 MACHINE = {"cpus": 2, "machine": "x86_64", "load_1m": 0.5}
@@ -52,25 +52,6 @@ def test_the_table_shows_the_last_ratio_of_each_size_and_marks_what_misses_its_t
     assert "| search | 1k | 8 | 1.5 | 12.0 | 0.5 | 14.0 |" in rows
     assert "| 1k | 50 | 150 | 200 |" in rows
     assert any("Some & Co, 2 cores, 24.0 GB, load 0.5 to 0.5" in row for row in rows)
-
-
-def test_the_page_keeps_all_but_its_generated_section() -> None:
-    page = f"before\n\n{SECTION.begin}\nfigures of last year\n{SECTION.end}\n\nafter\n"
-    new = SECTION.replaced(page, section(LINES, "plot.svg"))
-    assert new.startswith(f"before\n\n{SECTION.begin}\n\nMeasured on")
-    assert new.endswith(f"{SECTION.end}\n\nafter\n")
-    assert "last year" not in new
-    assert SECTION.within(new) == section(LINES, "plot.svg")
-    assert SECTION.replaced(new, section(LINES, "plot.svg")) == new
-    with pytest.raises(ValueError, match="the page lacks"):
-        SECTION.replaced("no place", "new")
-
-
-def test_what_is_to_be_more_is_drawn_as_its_inverse() -> None:
-    assert TARGETS["searches_over_r"].effort(0.35) == 2
-    assert TARGETS["searches_over_r"].effort(0) == float("inf")
-    assert TARGETS["search_p50"].effort(0.65) == 0.5
-    assert (TARGETS["failed"].is_met(0), TARGETS["failed"].is_met(1)) == (True, False)
 
 
 def test_a_report_prints_medians_with_their_targets_and_keeps_them(capsys: pytest.CaptureFixture[str]) -> None:

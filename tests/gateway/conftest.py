@@ -29,11 +29,6 @@ from tests.lanes import lanes_at
 
 
 @pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="engramq-test-"))  # short: socket paths have 107 bytes
     address = folder / "redis.sock"

@@ -15,11 +15,6 @@ from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_fastembed_runs_a_model_of_a_folder_as_we_do(tmp_path: Path) -> None:
     for name in (minilm.MODEL_FILE, minilm.TOKENIZER_FILE):
         (tmp_path / name).write_bytes((minilm.FOLDER / name).read_bytes())

@@ -13,11 +13,6 @@ from tests.queue.server import Server
 from tests.queue.stage import Stage
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     # A unix socket's path must be short: pytest's own folders are not.

@@ -2,13 +2,6 @@
 
 from typing import Final
 
-import pytest
-
 from tests.architecture.source import ROOT
 
 ENVIRONMENT: Final = ROOT / ".environments" / "scale"  # of `make test-scale`
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -15,11 +15,11 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
 from tests.deploy.cli.test_tool_commands import Shell, here, shell
-from tests.gateway.conftest import anyio_backend, keys, redis_url
+from tests.gateway.conftest import keys, redis_url
 from tests.gateway.test_http import ERAS
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 
-__all__ = ["anyio_backend", "here", "keys", "redis_url", "settings", "shell"]
+__all__ = ["here", "keys", "redis_url", "settings", "shell"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -21,10 +21,10 @@ from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from engramq.workers.auth.tokens import NewToken
-from tests.gateway.conftest import anyio_backend, keys, redis_url
+from tests.gateway.conftest import keys, redis_url
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 
-__all__ = ["anyio_backend", "keys", "redis_url", "settings"]
+__all__ = ["keys", "redis_url", "settings"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-3")]
 

@@ -37,11 +37,6 @@ PLAIN = {
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def data(anyio_backend: str) -> Data:
     """Our texts, those of another hand, and turns of talk, as the weights are made from."""
     texts: list[corpus.Text] = [*corpus.own_texts(), *corpus.dev_texts(), *corpus.chat_turns()]

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 BOUND_S = 30.0
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=list(Arithmetic))
 async def embedder(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[MiniLmEmbedder]:
     model = MiniLmEmbedder(arithmetic=request.param)
