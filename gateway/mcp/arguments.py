@@ -41,7 +41,7 @@ _NOTHING: Final = frozenset({"", "null"})
 _NEVER_NULL: Final = frozenset(
     {
         *("session", "idempotency_key", "cursor", "external_id", "thread", "source_type", "project"),
-        *("edge_id", "record_id", "target", "actor", "action", "created_by"),
+        *("edge_id", "record_id", "command_id", "target", "actor", "action", "created_by", "seen"),
     }
 )
 _UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
