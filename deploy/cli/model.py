@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -46,26 +44,16 @@ def build(name: str, wheel: Path | None) -> None:  # noqa: ARG001 - one so far
     build_model(home, wheel)
 
 
-STATES = {True: "built", False: f"not built; {e5.MEND}"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ListedModel:
-    """A model as it is listed. `state` says whether it can be used."""
-
-    name: str
-    languages: str
-    dimensions: int
-    tokens: int
-    state: str
-    sha256: str
-
-
 def list_models(home: Path, *, as_json: bool) -> None:
     """Print what ENGRAMQ_EMBEDDER may name without a network, one a line."""
-    for model in _models(home):
-        about = f"{model.dimensions} dimensions, {model.tokens} tokens, {model.languages}: {model.state}"
-        click.echo(json_line(model) if as_json else f"{model.name:<8}{about}")
+    built = "built" if e5.is_built(home) else f"not built; {e5.MEND}"
+    for name, languages, dimensions, tokens, state, sha256 in (
+        ("minilm", "English", 384, 256, "shipped", minilm.MODEL_SHA256),
+        ("e5", "a hundred languages", e5.DIMENSIONS, 512, built, e5.MODEL_SHA256),
+    ):
+        fields = {"name": name, "languages": languages, "dimensions": dimensions, "tokens": tokens}
+        line = f"{name:<8}{dimensions} dimensions, {tokens} tokens, {languages}: {state}"
+        click.echo(json_line({**fields, "state": state, "sha256": sha256}) if as_json else line)
 
 
 def build_model(home: Path, wheel: Path | None) -> None:
@@ -79,13 +67,3 @@ def build_model(home: Path, wheel: Path | None) -> None:
     except OSError as problem:
         raise CommandFailed(f"The model cannot be written: {problem.strerror or problem}.") from None
     print(f"Built in {folder}. Use it with ENGRAMQ_EMBEDDER=e5, set for all workers; memories are embedded anew then.")
-
-
-def _models(home: Path) -> Iterator[_ListedModel]:
-    yield _ListedModel(
-        name="minilm", languages="English", dimensions=384, tokens=256, state="shipped", sha256=minilm.MODEL_SHA256
-    )
-    yield _ListedModel(
-        name="e5", languages="a hundred languages", dimensions=e5.DIMENSIONS, tokens=512,
-        state=STATES[e5.is_built(home)], sha256=e5.MODEL_SHA256,
-    )  # fmt: skip
