@@ -5,13 +5,16 @@ Made after each client's own documentation, which docs/connect.md names; version
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from engramq.deploy.local import settings
 
@@ -23,6 +26,8 @@ KEPT: Final = (
     *(settings.HOME, settings.NAMESPACE, settings.PRINCIPAL, settings.PROJECT, settings.TOOLS),
     *(settings.PREFIX + name for name in ("LANGUAGE", "RETENTION", "REDACT")),
 )
+# Who reads no comma after a last item in its JSON; of these, whether comments.
+PLAIN: Final[Mapping[str, bool]] = {"claude-code": False, "claude-desktop": False, "gemini": True}
 _UV_CACHE: Final = ("archive-v", "environments-v")  # where `uvx` puts what it runs once
 _PIPX_CACHE: Final = ("pipx", ".cache")
 
@@ -165,27 +170,43 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 
 def how_started(
-    environment: Mapping[str, str] | None = None, prefix: str = sys.prefix, script: str = ""
+    environment: Mapping[str, str] | None = None,
+    prefix: str = sys.prefix,
+    script: str = "",
+    source: str | None = None,
 ) -> StartCommand:
     """Return how this engramq is started again later, from any folder and with any PATH.
 
-    By `uvx` or `pipx run` where it was itself started so, since they clear away what they run once; else by the script
-    that is installed. `prefix` and `script` are this process's own unless tests say otherwise.
+    By `uvx` or `pipx run` where it was itself started so, since they clear away what they run once, and from the same
+    wheel or repository; else by the script that is installed. The last three are this process's own unless tests say
+    otherwise.
     """
     environment = os.environ if environment is None else environment
     kept = {name: environment[name] for name in KEPT if environment.get(name)}
     if settings.HOME in kept:
         kept[settings.HOME] = str(Path(kept[settings.HOME]).expanduser().absolute())
-    return StartCommand(_words(prefix, script or sys.argv[0], environment), kept)
+    return StartCommand(
+        _words(prefix, script or sys.argv[0], environment, _source() if source is None else source), kept
+    )
 
 
-def _words(prefix: str, script: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+def _source() -> str:
+    """Return what engramq was installed from where that is no index: a file, a folder, a repository; else ""."""
+    try:
+        url = json.loads(distribution("engramq").read_text("direct_url.json") or "{}").get("url", "")
+    except (PackageNotFoundError, ValueError):
+        return ""
+    return unquote(urlsplit(url).path) if url.startswith("file://") else str(url)
+
+
+def _words(prefix: str, script: str, environment: Mapping[str, str], source: str) -> tuple[str, ...]:
     parts = Path(prefix).parts
     search = environment.get("PATH")
     if any(part.startswith(_UV_CACHE) for part in parts):
-        return (shutil.which("uvx", path=search) or "uvx", "engramq")
+        return (shutil.which("uvx", path=search) or "uvx", *(("--from", source) if source else ()), "engramq")
     if all(part in parts for part in _PIPX_CACHE):
-        return (shutil.which("pipx", path=search) or "pipx", "run", "engramq")
+        pipx = shutil.which("pipx", path=search) or "pipx"
+        return (pipx, "run", "--spec", source, "engramq") if source else (pipx, "run", "engramq")
     # Not resolved: where the script is a link, as of pipx and uv, the link outlives an upgrade.
     for candidate in (Path(script), Path(prefix) / "bin" / "engramq"):
         if candidate.name == "engramq" and candidate.is_file() and os.access(candidate, os.X_OK):

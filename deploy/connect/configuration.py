@@ -13,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from engramq.deploy.connect import jsonc
-from engramq.deploy.connect.catalogue import Client, StartCommand, UserPlaces
+from engramq.deploy.connect.catalogue import PLAIN, Client, StartCommand, UserPlaces
 from engramq.deploy.connect.files import Rewrite, Unchangeable, read_text, require_inside, rewrite, split_bom
 from engramq.schemas.command_line import CommandFailed
 
@@ -66,6 +66,8 @@ def _mend(client: Client) -> str:
 def _with_entry(client: Client, entry: dict[str, Any], text: str) -> str:
     if client.is_toml:
         return with_table(text, client.path, entry)
+    if client.name in PLAIN:
+        jsonc.require_plain(text, comments=PLAIN[client.name])
     if text.strip():
         return jsonc.with_value(text, client.path, entry)
     outer, name = client.path

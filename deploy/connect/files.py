@@ -78,6 +78,11 @@ def replace_text(path: Path, text: str) -> Path | None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}.engramq")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and not path.stat().st_mode & stat.S_IWUSR:
+            raise CommandFailed(
+                f"{path} is read-only, as what others manage is. It is as it was. --print shows what belongs into it; "
+                f"or: chmod u+w {path}"
+            )
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _PRIVATE
         backup = _kept(path) if path.exists() else None
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

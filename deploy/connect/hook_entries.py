@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from engramq.deploy.connect import jsonc
-from engramq.deploy.connect.catalogue import Place, StartCommand
+from engramq.deploy.connect.catalogue import PLAIN, Place, StartCommand
 from engramq.deploy.connect.files import Rewrite, rewrite
 
 HOOKS: Final = "hooks"
@@ -101,6 +101,8 @@ def _with(client: HookClient, wanted: Mapping[str, dict[str, Any]], text: str) -
         if not wanted:
             return text
         text = "{}\n"
+    if wanted and client.name in PLAIN:
+        jsonc.require_plain(text, comments=PLAIN[client.name])
     places = list(_ours(jsonc.read(text), client))
     there = {str(place[1]): _at(jsonc.read(text), place[:3]) for place in places}
     if len(places) == len(wanted) and there == wanted:

@@ -46,6 +46,24 @@ def read(text: str) -> Any:
     return _parsed(text).plain
 
 
+def require_plain(text: str, *, comments: bool) -> None:
+    """Raise Unchangeable for what a client cannot read that takes no comma after a last item, and maybe no comments."""
+    if not text.strip():
+        return
+    root = _parsed(text)
+    nodes = [root]
+    for node in nodes:
+        nodes += [item.value for item in node.items.values()]
+        last = next(reversed(node.items.values()), None)
+        if last is not None and last.comma is not None:
+            raise _broken(text, last.comma)
+    if not comments:
+        try:
+            json.loads(text)
+        except json.JSONDecodeError as problem:
+            raise _broken(text, problem.pos) from None
+
+
 def with_value(text: str, path: Path, value: Any) -> str:
     """Return the text with a value at a path of keys, where objects on the way are made when they are missing.
 

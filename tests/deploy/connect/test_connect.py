@@ -215,6 +215,36 @@ def test_mode_link_and_byte_order_mark_stay(user: User) -> None:
     assert '"engramq"' in real.read_text()
 
 
+def test_a_file_that_is_read_only_is_left_alone(user: User) -> None:
+    """Finding D15: it was replaced without a word, for root too."""
+    path, before = user.has(CLIENTS["cursor"])
+    path.chmod(0o444)
+    assert "is read-only" in user.types("connect", "cursor", code=1)[1]
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("command", [("connect",), ("hooks", "install")])
+@pytest.mark.parametrize(
+    ("name", "text", "is_read"),
+    [
+        ("claude-code", '{"a": 1} // mine', False),
+        ("claude-code", '{"a": 1,}', False),
+        ("gemini", '{"a": [1, 2,]}', False),
+        ("gemini", '{"a": [1, 2]} // mine', True),
+    ],
+)
+def test_what_its_client_could_not_read_is_refused(
+    user: User, command: tuple[str, ...], name: str, text: str, is_read: bool
+) -> None:
+    """Finding D15: Claude Code called its file corrupted, and Gemini CLI refused to start."""
+    of_hooks = user.home / (".claude" if name == "claude-code" else ".gemini") / "settings.json"
+    path = user.file(CLIENTS[name]) if command == ("connect",) else of_hooks
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    _, errors = user.types(*command, name, code=0 if is_read else 1)
+    assert ("Nothing was written" in errors, path.read_text() == text) == (not is_read, not is_read)
+
+
 def test_a_folder_that_cannot_be_written_is_said_and_nothing_left(user: User) -> None:
     path = user.file(CLIENTS["cursor"])
     path.parent.parent.mkdir(exist_ok=True)
