@@ -51,7 +51,8 @@ def command(*, client: str | None, show: bool, remove: bool, project: bool, list
         _tell(chosen, "is in", done.changed, path, "is already in")
         if done.backup is not None:
             click.echo(f"The file before is kept in {done.backup}")
-        if done.changed and not os.environ.get(settings.PRINCIPAL):
+        is_first = not any(_state(each, each.user(at)) == "connected" for each in CLIENTS.values() if each != chosen)
+        if done.changed and is_first and not os.environ.get(settings.PRINCIPAL):
             click.echo(
                 f"What it stores is by {settings.DEFAULT_PRINCIPAL!r}, whoever uses this machine. "
                 f"To be named: {settings.PRINCIPAL}=NAME engramq connect {chosen.name}{' --project' if project else ''}"

@@ -155,6 +155,7 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
         print(f"The export is whole and fits namespace {place!r}: {held}. Nothing was restored.")
         return ExitCode.DONE
     print(f"Restored {held} into namespace {place!r}.")
+    click.echo("Bearer tokens and webhooks are in no export: make them anew.", err=True)
     if pending:
         print(f"{memories(pending)} will get a vector in the background, and are found by text until then.")
     return ExitCode.DONE

@@ -68,9 +68,9 @@ def config(tenant: str, language: str | None, *, as_json: bool) -> None:
 def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None:
     """Tell what a namespace holds, then erase it for good.
 
-    With --yes everything goes: bearer tokens first, then links, edges, memories and nodes, what was deleted and could
-    be restored, proposals, stored replies, session state and what is still queued. The audit log stays, without
-    reasons and values of properties. Broken off, the same command goes on.
+    With --yes everything goes: bearer tokens first, then webhooks, links, edges, memories and nodes, what was deleted
+    and could be restored, proposals, stored replies, session state and what is still queued. The audit log stays,
+    without reasons and values of properties. Broken off, the same command goes on.
     """
     wanted = checked_command({} if reason is None else {"reason": reason}, DeleteTenant)
     with servers_for("tenant delete") as settings:
@@ -86,7 +86,8 @@ def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None
         click.echo(f"Deleted {_counted(done)} of namespace {tenant!r}. Who did it, and when:")
         click.echo(f"engramq audit --namespace {shlex.quote(tenant)} --command {done.command_id}")
     else:
-        click.echo(f"{_counted(found)}; {count_of(found.content_bytes, 'byte')} of contents.")
+        webhooks = f", {count_of(found.webhook_count, 'webhook')}" if found.webhook_count else ""
+        click.echo(f"{_counted(found)}{webhooks}; {count_of(found.content_bytes, 'byte')} of contents.")
         click.echo(f"This is what namespace {tenant!r} holds. Nothing is deleted: --yes does it.", err=True)
 
 

@@ -48,6 +48,7 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     leases: list[StackLease] = []
+    is_new = not home.lock.exists()
     try:
         click.echo(f"Starting engramq in {home.path} ...")
         if not held:
@@ -57,7 +58,7 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
         if detach:
             _detach(home, environment)
         end = "It stays until engramq down." if detach else "Ctrl-C stops it."
-        click.echo("Holding it." if held else _banner(home, leases[0], environment, end))
+        click.echo("Holding it." if held else _banner(home, leases[0], environment, end, is_new=is_new))
         if unanswered:
             click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
         if detach:
@@ -191,16 +192,16 @@ def _release(lease: StackLease) -> None:
         lease.close()
 
 
-def _principal(environment: dict[str, str]) -> list[str]:
-    """Return who stores what comes in, where no token says it, and how to be named."""
+def _principal(environment: dict[str, str], *, is_new: bool) -> list[str]:
+    """Return who stores what comes in, where no token says it; at a home's first start also how to be named."""
     if (environment.get(settings.AUTH) or settings.DEFAULT_AUTH) != settings.DEFAULT_AUTH:
         return []
     named = environment.get(settings.PRINCIPAL)
-    hint = "" if named else f" (whoever uses this machine; {settings.PRINCIPAL}=NAME names you)"
+    hint = "" if named or not is_new else f" (whoever uses this machine; {settings.PRINCIPAL}=NAME names you)"
     return [f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"]
 
 
-def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str) -> str:
+def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str, *, is_new: bool) -> str:
     command = shutil.which("engramq") or str(Path(sys.argv[0]).resolve())
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
     variables = {settings.HOME: str(home.path)} if environment.get(settings.HOME) else {}
@@ -215,7 +216,7 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         f"  MCP over HTTP   {http}/mcp",
         *([f"  page            {http}/ui"] if read_settings(environment).ui else []),
         f"  data and logs   {home.path}",
-        *_principal(environment),
+        *_principal(environment, is_new=is_new),
         "",
         "Connect an MCP client over stdio (it shares this stack):",
         f"  claude mcp add engramq{options} -- {command} stdio",

@@ -192,10 +192,10 @@ def _csv_records(first: bytes, lines: _Numbered) -> Iterator[Given | Rejection]:
 
 
 def _header(line: bytes) -> tuple[list[str], str]:
-    """Return the names in the first row and what stands between them: what gives the most names of fields."""
+    """Return the names in the first row and what stands between them: what gives the most names of fields, or most."""
     text = line.decode("utf-8", "replace")
     read = [(_cells(text, delimiter), delimiter) for delimiter in _DELIMITERS]
-    return max(read, key=lambda names: len({*names[0]} & {*FIELDS}))
+    return max(read, key=lambda names: (len({*names[0]} & {*FIELDS}), len(names[0])))
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
@@ -216,7 +216,10 @@ def _check_header(names: list[str]) -> None:
     elif CONTENT not in names:
         problem = f"{CONTENT} is missing"
     if problem is not None:
-        raise UnusableFile(f"The first row of a CSV file names the fields: {problem}. Fields are {', '.join(FIELDS)}.")
+        raise UnusableFile(
+            f"The first row of a CSV file names the fields, in English: {problem}. Rename them to what they mean: "
+            f"{', '.join(FIELDS)}."
+        )
 
 
 def _named(names: list[str], cells: list[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
+_FOREIGN: Final = re.compile("[\udc80-\udcff]").search
 _DEFAULTS: Final[dict[str, Any]] = {
     field.name: field.default for field in msgspec.structs.fields(NewMemory) if not field.required
 }
@@ -236,6 +237,10 @@ def _checked(values: dict[str, Any], namespace: str, *, split: bool) -> list[Imp
 def _record(values: dict[str, Any]) -> ImportRecord:
     # Exports of other tools write null for what is not known.
     tool = TOOLS["store_memory"]
+    # Bytes of a CSV file that are no UTF-8 come as halves of surrogate pairs.
+    foreign = (name for name, text in values.items() if isinstance(text, str) and not text.isascii() and _FOREIGN(text))
+    if (name := next(foreign, None)) is not None:
+        raise invalid(name, f"{name} is no UTF-8: save the file as UTF-8 (Excel calls it CSV UTF-8), then import it.")
     given = without_absent(tool, {name: value for name, value in values.items() if value is not None})
     for name in AROUND:
         if name in given:

@@ -126,6 +126,10 @@ class Parameter:
                 return "a blank one"
         if isinstance(value, list) and self.schema.get("type") == "array":
             wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
+            most = self.schema.get("items", {}).get("maxLength", limits.CONTENT_CHARS)
+            unfit = [len(item) for item in value if isinstance(item, str) and not (item.strip() and len(item) <= most)]
+            if not wrong and unfit:
+                return f"one with a text of {unfit[0]} characters" if unfit[0] > most else "one with a blank text"
             return f"one with {shown(wrong[0])}" if wrong else f"one of {len(value)}"
         return shown(value)
 

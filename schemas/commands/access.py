@@ -110,6 +110,7 @@ class TenantDescribed(Reply, kw_only=True, tag="tenant_described"):
     edge_count: int = 0
     link_count: int = 0
     token_count: int = 0
+    webhook_count: int = 0
     content_bytes: int = 0
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET

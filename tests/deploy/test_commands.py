@@ -191,6 +191,10 @@ def test_up_says_who_stores_and_how_to_be_named(home: Home, environment: dict[st
         assert "principal       ada\n" in up.banner
         up.end(signal.SIGTERM)
     await_true(lambda: is_stopped(home))
+    with Up(environment) as up:
+        assert "principal       I/O\n" in up.banner  # what that is was said at the home's first start
+        up.end(signal.SIGTERM)
+    await_true(lambda: is_stopped(home))
     with Up(environment | {"ENGRAMQ_AUTH": "token"}) as up:
         assert "principal" not in up.banner
         up.end(signal.SIGTERM)

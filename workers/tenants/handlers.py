@@ -30,6 +30,7 @@ class Contents:
     edges: int
     links: int
     tokens: int
+    webhooks: int
     last_activity: datetime | None
 
     @property
@@ -39,7 +40,7 @@ class Contents:
 
     def __bool__(self) -> bool:
         """Return whether there is anything but the audit log and the answers of the last days."""
-        return any((self.memories, self.nodes, self.edges, self.links, self.tokens))
+        return any((self.memories, self.nodes, self.edges, self.links, self.tokens, self.webhooks))
 
 
 async def contents(tx: Transaction) -> Contents | None:
@@ -67,6 +68,7 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
         edge_count=held.edges,
         link_count=held.links,
         token_count=held.tokens,
+        webhook_count=held.webhooks,
         content_bytes=held.bytes,
     )
 

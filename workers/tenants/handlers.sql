@@ -11,6 +11,7 @@ select
     (select count(*) from edges e where e.tenant = %(tenant)s and e.layer = 'knowledge') as edges,
     (select count(*) from edges e where e.tenant = %(tenant)s and e.layer = 'association') as links,
     (select count(*) from tokens t where t.tenant = %(tenant)s) as tokens,
+    (select count(*) from webhooks w where w.tenant = %(tenant)s) as webhooks,
     greatest(
         (select max(m.updated_at) from memories m where m.tenant = %(tenant)s),
         (select max(n.updated_at) from nodes n where n.tenant = %(tenant)s),

@@ -10,18 +10,20 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError
 from engramq.deploy.local.supervisor.stack import HTTP, SERVING
 from engramq.deploy.local.supervisor.supervise import Supervisor
+from engramq.schemas.settings import SETTINGS
 
 logger = logging.getLogger(__name__)
 
 LONGEST_LINE = 256 * 1024
 SEND_BOUND_S = 5.0
 _COMMANDS = ("command", "backup")
+_DEFAULTS = {setting.variable: setting.default for setting in SETTINGS}
 
 
 class Control:
@@ -114,7 +116,8 @@ class Control:
             raise DeployError("bad_request", f"There is no lease of kind {kind!r}.")
         if supervisor.stopping.is_set():
             raise DeployError("stopping", "The stack is being stopped.")
-        differing = settings.differing_from_stack(stack.settings, _strings(request.get("settings")))
+        asked = _strings(request.get("settings"))
+        differing = _unusual(settings.differing_from_stack(stack.settings, asked), stack.settings, asked)
         _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind in _COMMANDS else settings.DECISIVE)
         supervisor.add_lease(writer, kind, pid if isinstance(pid, int) else 0)
         needs = stack.needs[kind]
@@ -163,6 +166,11 @@ async def _until_closed(reader: asyncio.StreamReader) -> None:
 async def _send(writer: asyncio.StreamWriter, message: dict[str, object]) -> None:
     writer.write(json.dumps(message).encode() + b"\n")
     await asyncio.wait_for(writer.drain(), SEND_BOUND_S)
+
+
+def _unusual(differing: list[str], *sides: Mapping[str, str]) -> list[str]:
+    """Leave out the names that one side gives its default and the other does not name."""
+    return [name for name in differing if len({side.get(name, _DEFAULTS.get(name)) for side in sides}) > 1]
 
 
 def _refuse_any(differing: list[str], of: frozenset[str]) -> None:

@@ -96,6 +96,7 @@ def test_a_new_user_reads_who_stores_and_how_to_be_named(user: User) -> None:
     assert "ENGRAMQ_PRINCIPAL=NAME engramq connect cursor" in first
     assert "I/O" not in user.types("connect", "cursor")[0], "nothing has changed"
     assert "I/O" not in user.types("connect", "cursor", ENGRAMQ_PRINCIPAL="ada")[0]
+    assert "I/O" not in user.types("connect", "vscode")[0]  # the first client has said it
     entry = json.loads(user.file(CLIENTS["cursor"]).read_text())["mcpServers"]["engramq"]
     assert entry["env"] == {"ENGRAMQ_PRINCIPAL": "ada"}
 

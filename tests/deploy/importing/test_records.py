@@ -143,6 +143,7 @@ def test_bad_rows_of_a_table_are_told_with_line_field_and_reason() -> None:
         ("speaker,thread", "content is missing"),
         (",content", "no memory has a field ''"),
         ("session,content", "no memory has a field 'session'"),
+        ("Inhalt;Schlagworte", "in English: no memory has a field 'Inhalt'. Rename them"),  # findings, texts
     ],
 )
 def test_a_first_row_that_does_not_name_fields_is_refused(header: str, told: str) -> None:
@@ -154,6 +155,10 @@ def test_a_first_row_that_does_not_name_fields_is_refused(header: str, told: str
 def test_what_is_no_text_is_refused_with_its_field() -> None:
     made = check(b"content,speaker\ngood,Ana\nb\xffd,Ana\ngood,\x00\ngood,B\xe9n\ngood,Ben\n")
     assert rejected(made) == [(3, "content"), (4, "speaker"), (5, "speaker")]
+    assert [item.reason for item in made if isinstance(item, Rejection)][::2] == [  # as Excel saves it in cp1252
+        f"{name} is no UTF-8: save the file as UTF-8 (Excel calls it CSV UTF-8), then import it."
+        for name in ("content", "speaker")
+    ]
     made = check(b'{"content": "good"}\n{"content": "b\xffd"}\n{"content": "good"}\n')
     assert rejected(made) == [(2, "line")]
 

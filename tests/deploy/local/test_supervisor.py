@@ -179,8 +179,9 @@ def test_other_data_are_refused_and_other_settings_named(home: Home, hold: Hold)
 
     assert held.differing == []
     assert other.differing == ["ENGRAMQ_DEGREE_CAP"]
+    assert hold("stdio", ENGRAMQ_WEBHOOKS_PRIVATE="0").differing == []  # the default, as the stack has it unsaid
     assert command.differing == ["ENGRAMQ_EMBEDDER"]
-    assert len(status_of(home)["leases"]) == 3
+    assert len(status_of(home)["leases"]) == 4
 
 
 def test_who_names_no_embedder_takes_that_of_the_stack_that_runs(home: Home, hold: Hold) -> None:
