@@ -37,6 +37,7 @@ class Module:
         try:
             return ast.parse(self.source, str(self.path))
         finally:
+            gc.freeze()  # nor for tests that follow
             gc.enable()
 
     @property

@@ -52,8 +52,21 @@ BOUND_S = 300.0
 AT = datetime(2024, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 
 
+@pytest.fixture(scope="module")
+def kept() -> list[str]:
+    return []
+
+
 @pytest.fixture
-def altered(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
+async def usual(world: World, kept: list[str]) -> list[str]:
+    """What is answered where nothing is altered, kept by the first test for the others."""
+    if not kept:
+        kept += await answers(world, "usual")
+    return kept
+
+
+@pytest.fixture
+def altered(world: World, usual: list[str], request: pytest.FixtureRequest) -> Iterator[str]:
     """Alter the workers' login in this database, which holds in sessions that begin afterwards."""
     user, database = conninfo_to_dict(world.database.url)["user"], world.database.name
     for setting in request.param:
@@ -104,18 +117,17 @@ def without_times(text: str) -> str:
 
 @pytest.mark.promise("OP-15")
 @pytest.mark.parametrize("altered", SETTINGS + BEFORE_SET, indirect=True)
-async def test_an_altered_role_changes_no_answer(world: World, altered: str) -> None:
-    await compare(world, altered, Pooler.OFF)
+async def test_an_altered_role_changes_no_answer(world: World, altered: str, usual: list[str]) -> None:
+    await compare(world, altered, usual, Pooler.OFF)
 
 
 @pytest.mark.promise("OP-15")
 @pytest.mark.parametrize("altered", SETTINGS, indirect=True)
-async def test_an_altered_role_changes_no_answer_through_a_pooler(world: World, altered: str) -> None:
-    await compare(world, altered, Pooler.ON)
+async def test_an_altered_role_changes_no_answer_through_a_pooler(world: World, altered: str, usual: list[str]) -> None:
+    await compare(world, altered, usual, Pooler.ON)
 
 
-async def compare(world: World, altered: str, pooler: Pooler) -> None:
-    usual = await answers(world, "usual")  # the sessions of this store began before
+async def compare(world: World, altered: str, usual: list[str], pooler: Pooler) -> None:
     async with await Store.open(world.database.url, pooler=pooler) as store:
         world.store = store
         world.use()
