@@ -30,7 +30,7 @@ HEADER_MAX: Final = 2**16  # bytes
 MANIFEST_MAX: Final = 2**28  # bytes; some two million members
 COMPRESSION: Final = 1  # half as fast as a disk on one core; 6 takes thrice as long for a tenth less
 _REGULAR: Final = (tarfile.REGTYPE, tarfile.AREGTYPE)
-_BROKEN: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+_BROKEN: Final = (tarfile.TarError, zlib.error, EOFError)
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,10 @@ class ArchiveReader:
         contents.files[name] = {"bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
 
     @contextlib.contextmanager
-    def _opened(self, buffered: int) -> Iterator[tuple[tarfile.TarFile, gzip.GzipFile]]:
+    def _opened(self, buffered: int) -> Iterator[tuple[tarfile.TarFile, _Unpacked]]:
         self._source.seek(0)
-        with (
-            gzip.GzipFile(fileobj=self._source, mode="rb") as packed,
-            tarfile.open(fileobj=packed, mode="r|", bufsize=buffered) as tar,
-        ):
+        packed = _Unpacked(self._source)
+        with tarfile.open(fileobj=packed, mode="r|", bufsize=buffered) as tar:
             yield tar, packed
 
 
@@ -192,6 +190,27 @@ def members_of(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 def _forget(tar: tarfile.TarFile) -> None:
     """Drop the list that it keeps of all members that it has read or written."""
     tar.members = []  # type: ignore[attr-defined]  # typeshed lacks it
+
+
+class _Unpacked(io.BufferedIOBase):
+    """The one gzip stream of a file, with nothing behind it: GzipFile takes zeros there, and more streams."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        super().__init__()
+        self._source = source
+        self._stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # of gzip
+
+    def read(self, size: int | None = CHUNK, /) -> bytes:
+        """Return up to `size` bytes, none at the end; raises Damaged, zlib.error or EOFError."""
+        data = b""
+        while not data and not self._stream.eof:
+            packed = self._stream.unconsumed_tail or self._source.read(CHUNK)
+            if not packed:
+                raise EOFError("its end is missing")
+            data = self._stream.decompress(packed, size or CHUNK)
+        if self._stream.eof and (self._stream.unused_data or self._source.read(1)):
+            raise Damaged("something follows its end")
+        return data
 
 
 class _Outlet:

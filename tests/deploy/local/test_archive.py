@@ -65,6 +65,15 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("IM-12")
+@pytest.mark.parametrize("behind", [b"\0", b"\0" * 100, b"x" * 3 * CHUNK, gzip.compress(b""), None], ids=range(5))
+def test_a_file_with_bytes_behind_its_end_is_refused(tmp_path: Path, behind: bytes | None) -> None:
+    whole = backup(tmp_path / "whole").read_bytes()
+    (tmp_path / "longer").write_bytes(whole + (whole if behind is None else behind))
+    refused = refusal(tmp_path / "longer")
+    assert (refused.code, "something follows its end" in str(refused)) == ("backup_damaged", True)
+
+
+@pytest.mark.promise("IM-12")
 @given(st.data())
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_a_file_of_which_a_bit_is_another_is_refused_unless_the_bit_means_nothing(
