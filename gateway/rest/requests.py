@@ -16,7 +16,7 @@ from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.faults import EngramqError, invalid
 
-MISSING: Final = frozenset({"not_found", "unknown"})  # statuses that HTTP says as 404
+MISSING: Final = frozenset({"not_found"})  # statuses that HTTP says as 404; `unknown` of a command is an answer
 
 _Shape = tuple[str | None, ...]  # a path's segments, None for a parameter
 
