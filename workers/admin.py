@@ -30,7 +30,7 @@ from engramq.workers.db.figures import store_figures
 from engramq.workers.db.migrate import migrate, to_be_sharded
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady, packaged
+from engramq.workers.db.readiness import NotReady, Reason, packaged
 from engramq.workers.db.reembedding import ReembeddingProgress, progress
 from engramq.workers.db.rewriting import (
     Cluster,
@@ -79,7 +79,11 @@ def run(work: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.Abstrac
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(whole())
-    except (NotReady, UnsupportedServer) as problem:
+    except NotReady as problem:
+        # A supervisor does not try again then, and says at once what is wrong.
+        is_final = problem.reason in {Reason.AHEAD, Reason.CHANGED}
+        raise CommandFailed(str(problem), ExitCode.MISUSED if is_final else ExitCode.FAILED) from None
+    except UnsupportedServer as problem:
         raise CommandFailed(str(problem)) from None
 
 

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from bench.servers import running_servers
+from engramq.schemas.command_line import ExitCode
 from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]
@@ -49,3 +50,6 @@ def test_a_home_of_an_unreleased_revision_is_refused_with_what_to_do(installatio
         assert ended.returncode == 1
         assert b"unreleased revision" in ended.stderr
         assert b"`engramq export`" in ended.stderr
+    log = (Path(installation.environment["ENGRAMQ_HOME"]) / "logs" / "supervisor.log").read_text().splitlines()
+    died = [json.loads(line) for line in log if '"Service died"' in line and '"migrate"' in line]
+    assert {each["exit_code"] for each in died} == {ExitCode.MISUSED}, "else the supervisor tries twice more, and waits"
