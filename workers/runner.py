@@ -42,6 +42,7 @@ from engramq.workers.replies import announcement, fill, filled, naming, strip, s
 log = logging.getLogger(__name__)
 
 ENTRIES_LOST_MAX: Final = 3
+TOLD_PENDING_S: Final = 0.5  # whose caller waits no longer than this may read `pending` before the answer is there
 
 C = TypeVar("C", bound=Command)
 P = TypeVar("P")
@@ -266,6 +267,8 @@ class CommandRunner:
             raise EngramqError(answer.fault)
         assert answer.reply is not None
         context.replayed = not ours
+        if not ours and context.patience_s - (time.monotonic() - context.since) < TOLD_PENDING_S:
+            await self._keep(context, entry.answer)
         return answer.reply
 
     async def _refuse(self, context: Context, fault: Fault) -> Reply:
@@ -274,19 +277,23 @@ class CommandRunner:
         refusal = msgspec.structs.replace(naming(fault, envelope), command_id=envelope.id)
         answer = strip(Answer(id=envelope.id, fault=refusal))
 
-        async def record(tx: Transaction) -> bool:
-            tx.lease = context.lease
-            return await ledger.refuse(tx, envelope, answer)
-
-        try:
-            recorded = await self._store.write(envelope.namespace, record)
-        except EngramqError as problem:
-            raise OutcomeUnknown("a refusal was not recorded, for whoever asks what became of it") from problem
-        if not recorded:  # another attempt at this very command has ended it
+        if not await self._keep(context, answer):  # another attempt at this very command has ended it
             entry = await self._find(envelope)
             if entry is not None and entry[0].command_id == UUID(envelope.id):
                 return await self._repeat(context, *entry)
         raise EngramqError(refusal)
+
+    async def _keep(self, context: Context, answer: str) -> bool:
+        """Record an answer for whoever asks what became of the command; False when it has ended already."""
+
+        async def record(tx: Transaction) -> bool:
+            tx.lease = context.lease
+            return await ledger.keep(tx, context.envelope, answer)
+
+        try:
+            return await self._store.write(context.envelope.namespace, record)
+        except EngramqError as problem:
+            raise OutcomeUnknown("an answer was not recorded, for whoever asks what became of it") from problem
 
     async def _with_references(self, fault: Fault, envelope: Envelope) -> Fault:
         """Return a refusal that shows what the call's references stood for, as far as that can be read now."""

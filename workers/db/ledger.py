@@ -14,7 +14,7 @@ from engramq.workers.db.transaction import Jsonb, Sent, Transaction
 
 BEGIN: Final = sql("ledger_begin")
 END: Final = sql("ledger_end")
-REFUSE: Final = sql("ledger_refuse")
+KEEP: Final = sql("ledger_keep")
 FIND: Final = sql("ledger_find")
 BLANK: Final = sql("ledger_blank")
 TRIM: Final = sql("ledger_trim")
@@ -66,9 +66,12 @@ async def send_end(
     await tx.send(END, command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
 
 
-async def refuse(tx: Transaction, envelope: Envelope, answer: str) -> bool:
-    """Keep a refusal, without the idempotency key; False when the command has ended already."""
-    return await tx.row(REFUSE, **_identity(envelope), answer=answer) is not None
+async def keep(tx: Transaction, envelope: Envelope, answer: str) -> bool:
+    """Keep the answer of a command that has no effect of its own; False when the command has ended already.
+
+    It is a refusal, or the answer of an earlier command with the same idempotency key, as it stands in the ledger.
+    """
+    return await tx.row(KEEP, **_identity(envelope), answer=answer) is not None
 
 
 async def find(

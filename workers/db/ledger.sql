@@ -26,8 +26,8 @@ update ledger set answer = %(answer)s::jsonb, memory_id = %(memory_id)s
 where tenant = %(tenant)s and command_id = %(command_id)s
 returning command_id
 
--- name: ledger_refuse
--- Keep a refusal, without the idempotency key: it may be used again.
+-- name: ledger_keep
+-- Keep an answer without the idempotency key, which may be used again after a refusal, or is an earlier command's.
 insert into ledger (command_id, tenant, principal, principal_untrusted, command, attempt, answer)
 values (%(command_id)s, %(tenant)s, %(principal)s, %(principal_untrusted)s, %(command)s, %(attempt)s, %(answer)s::jsonb)
 on conflict do nothing

@@ -6,8 +6,11 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
+from uuid import UUID
 
+import msgspec
 import psycopg
 import pytest
 
@@ -16,13 +19,15 @@ from engramq.deploy.local.embedded import process
 from engramq.schemas.commands import ForgetMemory as Forget
 from engramq.schemas.commands import Forgotten
 from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.db import ledger
 from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
+from engramq.workers.queue.contract import Job, LeaseLost, OutcomeUnknown
 from tests.conftest import Database
 from tests.jobs import job, repeated
 from tests.refusals import refused
@@ -222,6 +227,24 @@ async def test_a_deadlock_is_resolved_by_trying_again(store: Store, database: Da
     await asyncio.gather(take(1, 2), take(2, 1))
     assert first_tries == 3
     assert notes(database) == 2
+
+
+@pytest.mark.promise("QP-21")
+@pytest.mark.parametrize(("patience_s", "is_kept"), [(0.0, True), (10.0, False)])
+async def test_a_repeat_that_was_told_pending_is_known_by_its_own_id(
+    store: Store, patience_s: float, is_kept: bool
+) -> None:
+    first = job(Forget(memory_id="x"), idempotency_key=uuid7())
+    again = Job(msgspec.structs.replace(first.envelope, id=uuid7()), first.lease, patience_s)
+    await run_once(store, first, note)
+    assert (await run_once(store, again, note)).replayed
+    entries = [
+        await store.read(DEFAULT_NAMESPACE, partial(ledger.find, command_id=UUID(each.envelope.id)))
+        for each in (first, again)
+    ]
+    answers = [None if entry is None else entry.answer for entry in entries]
+    assert answers == [answers[0], answers[0] if is_kept else None]
+    assert answers[0] is not None
 
 
 async def test_a_mistake_of_ours_is_let_through(store: Store, database: Database) -> None:
