@@ -20,7 +20,8 @@ class Fault:
 
     `times` is how often in the long run. `back_s`: seconds after that within which a store has to be acknowledged.
     `unnoticed`: no call may fail; `reads_go_on`: no read may, from a second after it began. `dead_letters`: how many
-    each makes. `small_disk`: the files that it is about are on a small one.
+    each makes. `keeps_pending`: whatever was told `pending` ends, and `get_command` knows how. `small_disk`: the files
+    that it is about are on a small one.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Fault:
     unnoticed: bool = False
     reads_go_on: bool = False
     dead_letters: int = 0
+    keeps_pending: bool = False
     small_disk: bool = False
 
     @property

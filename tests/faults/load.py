@@ -56,6 +56,7 @@ class Account:
     slowest_s: float = 0.0
     latencies_s: list[float] = field(default_factory=list)
     served: list[tuple[float, float]] = field(default_factory=list)  # acknowledged stores: begin and end
+    pending: list[str] = field(default_factory=list)  # commands that were told so
     reads: list[tuple[float, bool]] = field(default_factory=list)  # of who only reads: begin, whether answered
 
     @property
@@ -201,6 +202,8 @@ class Load:
             told, fate = _judged(body)
         took = time.monotonic() - began
         self.account.told[told] += 1
+        if told == "pending":
+            self.account.pending.append(body["command_id"])
         self.account.slowest_s = max(self.account.slowest_s, took)
         self.account.latencies_s.append(took)
         if fate is not Fate.ACKNOWLEDGED:

@@ -25,6 +25,7 @@ REFUSING_S = 2.0
 READ_ONLY_S = 5.0
 LOCKED_S = (8.0, 15.0)  # a call waits 5 s for a lock
 PAUSE_S = (2.0, 8.0)
+HUNG_S = (10.5, 12.0)  # a caller waits for 10 s
 FULL_S = 5.0
 FRESH_S = 30.0
 
@@ -126,6 +127,19 @@ async def sessions_ended(world: World) -> None:
 async def postgres_stopped(world: World) -> None:
     """PostgreSQL that hangs: SIGSTOP of all its processes."""
     await _stopped(world.postgres_processes(), random.uniform(*PAUSE_S))
+
+
+async def postgres_hung_and_killed(world: World) -> None:
+    """PostgreSQL that hangs until all callers have been told pending, and is then killed and started again."""
+    pids = world.postgres_processes()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    await asyncio.sleep(random.uniform(*HUNG_S))
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(world.servers.postgres_process.wait)
+    await world.start_postgres()
 
 
 async def postgres_read_only(world: World) -> None:
@@ -234,6 +248,7 @@ FAULTS = (
     Fault("backend_killed", backend_killed, 20),
     Fault("sessions_ended", sessions_ended, 20),
     Fault("postgres_stopped", postgres_stopped, 5),
+    Fault("postgres_hung_and_killed", postgres_hung_and_killed, 200, keeps_pending=True),
     Fault("postgres_read_only", postgres_read_only, 5, back_s=2.0, reads_go_on=True),
     Fault("disk_full", disk_full, 3, back_s=10.0, small_disk=True, reads_go_on=True),
     Fault("fresh_cluster", fresh_cluster, 1, unnoticed=True),

@@ -68,6 +68,7 @@ async def run(
     unexpected = sum(_command(letter) not in MADE_ANEW for letter in letters) - times * fault.dead_letters
     told = {what: count for what, count in account.told.most_common() if what != "done"}
     held = found.is_clean and not unexpected and max(backs, default=0.0) <= fault.back_s
+    held = held and not (fault.keeps_pending and found.forgotten)
     reads = [good for at, good in account.reads if any(first <= at < last for first, last in spans)]
     held = held and not (fault.unnoticed and account.failed) and not (fault.reads_go_on and not (reads and all(reads)))
     return {

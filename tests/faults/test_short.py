@@ -20,6 +20,15 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
+@pytest.mark.long
+@pytest.mark.promise("QP-21")
+async def test_what_was_told_pending_ends_though_postgresql_hangs_and_is_killed(world: World) -> None:
+    line = await run(FAULTS["postgres_hung_and_killed"], world, 1)
+    assert line["told"].get("pending"), json.dumps(line)
+    wrong = ("lost", "doubled", "applied_though_refused", "unread", "missed", "dead_letters", "forgotten")
+    assert {count: line[count] for count in wrong} == dict.fromkeys(wrong, 0), json.dumps(line)
+
+
 @pytest.mark.promise("QP-3", "QP-4", "QP-5")
 @pytest.mark.parametrize(
     "name", ["worker_killed", "redis_killed", "postgres_restarted_immediately", "redis_of_workers_cut", "poisoned"]

@@ -24,6 +24,7 @@ class Shelf:
         self.helped: dict[str, float] = {}
         self.hidden: set[str] = set()  # ids that tools do not give
         self.unfinished: set[str] = set()
+        self.commands: dict[str, str] = {}  # what get_command says, by id
 
     def rows(self, query: str, *_values: Any) -> list[dict[str, Any]]:
         if "memory_usage" in query:
@@ -49,6 +50,8 @@ class ShelfCaller:
 
     async def call(self, tool: str, **arguments: Any) -> Body:
         seen = {content: text for content, text in self._shelf.contents.items() if content not in self._shelf.hidden}
+        if tool == "get_command":
+            return {"status": self._shelf.commands.get(arguments["command_id"], "unknown")}
         if tool == "get_memory":
             text = seen.get(arguments["memory_id"])
             return {"status": "success", "memory": None if text is None else {"content": text}}
@@ -152,7 +155,7 @@ class Scripted:
 
 
 async def test_a_call_is_judged_by_what_its_caller_was_told_and_a_keyed_one_repeated_until_it_is_settled() -> None:
-    pending, refused = {"status": "pending"}, {"status": "error", "code": "unavailable"}
+    pending, refused = {"status": "pending", "command_id": "c"}, {"status": "error", "code": "unavailable"}
     writer = Scripted(pending, refused, Cut("x"), NotSent("y"), pending, refused, Cut("x"), NotSent("y"))
     load = Load([writer, Scripted(), Scripted()], RUN, seed=1)
     load.start()
@@ -166,3 +169,10 @@ async def test_a_call_is_judged_by_what_its_caller_was_told_and_a_keyed_one_repe
     sent = [item["content"] for item in writer.sent]
     assert all(sent.count(content) == 1 for content in once)
     assert len(sent) > len(load.account.stores) - 1
+
+
+async def test_what_was_told_pending_and_is_not_known_is_counted() -> None:
+    shelf, account = Shelf(), Account(pending=["a", "b", "c"])
+    shelf.commands |= {"a": "done", "b": "failed"}
+    found = await verdict(shelf, account, RUN)
+    assert (found.forgotten, found.is_clean) == (1, True), "whether it may be forgotten is for the fault to say"

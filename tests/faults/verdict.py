@@ -16,6 +16,9 @@ AT_ONCE = 8
 TRIES = 5
 FINISHED_S = ROUND_EVERY_S + 60.0  # beyond the newest thousand memories upkeep looks so often
 FINISHED_WATCH_S = 0.2
+SETTLED_S = 60.0  # within which all that was told pending ends
+ENDED = {"done", "failed"}
+UNDER_WAY = {"pending", "running", "error"}  # an error is of the call itself
 UNFINISHED = """
     select count(*) as n from memories
     where content like %s and (sector_source is null or links_made_at is null)
@@ -47,6 +50,7 @@ class Verdict:
     applied_though_refused: int
     unread: int  # acknowledged, in the database, and not given by get or search
     missed: int  # own stores that a search right after did not find
+    forgotten: int  # told pending, and get_command does not know how they ended, which Redis emptied may cause
     unfinished: int  # acknowledged, and still without sector or links when no more of them are finished
 
     @property
@@ -80,6 +84,7 @@ async def verdict(site: Site, account: Account, run: str) -> Verdict:
         applied_though_refused=len(refused),
         unread=await _unread(site, present[-LOOKED_UP_MAX:]),
         missed=len(account.misses),
+        forgotten=await _forgotten(site, account.pending),
         unfinished=await _unfinished(site, f"The parcel zq{run}x%"),
     )
 
@@ -134,6 +139,25 @@ async def _unread(site: Site, stores: list[Stored]) -> int:
     for caller in callers:
         await caller.aclose()
     return unread
+
+
+async def _forgotten(site: Site, commands: list[str]) -> int:
+    """Return how many commands have not ended, as far as get_command knows, when each had its time to."""
+    (caller,) = await site.callers(1)
+    forgotten, until = 0, time.monotonic() + SETTLED_S
+    for command in commands:
+        while (status := await _status(caller, command)) in UNDER_WAY and time.monotonic() < until:
+            await asyncio.sleep(FINISHED_WATCH_S)
+        forgotten += status not in ENDED
+    await caller.aclose()
+    return forgotten
+
+
+async def _status(caller: Caller, command: str) -> str:
+    try:
+        return str((await caller.call("get_command", command_id=command))["status"])
+    except (Cut, NotSent):
+        return "error"
 
 
 async def _asked(caller: Caller, tool: str, **arguments: Any) -> dict[str, Any]:
