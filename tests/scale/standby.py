@@ -40,6 +40,10 @@ class PostgresServer:
         return f"postgresql://{role}@127.0.0.1:{self.port}/{database}"
 
     @property
+    def socket(self) -> Path:
+        return self._programs.home.postgres_sockets / f".s.PGSQL.{self.port}"
+
+    @property
     def owner_url(self) -> str:
         return self.url(OWNER_ROLE)
 

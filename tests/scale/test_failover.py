@@ -9,12 +9,14 @@ import pytest
 
 from engramq.schemas.settings import Settings, read_settings
 from engramq.workers.app import open_store
+from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.database import Store
 from engramq.workers.db.diagnosis import diagnose
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
-from tests.scale.standby import PostgresServer, primary
+from tests.faults.proxy import Proxy, Weather
+from tests.scale.standby import DATABASE, PostgresServer, primary
 from tests.scale.story import tell_agents
 from tests.scale.workshop import running, stored_under
 from tests.scenarios.stage import until
@@ -106,6 +108,20 @@ async def test_what_is_under_way_at_a_primary_that_hangs_is_tried_elsewhere(
         finally:
             server.resume()
     assert standby.ask("select count(*) as n from audit_log") == [{"n": 2 * CALLERS}]
+
+
+async def test_what_is_under_way_on_a_line_that_passes_nothing_is_tried_elsewhere(
+    server: PostgresServer, standby: PostgresServer
+) -> None:
+    async with Proxy(server.socket) as line:
+        beyond = f"postgresql://{WORKER_ROLE}@127.0.0.1:{line.port},127.0.0.1:{standby.port}/{DATABASE}"
+        async with await Store.open(beyond) as store:
+            await store.write("n", write)
+            line.become(Weather.BLACK)
+            waiting = asyncio.gather(*(store.write("n", write) for _ in range(CALLERS)))
+            await asyncio.to_thread(standby.promote)
+            await asyncio.wait_for(waiting, HANGS_MAX_S)
+    assert standby.ask("select count(*) as n from audit_log") == [{"n": 1 + CALLERS}]
 
 
 async def test_what_takes_long_at_a_server_that_serves_is_left_alone(server: PostgresServer) -> None:
