@@ -233,7 +233,7 @@ async def test_the_list_shows_what_each_namespace_holds(
     assert [item["namespace"] for item in found] == ["acme", "other"]
     assert found[0] | {"last_activity": "", "bytes": 0} == {
         "namespace": "acme", "memories": 4, "by_state": {"active": 3, "pending": 1}, "bytes": 0, "nodes": 2, "edges": 1,
-        "links": 1, "tokens": 1, "last_activity": "", "language": "english",
+        "links": 1, "tokens": 1, "webhooks": 1, "last_activity": "", "language": "english",
     }  # fmt: skip
     assert found[0]["bytes"] == sum(row["n"] for row in contents(database, acme))
     assert await run("tenant", "list", "--all") == 0
