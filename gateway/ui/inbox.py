@@ -22,6 +22,8 @@ _CHOSEN: Final = "chosen"
 _SHOWN: Final = "shown"
 _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wait for the same answer
 _TOO_MANY: Final = 429
+_VOUCHED: Final = (Verification.VERIFIED.value, Verification.APPROVED.value)
+_ALREADY: Final = "It is verified or approved already."
 _WORDS: Final = {"pending": DONE["pending"], "not_found": "It is gone."}
 
 
@@ -92,7 +94,7 @@ def _undo_of(action: str, memory: Body, reply: Body) -> Undo | None:
 async def decide_many(page: PageRequest) -> Response:
     """Give one verdict on the memories that are ticked, or on all that were shown, and tell what came of each.
 
-    A form names each by its id and the digest of what it showed.
+    A form names each by its id, the digest of what it showed, and its verification then.
     """
     wanted = page.entry("verdict")
     if wanted not in _VERDICTS:
@@ -100,21 +102,28 @@ async def decide_many(page: PageRequest) -> Response:
     meant = page.form.get(_SHOWN if page.entry("which") == _SHOWN else _CHOSEN, [])
     if not meant:
         raise invalid(_CHOSEN, "No memory is ticked: nothing was done.", "Tick some, or choose all that are shown.")
-    told = Verdicts(wanted, untried=len(meant))
-    for named in meant:
-        memory_id, _, seen = named.partition(".")
+    named = [(*value.split("."), "", "")[:3] for value in meant]
+    for _, seen, _ in named:
         require_look(seen)
-        try:
-            reply = await verdict(page, memory_id, seen, _VERDICTS[wanted])
-        except PageCallRefused as refused:
-            told.others[refused.body["error"]].append(memory_id)
-            told.untried -= 1
-            if refused.status >= _FAILING or refused.status == _TOO_MANY:
-                break
-            continue
+    told = Verdicts(wanted, untried=len(named))
+    for memory_id, seen, verification in named:
         told.untried -= 1
-        if reply["status"] in _WORDS:
-            told.others[_WORDS[reply["status"]]].append(memory_id)
-        else:
-            told.count += 1
+        if wanted == "verify" and verification in _VOUCHED:  # Verify would take an approval back
+            told.others[_ALREADY].append(memory_id)
+        elif not await _is_tried(page, told, memory_id, seen):
+            break
     return await _inbox(page, verdicts=told)
+
+
+async def _is_tried(page: PageRequest, told: Verdicts, memory_id: str, seen: str) -> bool:
+    """Give the verdict on one memory and note what came of it; false where the rest would get the same refusal."""
+    try:
+        reply = await verdict(page, memory_id, seen, _VERDICTS[told.done])
+    except PageCallRefused as refused:
+        told.others[refused.body["error"]].append(memory_id)
+        return refused.status < _FAILING and refused.status != _TOO_MANY
+    if reply["status"] in _WORDS:
+        told.others[_WORDS[reply["status"]]].append(memory_id)
+    else:
+        told.count += 1
+    return True

@@ -76,6 +76,24 @@ async def test_of_many_those_that_have_changed_are_named_and_left_alone(here: Se
     assert (unseen.status, "does not say what was shown" in unseen.text) == (400, True)
 
 
+async def test_what_is_vouched_for_is_not_verified_back(here: Served) -> None:
+    ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
+    await agent.call("verify_memory", memory_id=ids["one"], verification="approved")
+    done = await judged(browser, await browser.get(INBOX), "verify")
+    assert "3 memories are verified." in done.text
+    assert "1 not: It is verified or approved already." in done.text
+    assert await agent.recent(partitions=["untrusted"], verifications=["approved"], project="*") == ["Turn one"]
+
+
+async def test_a_form_of_many_that_lacks_a_look_does_nothing(here: Served) -> None:
+    ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
+    page = await browser.get(INBOX)
+    ticked = [*page.values("chosen"), ids["two"]]
+    unseen = await judged(browser, page, "verify", "chosen", chosen=ticked)
+    assert (unseen.status, "nothing was done" in unseen.text) == (400, True)
+    assert not await agent.recent(partitions=["untrusted"], verifications=["verified"], project="*")
+
+
 async def test_who_may_not_judge_is_offered_nothing_to_tick(here: Served) -> None:
     await captured(here)
     page = await (await here.browser("keeper")).get(INBOX)
