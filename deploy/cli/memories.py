@@ -202,7 +202,7 @@ def forget(
     with door(namespace) as gateway:
         meant = memory_id(gateway, identifier)
         if erase and not yes:
-            if sys.stdin is None or not sys.stdin.isatty():
+            if not common.can_ask():
                 raise click.UsageError("--erase takes --yes where nobody can be asked.")
             click.confirm(f"Erase {meant} for good?", abort=True, err=True)
         asked = {"memory_id": meant, **common.arguments({"reason": reason, "erase": erase})}

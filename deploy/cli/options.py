@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -156,3 +157,8 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None and value != () and value is not False
     }
+
+
+def can_ask() -> bool:
+    """Say whether somebody sits at a terminal who can answer a question."""
+    return sys.stdin is not None and sys.stdin.isatty()

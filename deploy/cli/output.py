@@ -45,7 +45,7 @@ _AS_COMMANDS: Final = {
     "verify_memory says": "engramq verify says",
     "get_memory shows": "engramq show shows",
     'get_memory with include_untrusted and detail="full" shows': "engramq show --untrusted shows",
-    "give the new digest as seen": "give its digest by --seen, or none",
+    "give the new digest as seen": "give its digest by --seen",
     "restore_memory brings": "engramq restore brings",
 }
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -19,8 +18,13 @@ from engramq.schemas.setting_values import integer
 from engramq.schemas.vocabulary import Verification
 
 _IDS = click.argument("identifiers", metavar="ID...", nargs=-1, required=True)
-_SEEN = click.option("--seen", metavar="DIGEST", help="Only as it was when engramq show gave this digest of it.")
-_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+_SEEN = click.option("--seen", metavar="DIGEST", help="Only as it was when list --json or show --json gave this.")
+_YES = click.option("--yes", is_flag=True, help="Do not ask; off a terminal: as it is by then.")
+
+_NOBODY_SAW: Final = (
+    "Nobody can be asked here. Give --seen DIGEST, the digest that `engramq list --json` or `engramq show --untrusted ID "
+    "--json` gave with the text that you read, or --yes for whatever the text is by now."
+)
 
 
 @click.command("verify")
@@ -30,8 +34,9 @@ _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 def verify(identifiers: tuple[str, ...], reason: str | None, *, approved: bool, **how: Any) -> ExitCode:
     """Say that memories were checked against their source.
 
-    Each is shown, on a terminal with a question, and verified only if it is still what was shown. Untrusted ones stay
-    so: engramq promote makes them trusted. An ID may be its beginning, of 8 characters or more, if no other has that.
+    Each is shown with a question, and verified only if it is still what was shown; off a terminal that takes --seen or
+    --yes. Untrusted ones stay so: engramq promote makes them trusted. An ID may be its beginning, of 8 characters or
+    more, if no other has that.
     """
     given = {"verification": Verification.APPROVED if approved else Verification.VERIFIED, "reason": reason}
     return _each(identifiers, "verify_memory", given, **how)
@@ -43,8 +48,8 @@ def verify(identifiers: tuple[str, ...], reason: str | None, *, approved: bool, 
 def reject(identifiers: tuple[str, ...], reason: str | None, **how: Any) -> ExitCode:
     """Say that memories are false or misleading, which hides them.
 
-    Each is shown, on a terminal with a question, and rejected only if it is still what was shown. engramq verify takes
-    that back. An ID may be its beginning, of 8 characters or more, if no other has that.
+    Each is shown with a question, and rejected only if it is still what was shown; off a terminal that takes --seen or
+    --yes. engramq verify takes that back. An ID may be its beginning, of 8 characters or more, if no other has that.
     """
     given = {"verification": Verification.REJECTED, "reason": reason}
     return _each(identifiers, "verify_memory", given, **how)
@@ -56,8 +61,8 @@ def reject(identifiers: tuple[str, ...], reason: str | None, **how: Any) -> Exit
 def promote(identifiers: tuple[str, ...], **how: Any) -> ExitCode:
     """Make verified memories trusted, so that searches show them.
 
-    Each is shown, on a terminal with a question, and promoted only if it is still what was shown. An ID may be its
-    beginning, of 8 characters or more, if no other has that.
+    Each is shown with a question, and promoted only if it is still what was shown; off a terminal that takes --seen or
+    --yes. An ID may be its beginning, of 8 characters or more, if no other has that.
     """
     return _each(identifiers, "memory_promote_to_trusted", {}, **how)
 
@@ -78,21 +83,18 @@ def _each(
     """
     if seen and len(identifiers) > 1:
         raise click.UsageError("--seen is of one memory: give one ID.")
+    if not (seen or yes or common.can_ask()):
+        raise click.UsageError(_NOBODY_SAW)
     codes = [ExitCode.DONE]
     with door(namespace) as gateway:
         for meant in [memory_id(gateway, text) for text in identifiers]:
             digest = seen or _shown(gateway, meant, yes=yes)
-            if not (seen or yes or _agreed()):
+            if not (seen or yes or click.confirm("Is it this one?", err=True)):
                 click.echo(f"{meant}\tleft as it is")
                 continue
             reply = write(gateway, tool, {"memory_id": meant, **common.arguments({**given, "seen": digest})})
             codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
-
-
-def _agreed() -> bool:
-    """Ask whoever sits at a terminal; where nobody does, all is meant."""
-    return sys.stdin is None or not sys.stdin.isatty() or click.confirm("Is it this one?", err=True)
 
 
 def _shown(gateway: Door, meant: str, *, yes: bool) -> str | None:

@@ -32,7 +32,7 @@ def entries(lines: str) -> list[dict[str, Any]]:
 
 async def test_who_did_what_is_shown_page_by_page(shell: Shell) -> None:
     ids = [(await shell.run("store", f"{place} is open", "--source-type", "research")).strip() for place in "ABC"]
-    await shell.run("verify", *ids, "--reason", "was there")
+    await shell.run("verify", *ids, "--yes", "--reason", "was there")
     listed = entries(await shell.run("audit", "--action", "verify", "--json"))
     assert [entry["target_id"] for entry in listed] == ids, "newest last"
     assert {entry["actor"] for entry in listed} == {"ada"}

@@ -99,15 +99,15 @@ async def test_what_waits_is_judged_corrected_and_replaced(shell: Shell) -> None
         (await shell.run("store", f"The {place} is open", "--source-type", "research")).strip()
         for place in ("bakery", "library", "museum")
     ]
-    await shell.run("promote", bakery, code=ExitCode.FAILED)
+    await shell.run("promote", bakery, "--yes", code=ExitCode.FAILED)
     assert "engramq verify" in shell.err
     assert "verify_memory" not in shell.err
-    assert await shell.run("verify", bakery, library, "--reason", "was there") == (
+    assert await shell.run("verify", bakery, library, "--yes", "--reason", "was there") == (
         f"{bakery}\tverified\n{library}\tverified\n"
     )
-    assert await shell.run("verify", library, "--approved") == f"{library}\tapproved\n"
-    assert await shell.run("promote", bakery, library) == f"{bakery}\tpromoted\n{library}\tpromoted\n"
-    assert await shell.run("reject", museum) == f"{museum}\trejected\n"
+    assert await shell.run("verify", library, "--approved", "--yes") == f"{library}\tapproved\n"
+    assert await shell.run("promote", bakery, library, "--yes") == f"{bakery}\tpromoted\n{library}\tpromoted\n"
+    assert await shell.run("reject", museum, "--yes") == f"{museum}\trejected\n"
     listed = await shell.run("list")
     assert (bakery in listed, library in listed) == (True, True)
     assert museum not in await shell.run("list", "--partition", "untrusted")
@@ -125,7 +125,7 @@ async def test_what_waits_is_judged_corrected_and_replaced(shell: Shell) -> None
     assert await shell.run("supersede", library, newer) == "superseded\n"
     assert library not in await shell.run("list")
     nobody = "0199c1de-0000-7000-8000-000000000000"
-    await shell.run("verify", nobody, code=ExitCode.FAILED)
+    await shell.run("verify", nobody, "--yes", code=ExitCode.FAILED)
     assert shell.err == "There is no memory of this id. engramq search finds those that there are, with their ids.\n"
 
 
@@ -161,6 +161,27 @@ async def test_what_a_command_showed_is_what_it_judges(shell: Shell, monkeypatch
     assert await shell.run("promote", stored) == f"{stored}\tleft as it is\n"
     assert "Monday is\\u001b[7m sunny" in shell.err, "what is asked about is shown, and inert"
     assert await shell.run("promote", stored, "--yes") == f"{stored}\tpromoted\n"
+
+
+@pytest.mark.promise("TP-29")
+async def test_off_a_terminal_nothing_is_judged_that_nobody_saw(shell: Shell) -> None:
+    """A script lists, reads, and verifies: an author who exchanges the text between the two is found out."""
+    stored = (await shell.run("store", "Monday is sunny", "--source-type", "research")).strip()
+    waiting = ("--partition", "untrusted", "--verification", "unverified")
+    for command in ("verify", "reject", "promote"):
+        await shell.run(command, stored, code=ExitCode.MISUSED, given=b"y\n")
+        assert "--seen DIGEST" in shell.err
+        assert "--yes" in shell.err
+    (listed,) = (await shell.json("list", *waiting))["memories"]
+    assert (listed["id"], listed["verification"]) == (stored, "unverified"), "nothing was judged"
+    assert listed["digest"] == (await shell.json("show", "--untrusted", stored))["memory"]["digest"]
+
+    await shell.run("update", stored, "--metadata", '{"follow": "me"}')
+    await shell.run("verify", stored, "--seen", listed["digest"], code=ExitCode.FAILED)
+    assert "metadata changed since. Nothing was changed." in shell.err
+    (listed,) = (await shell.json("list", *waiting))["memories"]
+    assert await shell.run("verify", stored, "--seen", listed["digest"]) == f"{stored}\tverified\n"
+    assert await shell.run("promote", stored, "--seen", listed["digest"]) == f"{stored}\tpromoted\n"
 
 
 async def test_projects_are_listed_with_what_they_hold(shell: Shell) -> None:
