@@ -22,8 +22,8 @@ _SEEN = click.option("--seen", metavar="DIGEST", help="Only as it was when list 
 _YES = click.option("--yes", is_flag=True, help="Do not ask; off a terminal: as it is by then.")
 
 _NOBODY_SAW: Final = (
-    "Nobody can be asked here. Give --seen DIGEST, the digest that `engramq list --json` or `engramq show --untrusted ID "
-    "--json` gave with the text that you read, or --yes for whatever the text is by now."
+    "Nobody can be asked here. Give --seen DIGEST, the digest that `engramq list --json` or `engramq show --untrusted "
+    "ID --json` gave with the text that you read, or --yes for whatever the text is by now."
 )
 
 
