@@ -38,6 +38,7 @@ GIVE_UP_S: Final = 300.0  # how long one batch is tried again while the service 
 NOT_DONE: Final = "See `engramq status`: is a worker running?"
 ASK_AGAIN_S: Final = 1.0
 PROGRESS_S: Final = 5.0
+TRIES: Final = 3  # of asking for the answer of what has ended, each READ_TIMEOUT_S long
 ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
 
 R = TypeVar("R", bound=Reply)
@@ -52,7 +53,7 @@ class Asker(ABC):
 
     @abstractmethod
     async def ask(self, command: Command, timeout_s: float | None = None, key: str | None = None) -> Outcome:
-        """Ask once; with a `key` what was done for it already is not done again."""
+        """Ask once, a read for `timeout_s`; with a `key` what was done for it already is not done again."""
 
     async def run(self, command: Command, kind: type[R], *, progress: Callable[[], Awaitable[None]] | None = None) -> R:
         """Return the reply, however long it takes; raises EngramqError.
@@ -80,7 +81,7 @@ class Asker(ABC):
                 fault = refused.fault
             if fault.code not in NOT_APPLIED or time.monotonic() > give_up:
                 raise EngramqError(fault)
-            await anyio.sleep(fault.retry_after_s if isinstance(fault.retry_after_s, float) else ASK_AGAIN_S)
+            await anyio.sleep(pause_s(fault))
 
     async def _answer(
         self,
@@ -91,24 +92,36 @@ class Asker(ABC):
         progress: Callable[[], Awaitable[None]] | None = None,
     ) -> Answer:
         """Return the answer, of a write that outlives our patience the stored one, which is ours by its key."""
-        while isinstance(outcome := await self.ask(command, timeout_s, key), Pending):
-            await self._until_ended(outcome.command_id, give_up, progress)
+        for _ in range(TRIES):
+            if isinstance(outcome := await self.ask(command, timeout_s, key), Answer):
+                return outcome
+            if (fault := await self._fault_at_end(outcome.command_id, give_up, progress)) is not None:
+                return Answer(id=outcome.command_id, fault=fault)  # asked again by its key it would be tried anew
             timeout_s = READ_TIMEOUT_S
-        return outcome
+        raise refuse(FaultCode.UNAVAILABLE, "A command was taken, but its answer did not come.", recovery=NOT_DONE)
 
-    async def _until_ended(
+    async def _fault_at_end(
         self, command_id: str, give_up: float, progress: Callable[[], Awaitable[None]] | None
-    ) -> None:
-        last_at = time.monotonic()
+    ) -> Fault | None:
+        """Wait until a command has ended and return why it failed, if it has."""
+        progress_at = heard_at = time.monotonic()
         while True:
-            answer = await self.ask(GetCommand(command_id=command_id))
-            report = answer.reply if isinstance(answer, Answer) else None
-            if isinstance(report, CommandReport) and report.status in ENDED:
-                return
+            try:
+                report = _reply_in(await self.ask(GetCommand(command_id=command_id)), CommandReport)
+            except EngramqError as refused:
+                is_late = time.monotonic() > min(give_up, heard_at + GIVE_UP_S)
+                if is_late or refused.fault.code not in NOT_APPLIED:
+                    raise
+            else:
+                heard_at = time.monotonic()
+                if report.status is CommandStatus.FAILED:
+                    return msgspec.convert(report.reply, Fault)
+                if report.status in ENDED:
+                    return None
             if time.monotonic() > give_up:
                 raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
-            if progress is not None and time.monotonic() > last_at + PROGRESS_S:
-                last_at = time.monotonic()
+            if progress is not None and time.monotonic() > progress_at + PROGRESS_S:
+                progress_at = time.monotonic()
                 await progress()
             await anyio.sleep(ASK_AGAIN_S)
 
@@ -141,7 +154,13 @@ async def open_asker(settings: Settings, namespace: str, project: str = "") -> A
         yield QueueAsker(bus, namespace, settings.principal, project)
 
 
-def _reply_in(answer: Answer, kind: type[R]) -> R:
+def pause_s(fault: Fault) -> float:
+    """Return after how long a refusal says to try again."""
+    return fault.retry_after_s if isinstance(fault.retry_after_s, float) else ASK_AGAIN_S
+
+
+def _reply_in(answer: Outcome, kind: type[R]) -> R:
+    assert isinstance(answer, Answer)  # a read is never pending
     if answer.fault is not None:
         raise EngramqError(answer.fault)
     assert isinstance(answer.reply, kind)

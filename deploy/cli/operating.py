@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import anyio
 import anyio.to_thread
 import msgspec
 
 from engramq.deploy.cli.door import URL, Door, door
 from engramq.deploy.cli.options import WHOLE_REPLY
 from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import Asker, Outcome, open_asker, outcome_of, run
+from engramq.gateway.operator import Asker, Outcome, open_asker, outcome_of, pause_s, run
 from engramq.schemas.commands import OPERATOR_TOOLS, Command, Reply
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import FaultCode
 
 R = TypeVar("R", bound=Reply)
 
@@ -70,13 +74,24 @@ class RemoteAsker(Asker):
 
     gateway: Door
 
-    async def ask(self, command: Command, timeout_s: float | None = None, key: str | None = None) -> Outcome:  # noqa: ARG002 - how long a gateway waits is its own affair
-        """Ask once; a write that got no answer is asked again with its key, which does it once."""
+    async def ask(self, command: Command, timeout_s: float | None = None, key: str | None = None) -> Outcome:
+        """Ask once; a write that got no answer is asked again with its key, which does it once.
+
+        A gateway waits as long as it likes: a read that it had no time for is asked again for `timeout_s`.
+        """
+        give_up = time.monotonic() + (timeout_s or 0.0)
         tool = next(tool for tool in OPERATOR_TOOLS if tool.parameters is type(command))
         arguments: dict[str, Any] = msgspec.to_builtins(command)
         del arguments["type"]
         arguments |= {} if key is None else {"idempotency_key": key}
         arguments |= {"max_chars": WHOLE_REPLY} if tool.bounded else {}
-        # A user who ends the command does not wait for the answer.
-        body = await anyio.to_thread.run_sync(self.gateway.call, tool.name, arguments, abandon_on_cancel=True)
-        return outcome_of(tool, body)
+        while True:
+            # A user who ends the command does not wait for the answer.
+            body = await anyio.to_thread.run_sync(self.gateway.call, tool.name, arguments, abandon_on_cancel=True)
+            outcome = outcome_of(tool, body)
+            fault = outcome.fault if isinstance(outcome, Answer) else None
+            if command.write or fault is None or fault.code is not FaultCode.UNAVAILABLE:
+                return outcome
+            if time.monotonic() + pause_s(fault) > give_up:
+                return outcome
+            await anyio.sleep(pause_s(fault))

@@ -9,8 +9,8 @@ import pytest
 from engramq.deploy.cli.operating import RemoteAsker
 from engramq.gateway import operator
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS, Purged, PurgeMemories
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS, AuditList, ListAudit, Purged, PurgeMemories
+from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
@@ -161,3 +161,55 @@ async def test_a_write_that_takes_long_is_asked_after_until_it_has_ended(monkeyp
     refusal = {"status": "error", "code": "forbidden", "error": "No.", "recovery": "Ask."}
     with pytest.raises(EngramqError, match="No"):
         await RemoteAsker(Scripted(refusal)).run(purge, Purged)  # type: ignore[arg-type]
+
+
+PENDING: dict[str, Any] = {"status": "pending", "command_id": "c"}
+DONE: dict[str, Any] = {"status": "done", "reply": {}}
+DEAD: dict[str, Any] = {
+    "status": "error",
+    "code": "internal",
+    "error": "It was tried 5 times.",
+    "recovery": "Tell the operator.",
+}
+AWAY: dict[str, Any] = {
+    "status": "error",
+    "code": "unavailable",
+    "error": "No answer.",
+    "recovery": "Later.",
+    "retry_after_s": 0.01,
+}
+
+
+async def test_a_write_that_has_failed_for_good_is_not_tried_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "ASK_AGAIN_S", 0.01)
+    gateway = Scripted(PENDING, AWAY, {"status": "failed", "reply": DEAD}, PENDING)
+    asker = RemoteAsker(gateway)  # type: ignore[arg-type]
+    purge = PurgeMemories(created_by="crawler", erase=True)
+    with pytest.raises(EngramqError, match="tried 5 times") as failed:
+        await asker.run(purge, Purged)
+    assert failed.value.fault.recovery == "Tell the operator."
+    assert [tool for tool, _ in gateway.calls] == ["purge_memories", "get_command", "get_command"]
+
+    gateway.replies = [PENDING, {"status": "failed", "reply": DEAD}]
+    answer = await asker.insist(purge, "key")
+    assert answer.fault is not None
+    assert answer.fault.code is FaultCode.INTERNAL
+
+
+async def test_an_answer_that_never_comes_is_not_asked_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "ASK_AGAIN_S", 0.01)
+    gateway = Scripted(*[PENDING, DONE] * 10)
+    with pytest.raises(EngramqError, match="its answer did not come"):
+        await RemoteAsker(gateway).run(PurgeMemories(created_by="crawler", erase=True), Purged)  # type: ignore[arg-type]
+    assert len(gateway.calls) == 2 * operator.TRIES
+
+
+async def test_a_read_is_repeated_while_the_gateway_has_no_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: dict[str, Any] = {"status": "success", "entries": [], "next_cursor": None}
+    gateway = Scripted(AWAY, AWAY, listed, AWAY)
+    asker = RemoteAsker(gateway)  # type: ignore[arg-type]
+    assert (await asker.read(ListAudit(), AuditList)).entries == []
+    assert [tool for tool, _ in gateway.calls] == ["audit"] * 3
+    monkeypatch.setattr(operator, "READ_TIMEOUT_S", 0.0)
+    with pytest.raises(EngramqError, match="No answer"):
+        await asker.read(ListAudit(), AuditList)
