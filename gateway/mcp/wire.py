@@ -37,6 +37,7 @@ _ID_BOUND: Final = 2**53  # a larger number with a fraction part of zero is no e
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
 _TAKES_JSON: Final = (_JSON, b"application/*", b"*/*")
+_JUDGED: Final = frozenset({b"content-type", b"accept", b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
 _OLDER: Final = frozenset({b"", *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)})
 
 Write = Callable[[bytes], Awaitable[None]]
@@ -204,16 +205,20 @@ class HttpWire:
 
         False, and no answer, where the SDK has to judge the headers of the call.
         """
-        headers = dict(scope["headers"])
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            if name in _JUDGED and headers.setdefault(name, value) != value:
+                if name != b"accept":
+                    return False
+                headers[name] += b", " + value  # a list, which may come in parts
         version, accept = headers.get(b"mcp-protocol-version", b""), headers.get(b"accept", b"").lower()
         if call.version is None:
             is_routed = version in _OLDER
         else:
             names = (version, headers.get(b"mcp-method"), headers.get(b"mcp-name"))
             is_routed = names == (call.version.encode(), METHOD.encode(), call.tool.name.encode())
-        is_json = headers.get(b"content-type", b"").partition(b";")[0].strip() == _JSON
-        came_twice = len(headers) < len(scope["headers"])
-        if came_twice or not (is_routed and is_json and any(kind in accept for kind in _TAKES_JSON)):
+        is_json = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == _JSON
+        if not (is_routed and is_json and any(kind in accept for kind in _TAKES_JSON)):
             return False
         wants_progress = as_request_id(call.meta.get("progressToken")) is not None
         if not (call.tool.reports and _EVENTS in accept and wants_progress):

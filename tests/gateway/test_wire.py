@@ -17,7 +17,7 @@ from engramq.gateway.mcp.wire import ToolCalls, WireCall
 from engramq.gateway.run import Gateway
 from engramq.gateway.service import Service
 from engramq.schemas import limits
-from engramq.schemas.commands import TOOLS, MemoryStats
+from engramq.schemas.commands import TOOLS, DeletedList, ListDeleted, MemoryStats
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
 from tests.gateway.fitting import JSON, fitting
@@ -303,6 +303,29 @@ async def test_the_headers_of_a_call_are_judged(gateway: Gateway, workers: Worke
             others = [(key, item) for key, item in headers_of(version, "guide") if key != name]
             (status, _), _ = await exchange(app, [*others, (name, value)], body)
             assert status == expected, (name, value)
+
+
+OF_PROXIES: dict[str, list[tuple[str, str]]] = {
+    "a header of proxies comes twice": [("x-forwarded-for", "192.0.2.1"), ("x-forwarded-for", "192.0.2.2")],
+    "a list comes in parts": [("accept", "text/html")],
+    "the same comes twice": [("content-type", "application/json")],
+}
+
+
+@pytest.mark.parametrize("more", OF_PROXIES)
+async def test_what_proxies_add_to_a_call_leaves_it_an_operators_one(
+    gateway: Gateway, workers: WorkerSide, more: str
+) -> None:
+    workers.script[ListDeleted] = lambda _command, _envelope: DeletedList(deletions=[], truncated=False)
+    call = encoded(call_of("list_deleted", {}))
+    usual = headers_of(OLDER, "list_deleted")
+    shouted = [(name, value.upper() if name == "content-type" else value) for name, value in usual]
+    async with running(gateway.web().config.app) as app:
+        for headers in ([*usual, *OF_PROXIES[more]], [*OF_PROXIES[more], *usual], shouted):
+            (status, _), answer = await exchange(app, headers, call)
+            assert (status, json.loads(answer)["result"]["structuredContent"]["status"]) == (200, "success")
+        _, answer = await exchange(app, [*usual, ("content-type", "text/plain")], call)
+        assert "structuredContent" not in json.loads(answer).get("result", {}), "two types of content are none"
 
 
 @pytest.mark.parametrize("version", [OLDER, NEWER])
