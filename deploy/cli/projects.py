@@ -71,7 +71,7 @@ def _rename(old: str, new: str, namespace: str | None, *, merge: bool, as_json: 
         raise click.UsageError("Name two projects.")
     home, place = home_from(os.environ), _namespace(namespace)
     known = {} if os.environ.get(URL) else known_projects(home, place)
-    if new in known and not merge:
+    if new in known and any(known[new]) and not merge:
         raise CommandFailed(f"{new!r} is a project already: engramq projects merge puts one into the other.")
     with operating("projects", namespace) as at:
         done = at.reply_to(RenameProject(old_name=old, new_name=new, merge=merge), ProjectRenamed)
@@ -111,8 +111,12 @@ def _draw(reply: Reply, known: Mapping[str, KnownProject]) -> None:
 
 
 def _known_by(project: KnownProject | None) -> str:
-    """Return the address or folder that tells a project from namesakes, with how many more there are."""
-    if project is None:
+    """Return the address or folder that tells a project from namesakes, with how many more there are.
+
+    Nothing tells one whose only folder is another project's now; it keeps its name, which its memories carry.
+    """
+    if project is None or not any(project):
         return ""
-    first, *more = [*project.remotes, *(str(Path(folder)).removesuffix("/.git") for folder in project.folders)]
+    folders = dict.fromkeys(str(Path(folder)).removesuffix("/.git") for folder in project.folders)
+    first, *more = [*project.remotes, *folders]
     return f"  {printable(first)}" + (f" and {len(more)} more" if more else "")

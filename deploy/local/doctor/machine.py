@@ -24,6 +24,7 @@ import msgspec
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.hooks.notes import sessions_not_understood
+from engramq.deploy.local.hooks.projects import known_projects
 from engramq.deploy.local.supervisor.stack import GATEWAY, HTTP, WORKER, accepts, free_address
 from engramq.deploy.local.supervisor.state import SUPERVISOR, recorded
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
@@ -81,7 +82,14 @@ def stale_sockets(home: Home) -> list[Path]:
 
 
 def hooks_check(home: Home) -> Check:
-    """Check that what clients write of their sessions is understood; it is kept for a release that does."""
+    """Check that projects are known apart, and that what clients write of their sessions is understood.
+
+    What is not understood is kept for a release that does.
+    """
+    try:
+        known_projects(home, "")
+    except DeployError as problem:
+        return degraded(CheckName.HOOKS, f"Sessions with hooks are in no project. {problem.message}", problem.recovery)
     clients = Counter(notes.client for notes in sessions_not_understood(home))
     several = (f"{count} {'session' if count == 1 else 'sessions'} of {name}" for name, count in clients.items())
     told = f"Nothing is captured of {' and '.join(several)}: no line of what the client wrote is understood."

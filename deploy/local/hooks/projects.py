@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.hooks.repository import Place, place_of
+from engramq.deploy.local.hooks.repository import Place, folder_before, place_of
 
 # More are never forgotten but those whose folders are gone, and which no address would tell again.
 _KEPT: Final = 1_000
@@ -33,7 +33,8 @@ Registry = dict[str, dict[str, KnownProject]]  # by namespace and name
 def project_of(home: Home, namespace: str, folder: str) -> str:
     """Return the name of the project that a folder is of, "" where it is of none; one that is new is noted.
 
-    Raises DeployError where the file of projects says nothing sensible, and OSError where it cannot be written.
+    Raises DeployError where the file of projects cannot be read. Where it cannot be written, as on a full disk, a new
+    name is noted another time: doctor says what is wrong with the home.
     """
     place = place_of(folder)
     if place is None or not home.path.is_dir():
@@ -41,7 +42,7 @@ def project_of(home: Home, namespace: str, folder: str) -> str:
     name, changed = _noted(_read(home).get(namespace, {}), place)
     if not changed:
         return name
-    with _changing(home) as registry:
+    with contextlib.suppress(OSError), _changing(home) as registry:
         name, _ = _noted(registry.setdefault(namespace, {}), place)
     return name
 
@@ -89,18 +90,25 @@ def _noted(known: dict[str, KnownProject], place: Place) -> tuple[str, bool]:
 def _name_of(known: dict[str, KnownProject], place: Place) -> str:
     """Return what the project of a place is called, "" if it is new.
 
-    A git folder that was made at another time is another clone in the same place: of that its address decides.
+    A git folder that was made at another time is another repository in the same place: of that its address decides.
     """
+    here = _with_folder(known, place.folder)
+    made = known[here].folders[place.folder] if here else 0
+    if here and made == place.made:
+        return here
+    is_another = bool(made and place.made)
     for name, project in known.items():
-        if project.folders.get(place.folder) == place.made:
+        is_origin = place.folder in project.remotes and not is_another
+        if place.remote in project.remotes or place.remote in project.folders or is_origin:
             return name
-    for name, project in known.items():
-        if place.remote in project.remotes or place.remote in project.folders or place.folder in project.remotes:
-            return name
-    for name, project in known.items():
-        if place.folder in project.folders and not (place.remote and project.remotes):
-            return name
-    return ""
+    if here:
+        return "" if is_another or (place.remote and known[here].remotes) else here
+    return _with_folder(known, folder_before(place))
+
+
+def _with_folder(known: dict[str, KnownProject], folder: str) -> str:
+    """Return the name of the project that was seen with a folder, "" if none was."""
+    return next((name for name, project in known.items() if folder in project.folders), "")
 
 
 def _has_remote(known: dict[str, KnownProject], remote: str) -> bool:
@@ -122,15 +130,23 @@ def _changing(home: Home) -> Iterator[Registry]:
         registry = _read(home)
         yield registry
         _forget_gone(registry)
-        fresh = home.projects.with_name(f".{home.projects.name}.{os.getpid()}")
+        _write(home, registry)
+    finally:
+        os.close(lock)
+
+
+def _write(home: Home, registry: Registry) -> None:
+    fresh = home.projects.with_name(f".{home.projects.name}.{os.getpid()}")
+    try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             known = {space: {name: each._asdict() for name, each in of.items()} for space, of in registry.items()}
             json.dump(known, file, ensure_ascii=False, indent=1)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(home.projects)
-    finally:
-        os.close(lock)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def _forget_gone(registry: Registry) -> None:
@@ -154,6 +170,10 @@ def _read(home: Home) -> Registry:
         }
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise DeployError(
+            "projects_unreadable", f"{home.projects} cannot be read: {error.strerror}.", f"chmod u+rw {home.projects}"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DeployError(
             "projects_unreadable", f"{home.projects} is no list of projects.", "Mend it, or remove it: it is made anew."

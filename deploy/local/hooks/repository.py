@@ -45,8 +45,30 @@ def place_of(folder: str) -> Place | None:
         place = os.path.dirname(place)
     if git is None:
         return _named(here, "", 0, here)
-    name_from = os.path.dirname(git) if os.path.basename(git).startswith(".") else git.removesuffix(".git")
-    return _named(git, _remote_of(git), _made(git), name_from)
+    main = os.path.dirname(git) if os.path.basename(git).startswith(".") else git.removesuffix(".git")
+    return _named(git, _remote_of(git), _made(git), main)
+
+
+def folder_before(place: Place) -> str:
+    """Return the folder that became this repository by `git init`, "" where it may be a clone.
+
+    A clone is written after its git folder was made: what is older was there before.
+    """
+    folder = os.path.dirname(place.folder)
+    if os.path.basename(place.folder) != ".git" or (place.remote and not _has_older(folder, place.made)):
+        return ""
+    return folder
+
+
+def _has_older(folder: str, made: int) -> bool:
+    """Say whether anything in a folder was last changed before a moment, in nanoseconds."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                entry.name != ".git" and entry.stat(follow_symlinks=False).st_mtime_ns < made for entry in entries
+            )
+    except OSError:
+        return False
 
 
 def _named(folder: str, remote: str, made: int, path: str) -> Place | None:

@@ -79,13 +79,18 @@ def main(arguments: list[str]) -> NoReturn:
     try:
         _handle(arguments, dict(os.environ))
     except (BadEvent, DeployError) as problem:
-        sys.stderr.write(f"engramq hook: {problem}.\n".replace("..", "."))
+        _complain(problem)
     except (Away, OSError):
         pass  # the stack is away, or busy: what was not captured is captured with the next event
     except BaseException:
         signal.setitimer(signal.ITIMER_REAL, 0)  # Python takes its handlers away before it ends
         raise
     _end()
+
+
+def _complain(problem: Exception) -> None:
+    sys.stderr.write(f"engramq hook: {problem}.\n".replace("..", "."))
+    sys.stderr.flush()
 
 
 def _end(_number: int = 0, _frame: FrameType | None = None) -> NoReturn:
@@ -137,7 +142,7 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
     known = (notes.transcript, notes.namespace, notes.project, notes.has_spoken)
     owed = notes.owes_start
     notes.namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
-    named = environment.get(settings.PROJECT) or project_of(home, notes.namespace, event.folder)
+    named = environment.get(settings.PROJECT) or _project_of(home, notes.namespace, event.folder)
     notes.project = named or notes.project
     is_start = event.name == SESSION_START
     notes.owes_start = tokens > 0 and (owed or is_start)
@@ -155,6 +160,18 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
             if is_behind:
                 raise  # what is captured would be sent anew with every event; recall needs no notes
     return notes
+
+
+def _project_of(home: Home, namespace: str, folder: str) -> str:
+    """Return the name of a folder's project; "" with a line on standard error where the file of them cannot be read.
+
+    The session goes on in the project that it had, else in none, since only that file tells namesakes apart.
+    """
+    try:
+        return project_of(home, namespace, folder)
+    except DeployError as problem:
+        _complain(problem)
+        return ""
 
 
 def _recall(

@@ -61,6 +61,12 @@ def test_a_setting_that_cannot_be_read_is_named(alone: Environment, doctor: Comm
     assert "ENGRAMQ_REDIS_URL" in wrong(found, "settings")
 
 
+def test_a_file_of_projects_that_hooks_cannot_read_is_named(alone: Environment, doctor: Command, home: Home) -> None:
+    home.projects.write_text("[]")
+    _, found = doctor(alone)
+    assert f"{home.projects} is no list of projects. Mend it, or remove it" in wrong(found, "hooks")
+
+
 @pytest.mark.promise("OP-4")
 def test_a_port_that_is_taken_is_named(alone: Environment, doctor: Command, taken: int) -> None:
     _, found = doctor(alone | {"ENGRAMQ_PORT": str(taken)})

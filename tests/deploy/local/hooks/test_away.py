@@ -15,6 +15,7 @@ from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S, SessionNotes
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering, takes_all
 from tests.deploy.local.hooks.sessions import Session
+from tests.deploy.local.hooks.test_projects import full_disk, repository
 from tests.deploy.local.hooks.test_sessions import told
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(240)]
@@ -81,6 +82,37 @@ def test_a_prompt_without_words_is_told_what_a_start_owes(somebody: Session) -> 
         assert "kettle" in told(somebody, "UserPromptSubmit", prompt=" ")
     assert {call["name"] for call in calls} == {"list_recent_memories"}
     assert not notes_of(somebody).owes_start
+
+
+def test_on_a_full_disk_a_session_in_a_new_folder_is_told_what_there_is(somebody: Session, tmp_path: Path) -> None:
+    somebody.folder = str(repository(tmp_path / "rover"))
+    with answering(home_of(somebody), knows), full_disk():
+        context = told(somebody, "SessionStart", source="startup")
+    assert "kettle" in context
+    assert 'This project is "rover"' in context
+    assert not home_of(somebody).projects.exists()
+
+
+def test_where_projects_cannot_be_known_apart_a_session_goes_on_in_the_one_that_it_had(
+    somebody: Session, tmp_path: Path
+) -> None:
+    somebody.folder = str(repository(tmp_path / "rover"))
+    somebody.tell("SessionStart", source="startup")
+    other = Session(somebody.transcript, somebody.environment, folder=somebody.folder)
+    home = home_of(somebody)
+    home.projects.write_text("{")
+    for session, project in ((somebody, 'This project is "rover"'), (other, "")):
+        context = ""
+        with answering(home, knows):
+            for _ in range(20):
+                ended = session.tell("SessionStart", source="resume")
+                assert (ended.code, ended.errors.count("\n")) == (0, 1)
+                assert f"{home.projects} is no list of projects." in ended.errors
+                context = ended.context
+                if context:
+                    break
+        assert "kettle" in context
+        assert ("This project is" in context, project in context) == (bool(project), True)
 
 
 @pytest.mark.parametrize("tokens", ["0", "1", "100"])

@@ -1,9 +1,12 @@
 """Which project a folder is of: worktrees and clones share one, and namesakes do not. Repositories are git's own."""
 
+import contextlib
 import json
+import resource
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,17 @@ def repository(folder: Path, remote: str = "") -> Path:
     if remote:
         git(folder, "remote", "add", "origin", remote)
     return folder
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Let this process, and those that it starts, write nothing into files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture
@@ -152,6 +166,54 @@ def test_another_repository_in_the_same_place_is_another_project(home: Home, tmp
     assert named(home, rover) == "rover"
 
 
+def test_another_repository_in_the_place_of_one_without_an_address_is_another_project(
+    home: Home, tmp_path: Path
+) -> None:
+    """Another client's clone was told the notes of what stood there before."""
+    rover = repository(tmp_path / "work" / "rover")
+    git(tmp_path, "clone", "--quiet", "work/rover", "copy")
+    assert [named(home, tmp_path / "copy"), named(home, rover)] == ["copy", "copy"]
+    mars = repository(tmp_path / "work" / "mars")
+    assert named(home, mars) == "mars"
+    for folder, name in ((rover, "rover"), (mars, "rival/mars")):
+        shutil.rmtree(folder)
+        repository(folder, f"https://git.example.com/rival/{folder.name}")
+        assert named(home, folder) == name
+    shutil.rmtree(mars)
+    repository(mars)
+    assert named(home, mars) == "work/mars"
+
+
+def test_a_folder_that_becomes_a_repository_stays_the_same_project(home: Home, tmp_path: Path) -> None:
+    """After `git init` all that was kept so far was out of sight."""
+    (tmp_path / "a" / "notes").mkdir(parents=True)
+    notes = tmp_path / "z" / "notes"
+    notes.mkdir(parents=True)
+    (notes / "monday.md").write_text("The kettle is blue.")
+    assert [named(home, tmp_path / "a" / "notes"), named(home, notes)] == ["notes", "z/notes"]
+    git(notes, "init", "--quiet")
+    git(notes, "remote", "add", "origin", "https://git.example.com/acme/notes")
+    git(tmp_path / "a" / "notes", "init", "--quiet")
+    assert [named(home, notes), named(home, tmp_path / "a" / "notes")] == ["z/notes", "notes"]
+    git(notes, "commit", "--quiet", "--allow-empty", "--message", "Begin")
+    git(notes, "worktree", "add", "--quiet", str(tmp_path / "fix"))
+    assert named(home, tmp_path / "fix") == "z/notes"
+
+
+def test_a_clone_in_the_place_of_a_folder_is_another_project(home: Home, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    assert named(home, notes) == "notes"
+    notes.rmdir()
+    seed = repository(tmp_path / "rival" / "seed")
+    (seed / "readme").write_text("Theirs.")
+    git(seed, "add", "readme")
+    git(seed, "commit", "--quiet", "--message", "Add")
+    git(tmp_path, "clone", "--quiet", "rival/seed", "notes")
+    git(notes, "remote", "set-url", "origin", "https://git.example.com/rival/notes")
+    assert named(home, notes) == "rival/notes"
+
+
 @pytest.mark.parametrize(
     "text", ["gitdir: /nowhere/at/all\n", "", "\0\0\0", "gitdir: \ud83d".encode("utf-8", "replace").decode()]
 )
@@ -242,6 +304,25 @@ def test_a_file_of_projects_that_makes_no_sense_is_not_written_over(home: Home, 
         with pytest.raises(DeployError, match="no list of projects"):
             named(home, tmp_path / "notes")
         assert home.projects.read_text() == text
+
+
+def test_a_file_of_projects_that_cannot_be_read_is_named(home: Home, tmp_path: Path) -> None:
+    home.projects.mkdir()
+    with pytest.raises(DeployError, match="cannot be read: Is a directory"):
+        named(home, tmp_path)
+
+
+def test_on_a_full_disk_a_project_has_its_name_and_is_noted_later(home: Home, tmp_path: Path) -> None:
+    first, second = repository(tmp_path / "a" / "rover"), repository(tmp_path / "b" / "rover")
+    assert named(home, first) == "rover"
+    kept = home.projects.read_text()
+    with full_disk():
+        assert [named(home, second), named(home, second)] == ["b/rover"] * 2
+        with pytest.raises(OSError, match="File too large"):
+            rename_project(home, SPACE, "rover", "mars")
+    assert {path.name: path.read_text() for path in home.path.iterdir()} == {home.projects.name: kept}
+    assert named(home, second) == "b/rover"
+    assert home.projects.read_text() != kept
 
 
 def test_plain_folders_that_are_gone_are_forgotten_where_there_are_very_many(

@@ -16,6 +16,7 @@ from bench.replies import tokens
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.connection import principal_of
 from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
+from engramq.deploy.local.hooks.projects import project_of
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.sessions import ENGRAMQ, Session, caught_up, lived, processes_left
 from tests.deploy.local.hooks.test_projects import git, repository
@@ -292,6 +293,14 @@ def test_another_projects_memories_are_not_told(owner: Owner, session: Begin) ->
     assert "4711" not in context
 
 
+def run_projects(owner: Owner, *words: str, code: int = 0) -> str:
+    """Run `engramq projects` for the owner; return all that it prints."""
+    command = [ENGRAMQ, "projects", *words]
+    ended = subprocess.run(command, env=owner.environment, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout + ended.stderr
+
+
 def test_a_namesake_is_told_nothing_and_a_worktree_all_until_projects_are_merged(
     owner: Owner, session: Begin, tmp_path: Path
 ) -> None:
@@ -306,24 +315,38 @@ def test_a_namesake_is_told_nothing_and_a_worktree_all_until_projects_are_merged
         begun.folder = str(folder)
         return told(begun, "SessionStart", source="startup")
 
-    def projects(*words: str, code: int = 0) -> str:
-        asked = [ENGRAMQ, "projects", *words]
-        ended = subprocess.run(asked, env=owner.environment, capture_output=True, text=True, check=False, timeout=120)
-        assert ended.returncode == code, ended.stderr
-        return ended.stdout + ended.stderr
-
     assert rule in start(rover)
     assert rule in start(tmp_path / "rover-fix")
     namesake = start(other)
     assert rule not in namesake
     assert '"b/rover"' in namesake
-    assert "projects merge" in projects("rename", "rover", "b/rover", code=1)
-    assert "Nothing is in a project" in projects("rename", "lander", "mars", code=1)
-    assert projects("rename", "rover", "mars") == "1 memory now in mars\n"
+    assert "projects merge" in run_projects(owner, "rename", "rover", "b/rover", code=1)
+    assert "Nothing is in a project" in run_projects(owner, "rename", "lander", "mars", code=1)
+    assert run_projects(owner, "rename", "rover", "mars") == "1 memory now in mars\n"
     assert rule in start(tmp_path / "rover-fix")
-    assert projects("merge", "mars", "b/rover") == "1 memory now in b/rover\n"
+    assert run_projects(owner, "merge", "mars", "b/rover") == "1 memory now in b/rover\n"
     for folder in (rover, other, tmp_path / "rover-fix"):
         assert rule in start(folder)
+
+
+def test_a_project_whose_folder_is_of_another_now_keeps_its_name_until_that_is_given_away(
+    owner: Owner, tmp_path: Path
+) -> None:
+    """`engramq projects` ended in a traceback."""
+    home, space = owner.stack.home, owner.environment["ENGRAMQ_NAMESPACE"]
+    rover = repository(tmp_path / "work" / "rover")
+    assert project_of(home, space, str(rover)) == "rover"
+    kept = owner.stores("Six wheels.", project="rover")
+    shutil.rmtree(rover)
+    repository(rover, "https://git.example.com/rival/rover")
+    assert project_of(home, space, str(rover)) == "rival/rover"
+    assert run_projects(owner) == "rover\t1\t0\n"
+    namesake = str(repository(tmp_path / "c" / "rover"))
+    assert project_of(home, space, namesake) == "c/rover", "what is in a name is not a namesake's"
+    assert "projects merge" in run_projects(owner, "rename", "c/rover", "rover", code=1)
+    assert owner.call("forget_memory", memory_id=kept, erase=True)["status"] == "erased"
+    assert run_projects(owner, "rename", "c/rover", "rover") == "0 memories now in rover\n"
+    assert project_of(home, space, namesake) == "rover"
 
 
 def test_a_session_begins_with_what_is_of_its_project_however_much_of_none_is_newer(
