@@ -86,8 +86,8 @@ def _detach(home: Home, environment: dict[str, str]) -> None:
     log = home.logs / "up.log"
     with log.open("ab") as out:
         holder = subprocess.Popen(
-            HOLDER_COMMAND, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
-            start_new_session=True,
+            HOLDER_COMMAND, env={**environment, settings.HOME: str(home.path)}, stdin=subprocess.DEVNULL, stdout=out,
+            stderr=out, cwd="/", start_new_session=True,
         )  # fmt: skip
 
     def settled() -> bool:

@@ -52,10 +52,13 @@ def identity(pid: int) -> ProcessIdentity:
     return found
 
 
-def engramq(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def engramq(
+    environment: dict[str, str], *arguments: str, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", FAKE_ENGRAMQ, *arguments],
         env=environment,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=BOUND_S,

@@ -128,13 +128,22 @@ def test_a_stack_that_is_detached_stays_and_serves_the_page_until_it_is_brought_
 
     supervisor = status_of(home)["pid"]
     os.kill(supervisor, signal.SIGKILL)
-    await_true(lambda: not is_stopped(home) and ask_status(home) is not None and status_of(home)["pid"] != supervisor)
+    await_true(lambda: (ask_status(home) or {}).get("pid") not in {None, supervisor} and status_of(home)["leases"])
     (holder,) = status_of(home)["leases"]
     assert (os.getsid(holder["pid"]), holder["kind"]) == (holder["pid"], "detached")
     down = engramq(environment, "down")
     assert (down.returncode, is_stopped(home)) == (0, True)
     await_true(lambda: process.identify(holder["pid"]) is None)
     assert (home.logs / "up.log").read_text().endswith("Stopped by engramq down.\n")
+
+
+def test_a_detached_stack_is_of_the_home_that_a_relative_path_means(home: Home, environment: dict[str, str]) -> None:
+    mine = environment | {"ENGRAMQ_HOME": home.path.name}
+    stays = engramq(mine, "up", "--detach", folder=home.path.parent)
+    assert (stays.returncode, stays.stderr) == (0, "")
+    await_true(lambda: [lease["kind"] for lease in status_of(home)["leases"]] == ["detached"])
+    assert not Path("/", home.path.name).exists()
+    assert engramq(mine, "down", folder=home.path.parent).returncode == 0
 
 
 def test_a_detached_stack_that_cannot_start_says_why(home: Home, environment: dict[str, str]) -> None:
