@@ -127,10 +127,12 @@ language sql immutable parallel safe
 return array(select distinct one from unnest(texts) as one limit most);
 
 
--- An entry's old or new values without those of properties, whose names and number are theirs too.
-create function without_properties(told jsonb) returns jsonb
+-- An entry's old or new values without somebody's words: those of properties, whose names and number are theirs too, and
+-- the name of a project.
+create function without_words(told jsonb) returns jsonb
 language sql immutable parallel safe
-return case when told ? 'properties' then told || '{"properties": {}}' else told end;
+return told || case when told ? 'properties' then '{"properties": {}}' else '{}' end::jsonb
+    || case when told ? 'project' then '{"project": null}' else '{}' end::jsonb;
 
 -- Up to which number an entry of an export keeps it; one with a higher number gets one of its own. All tenants' entries
 -- are numbered by one sequence, and no export may move it near its end, nor to where other exports could not be restored:
@@ -559,7 +561,7 @@ create index audit_log_reason_source on audit_log (tenant, (old ->> 'source_id')
 create index audit_log_reason_target on audit_log (tenant, (old ->> 'target_id'))
     where reason is not null and old ? 'target_id';
 create index audit_log_wordy on audit_log (tenant, id)
-    where reason is not null or old @? '$.properties.*' or new @? '$.properties.*';
+    where reason is not null or old @? '$.properties.*' or new @? '$.properties.*' or old ->> 'project' is not null;
 
 
 -- Webhooks
@@ -964,9 +966,10 @@ begin
         )
     ) about;
     update audit_log a
-    set reason = null, old = without_properties(a.old), new = without_properties(a.new)
+    set reason = null, old = without_words(a.old), new = without_words(a.new)
     where a.tenant = entered and a.id = any(wordy) and a.command_id is distinct from by
-        and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*');
+        and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*'
+            or a.old ->> 'project' is not null);
 end
 $$;
 
@@ -984,12 +987,13 @@ begin
         from audit_log a
         where a.tenant = entered and a.action <> 'delete_tenant'
             and not exists (select 1 from nodes n where n.tenant = entered)
-            and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*')
+            and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*'
+                or a.old ->> 'project' is not null)
         order by a.id
         limit most
     ) few;
     update audit_log a
-    set reason = null, old = without_properties(a.old), new = without_properties(a.new)
+    set reason = null, old = without_words(a.old), new = without_words(a.new)
     where a.tenant = entered and a.id = any(wordy);
     return coalesce(cardinality(wordy), 0);
 end

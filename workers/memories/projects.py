@@ -60,7 +60,8 @@ async def rename_few(tx: Transaction, *, command: RenameProject, context: Contex
     await namespaces.note(tx)
     await lock(tx, *ids)
     for row in await tx.rows(RENAME, ids=list(ids), project=command.old_name, new_name=command.new_name):
-        await audit.record(tx, context.envelope, AuditAction.UPDATE, row["id"], old={}, new={"changed": ["project"]})
+        old = {"project": command.old_name}  # what tells a merge apart again; blanked once the memory is erased
+        await audit.record(tx, context.envelope, AuditAction.UPDATE, row["id"], old=old, new={"changed": ["project"]})
 
 
 @handles(RenameProject, before=rename_memories, begun=lambda _command, envelope: envelope.attempt > 1)

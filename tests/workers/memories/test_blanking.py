@@ -20,11 +20,13 @@ from engramq.schemas.commands import (
     Forgotten,
     NodeAdded,
     OutcomeRecorded,
+    ProjectRenamed,
     Proposed,
     ProposeReclassification,
     Purged,
     PurgeMemories,
     RecordOutcome,
+    RenameProject,
     TenantDeleted,
     Verified,
     VerifyMemory,
@@ -119,6 +121,18 @@ async def test_a_purge_blanks_what_was_said_about_all_that_it_takes(world: World
     assert str(changed[0]["target_id"]) == made.edge_id
     said = {entry["action"] for entry in entries(world) if entry["reason"] == "a poisoned feed"}
     assert said == {"erase", "delete_edge", "delete_node", "erase_proposal", "purge"}
+
+
+@pytest.mark.promise("OV-18")
+async def test_a_merge_keeps_the_former_project_of_a_memory_until_that_is_erased(world: World) -> None:
+    erased, other = await keep(world, "Ours", project=MARK), await keep(world, "Ours, too", project=MARK)
+    await world.ask(ProjectRenamed, RenameProject(old_name=MARK, new_name="rover", merge=True))
+    assert words(world) == ["update", "update"]
+    await world.ask(Forgotten, ForgetMemory(memory_id=erased, erase=True))
+    old = {str(entry["target_id"]): entry["old"] for entry in entries(world) if entry["action"] == "update"}
+    assert old == {erased: {"project": None}, other: {"project": MARK}}
+    await world.ask(TenantDeleted, DeleteTenant(reason="contract ended"))
+    assert words(world) == []
 
 
 @pytest.mark.promise("OV-18")

@@ -58,6 +58,7 @@ async def test_memories_and_tokens_of_a_project_get_its_new_name(world: World) -
     *updates, summary = entries
     assert {entry["id"] for entry in updates} == {*ids, researched}
     assert {(entry["action"], str(entry["new"])) for entry in updates} == {("update", "{'changed': ['project']}")}
+    assert {entry["old"]["project"] for entry in updates} == {"rover-fix"}
     names = [sha256(name.encode()).hexdigest() for name in ("rover-fix", "acme/rover")]
     assert (summary["action"], summary["id"]) == ("rename_project", None)
     assert [summary["old"]["project_sha256"], summary["new"]["project_sha256"]] == names
