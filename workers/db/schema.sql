@@ -580,6 +580,7 @@ create table webhooks (
     created_at   timestamptz not null default now(),
     failures     integer not null default 0,            -- tries that failed since one of its messages was taken
     again_at     timestamptz not null default now(),    -- nothing new is sent before
+    turn_at      timestamptz not null default '-infinity',  -- when messages to it were last begun
     primary key (tenant, id)
 );
 
@@ -887,7 +888,7 @@ begin atomic
     order by 1;
 end;
 
--- Namespaces with a webhook's message to send, or to forget.
+-- Namespaces with a webhook's message to send, or to forget; whose last turn was longest ago comes first.
 create function namespaces_to_tell(kept_days integer) returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
@@ -898,7 +899,7 @@ begin atomic
         select o.tenant from webhook_outbox o where o.dead_at < now() - make_interval(days => kept_days)
     ) due
     join namespaces n on n.tenant = due.tenant
-    order by 1;
+    order by (select max(w.turn_at) from webhooks w where w.tenant = due.tenant) nulls first, n.namespace;
 end;
 
 
@@ -1192,7 +1193,7 @@ grant insert on tokens to engramq_worker;
 grant select (id, tenant, principal, scopes, untrusted, label, project, created_by, created_at, expires_at, revoked_at)
     on tokens to engramq_worker;
 grant update (revoked_at, project) on tokens to engramq_worker;
-grant update (failures, again_at) on webhooks to engramq_worker;
+grant update (failures, again_at, turn_at) on webhooks to engramq_worker;
 grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking a row takes; nobody changes one
 grant maintain on memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, which reads nothing
 

@@ -2,7 +2,8 @@
 
 A message goes only when its receiver has taken it, so it is told at least once: twice where a process dies in between.
 A receiver that fails is left alone for a while with all that waits for it. Namespaces take turns: each has few places
-at once, and a pass begins behind the last that had one.
+at once, and a pass begins with the one that had its last turn longest ago. A turn is noted with its webhook as it
+begins, so whichever process makes the next pass, after a restart too, goes on from there.
 """
 
 import logging
@@ -29,6 +30,7 @@ DUE_NAMESPACES: Final = sql("namespaces_to_tell")
 DUE: Final = sql("due_messages")
 RECEIVED: Final = sql("messages_received")
 RECOVERED: Final = sql("webhook_recovered")
+HAS_TURN: Final = sql("webhook_has_turn")
 FAILED: Final = sql("webhook_failed")
 TRIM: Final = sql("trim_messages")
 
@@ -51,7 +53,6 @@ class Delivery:
     settings: Settings
     waits_s: Sequence[float] = WAITS_S
     chance: random.Random = field(default_factory=random.Random)
-    _last: str = ""  # the last namespace that had its turn
 
     async def run(self) -> None:
         """Tell what is due; while the database is away there is nothing to tell."""
@@ -68,9 +69,8 @@ class Delivery:
         key = signing_key(self.settings)
         everybody = anyio.CapacityLimiter(RECEIVERS_AT_ONCE)
         until = anyio.current_time() + PASS_S
-        last = self._last
         async with Sender(key, private=self.settings.webhooks_private) as sender, anyio.create_task_group() as tasks:
-            for namespace in sorted(namespaces, key=lambda name: (name <= last, name)):
+            for namespace in namespaces:
                 if anyio.current_time() > until:
                     return
                 own = anyio.CapacityLimiter(OF_A_NAMESPACE)
@@ -97,10 +97,11 @@ class Delivery:
     ) -> None:
         """Tell a webhook its messages, up to the first that it does not take."""
         async with bounds[0], bounds[1]:
+            if anyio.current_time() > until or not await self._has_turn(namespace, waiting[0]["webhook_id"]):
+                return
             for row in waiting:
                 if anyio.current_time() > until:
                     return
-                self._last = namespace
                 problem = await sender.tell(_message(row, namespace))
                 try:
                     await self._note(namespace, row, problem)
@@ -109,6 +110,15 @@ class Delivery:
                     return
                 if problem is not None:
                     return
+
+    async def _has_turn(self, namespace: str, webhook_id: UUID) -> bool:
+        """Note that a webhook has its turn; False where that cannot be noted, nor could what it takes."""
+        try:
+            await self.store.write(namespace, lambda tx: tx.send(HAS_TURN, webhook_id=webhook_id))
+        except (EngramqError, OutcomeUnknown):
+            log.warning("A webhook is not told: the database is away", extra={"webhook": str(webhook_id)})
+            return False
+        return True
 
     async def _note(self, namespace: str, row: dict[str, Any], problem: str | None) -> None:
         async def received(tx: Transaction) -> None:

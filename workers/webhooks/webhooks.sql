@@ -39,7 +39,7 @@ with again as (
 select count(*) as messages from again
 
 -- name: namespaces_to_tell
--- Namespaces with messages to send, or that died so many days ago.
+-- Namespaces with messages to send, or that died so many days ago; whose last turn was longest ago comes first.
 select namespace from namespaces_to_tell(%(days)s::integer) as namespace
 
 -- name: due_messages
@@ -62,6 +62,10 @@ order by o.attempts, o.at, o.id
 -- name: messages_received
 -- Forget messages that were taken.
 delete from webhook_outbox where tenant = %(tenant)s and id = any(%(ids)s::uuid[])
+
+-- name: webhook_has_turn
+-- Note that messages of a webhook are being sent.
+update webhooks set turn_at = now() where tenant = %(tenant)s and id = %(webhook_id)s
 
 -- name: webhook_recovered
 -- Note that a webhook takes messages again.
