@@ -46,6 +46,7 @@ KEEPS_OTHERS_ALIVE = (
     "engramq.gateway.stdio_sessions",
     "engramq.telemetry.listener",
     "engramq.telemetry.otlp",
+    "engramq.workers.db.database",
     "engramq.workers.queue",
 )
 

@@ -327,15 +327,20 @@ class Store:
             return DatabaseHealth(READ_ONLY)
         return DatabaseHealth(self._refusal if time.monotonic() < self._refused_at + REFUSED_S else "")
 
-    async def apart(self, namespace: str, work: Awaitable[T], otherwise: T) -> T:
+    async def apart(
+        self, namespace: str, work: Awaitable[T], otherwise: T, *, unless: type[Exception] | tuple[()] = ()
+    ) -> T:
         """Return what upkeep of a namespace gives; where it fails for this one alone, log it and return `otherwise`.
 
-        Raises what the work raises (EngramqError, OutcomeUnknown) where the database is away or takes no writes.
+        Raises what the work raises (EngramqError, OutcomeUnknown) where the database is away or takes no writes, and
+        an `unless`: what fails for every namespace.
         """
         try:
             return await work
-        except (psycopg.Error, EngramqError, OutcomeUnknown) as problem:
-            if not isinstance(problem, psycopg.Error):
+        except unless:
+            raise
+        except Exception as problem:  # a row that Python cannot read is this namespace's trouble alone
+            if isinstance(problem, (EngramqError, OutcomeUnknown)):
                 health = await self.health()
                 if not health.reads or health.refused == READ_ONLY:
                     raise

@@ -72,7 +72,9 @@ class Pieces:
     async def _make(self, model_id: int, places: dict[str, UUID]) -> None:
         while places and not self.stopping.is_set():
             for namespace, after in list(places.items()):
-                last = await self.store.apart(namespace, self._turn(model_id, namespace, after), None)
+                last = await self.store.apart(
+                    namespace, self._turn(model_id, namespace, after), None, unless=EmbedderUnavailable
+                )
                 if last is None:
                     del places[namespace]
                 else:

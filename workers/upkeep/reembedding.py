@@ -162,7 +162,9 @@ class Reembedding:
         try:
             while places and self._goes_on(change):
                 for namespace, place in list(places.items()):
-                    last = await self.store.apart(namespace, self._look_at(change, namespace, place), None)
+                    last = await self.store.apart(
+                        namespace, self._look_at(change, namespace, place), None, unless=EmbedderUnavailable
+                    )
                     if last is None:
                         del places[namespace]
                     else:

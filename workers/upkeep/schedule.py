@@ -154,12 +154,13 @@ class Upkeep:
             "pair_days": co_retrieval.KEPT_DAYS,
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
-        await self._each(await self._named(OUTDATED, **kept), self._trim)
+        outdated = await self._named(OUTDATED, **kept)
+        for kind in (ledger, co_retrieval, deletions, consent):  # each apart: where one fails, the others are trimmed
+            await self._each(outdated, partial(self._trim, kind.trim, kind.TRIMMED_AT_ONCE))
 
-    async def _trim(self, namespace: str) -> None:
-        for kind in (ledger, co_retrieval, deletions, consent):
-            while await self.store.write(namespace, kind.trim) == kind.TRIMMED_AT_ONCE:
-                pass
+    async def _trim(self, trim: Callable[[Transaction], Awaitable[int]], at_once: int, namespace: str) -> None:
+        while await self.store.write(namespace, trim) == at_once:
+            pass
 
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""

@@ -20,7 +20,11 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.setting_values import Retention
+from engramq.workers.db import ledger
 from engramq.workers.db.database import DatabaseHealth
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.embedders.interface import EmbedderUnavailable, EmbeddingFailure
+from engramq.workers.graph import consent
 from engramq.workers.queue import background
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
@@ -118,6 +122,38 @@ async def test_a_namespace_whose_upkeep_fails_keeps_no_other_waiting(world: Worl
     assert world.rows("select count(*) as n from ledger where tenant = tenant_of('aaa')")[0]["n"] > 0
     states = "select state from memories where expires_at is not null and tenant = tenant_of(%s)"
     assert [world.rows(states, name)[0]["state"] for name in ("aaa", "zzz")] == ["active", "archived"]
+
+
+async def test_a_namespace_whose_rows_cannot_be_read_keeps_no_other_waiting_nor_its_own_other_kinds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trim, trimmed = ledger.trim, list[str]()
+    for namespace in ("aaa", "zzz"):
+        await world.outcome(job(StoreMemory(content="old"), namespace=namespace))
+    world.rows("update ledger set created_at = now() - interval '8 days' returning 1")
+
+    async def overflow_at_the_first(tx: Transaction) -> int:
+        if tx.namespace == "aaa":
+            raise OverflowError("date value out of range")
+        return await trim(tx)
+
+    async def note(tx: Transaction) -> int:
+        trimmed.append(tx.namespace)
+        return 0
+
+    monkeypatch.setattr(ledger, "trim", overflow_at_the_first)
+    monkeypatch.setattr(consent, "trim", note)
+    await world.upkeep.trim()
+    assert world.rows("select count(*) as n from ledger where tenant = tenant_of('zzz')") == [{"n": 0}]
+    assert trimmed == ["aaa", "zzz"]
+
+
+async def test_what_fails_for_every_namespace_is_no_trouble_of_one(world: World) -> None:
+    async def embed() -> None:
+        raise EmbedderUnavailable(EmbeddingFailure(reason="refused"))
+
+    with pytest.raises(EmbedderUnavailable):
+        await world.store.apart("aaa", embed(), None, unless=EmbedderUnavailable)
 
 
 async def test_while_the_database_is_away_upkeep_ends_at_the_first_namespace(
