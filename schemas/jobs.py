@@ -17,7 +17,6 @@ LONGEST_WAIT_S: Final = 1.75
 FEWEST_WAITING: Final = 64 + COMMANDS_PER_JOB
 # Mailboxes whose callers wait as long as it takes. Namespaces take turns there, so a job has one command.
 BULK: Final = frozenset({WorkerKind.IMPORTS})
-CHOSEN_FROM: Final = 4_096  # waiting jobs, the oldest, of which a claim takes those whose namespaces' turn it is
 
 LANES_MAX: Final = 64  # each costs a process of all kinds 15 connections
 

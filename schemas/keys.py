@@ -40,13 +40,16 @@ class MailboxKeys(NamedTuple):
 
     mailbox     zset, arq's queue: job id -> when it is due, in milliseconds
     wakeups     list: one element for each wake-up
-    depth       integer: commands waiting or running; means 0 while the mailbox is empty
+    depth       integer: commands waiting or running; means 0 while the mailbox is empty. Where turns are taken, with
+                `:of` behind the name, a hash too: turn mark of a namespace -> its commands of these
     rate        hash: how fast the mailbox is served, as far as that is known; see schemas/lua/prelude.lua
     dead        hash: id -> dead letter
     dead_index  zset: id of a dead letter -> when it died, in milliseconds
     dead_bytes  integer: bytes of the dead letters together; not there while it has to be counted
     alive       zset: worker id -> when it was last seen, in seconds
-    turns       hash: turn mark of a namespace -> number of its last turn; `last`: the number of the last of all
+    waiting     zset, where namespaces take turns: id of a job that is due -> number of its turn
+    turns       hash: turn mark of a namespace -> number of its last turn; `claimed`: the turn that was claimed last;
+                `upto`: the time up to which `waiting` has what is due; see schemas/lua/claim.lua
     """
 
     mailbox: str
@@ -57,6 +60,7 @@ class MailboxKeys(NamedTuple):
     dead_index: str
     dead_bytes: str
     alive: str
+    waiting: str
     turns: str
 
 
@@ -102,6 +106,7 @@ class Keys:
                 dead_index=f"{prefix}:dead-index:{kind}",
                 dead_bytes=f"{prefix}:dead-bytes:{kind}",
                 alive=f"{prefix}:alive:{kind}",
+                waiting=f"{prefix}:waiting:{kind}",
                 turns=f"{prefix}:turns:{kind}",
             )
             for kind in WorkerKind

@@ -31,6 +31,7 @@ _NUMBERS: Final = {
     "LONG_SESSIONS": LONG_SESSIONS,
     "SHORT_SESSION": SHORT_SESSION,
     "HEARD_MS": 1_000,  # by which an answer is read, from when it was sent
+    "TURNS_AT_ONCE": 1_000,  # jobs that one claim gives a turn: 2 ms; until all have theirs, none is claimed
     "TURNS_TTL_S": 3_600,  # of the turns of namespaces, once nothing is claimed
     "CLOCKS_TTL_S": 600,  # of what was said of clocks, once nobody says anything
     "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter

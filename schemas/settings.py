@@ -310,7 +310,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "mailbox_bound",
         "10000",
-        "Commands that may wait in one mailbox before callers are refused, however fast they are served",
+        "Commands that may wait in one mailbox before callers are refused, however fast they are served; "
+        "of imports one namespace has at most half",
         integer(1, 10_000_000),
     ),
     Setting(

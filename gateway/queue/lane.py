@@ -54,6 +54,9 @@ WAITING_MAX: Final = 16_384  # callers of a process that may wait at once
 WAITING_BYTES: Final = 128 * 1024 * 1024  # of their commands together
 WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further batch beyond this size
 RETRY_AT_ONCE_S: Final = 0.1  # the least that a refused caller is told to wait
+OF_ITS_OWN: Final = (
+    "This namespace has as many requests waiting as it may: half of the places, so that others get theirs."
+)
 _NO_BATCH: Final = (None, 0)
 
 
@@ -385,11 +388,11 @@ class BusLane:
             # It may have arrived the first time: a refusal now would not be true.
             asyncio.get_running_loop().call_later(FULL_S, self._send_again, batch)
         elif isinstance(reply, list):
-            room, wait_ms = reply
+            room, wait_ms, of_its_own = reply
             if room:
                 self._resend.append(Batch(batch.mailbox, batch.commands[:room]))
                 batch.commands = batch.commands[room:]
-            batch.refuse(partial(overloaded, wait_ms / 1000))
+            batch.refuse(partial(overloaded, wait_ms / 1000, OF_ITS_OWN if of_its_own else ""))
         elif isinstance(reply, OutOfMemoryError):
             batch.refuse(partial(overloaded, why=self.note_refusal(reply)))
         else:

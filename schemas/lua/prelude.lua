@@ -10,22 +10,35 @@ end
 local function commands_in(job_id)
   return tonumber(string.match(job_id, '%.(%d+)$')) or 1
 end
+-- The mark of the job's namespace; nothing in mailboxes where namespaces take no turns.
+local function mark_of(job_id)
+  return string.match(job_id, '%.(%x+)%.%d+$')
+end
 -- The counter means 0 while the mailbox is empty, so that an error in it cannot last.
 local function depth_of(mailbox, depth_key)
   if redis.call('ZCARD', mailbox) == 0 then return 0 end
   return math.max(0, tonumber(redis.call('GET', depth_key) or '0'))
 end
--- Take a job in and return -1, or return how many commands there is room for when it does not fit wholly.
--- A job that is there already counts as taken.
+-- How many commands of each namespace are in a mailbox where they take turns: a hash, mark -> commands.
+local function shares_of(depth_key)
+  return depth_key .. ':of'
+end
+-- Take a job in and return -1, or return how many commands there is room for when it does not fit wholly, and whether that
+-- is because its namespace has its share: half of the bound, where namespaces take turns. A job that is there already
+-- counts as taken.
 local function enqueue(mailbox, wakeups, depth_key, job_key, job_id, payload, bound, at)
-  local count, depth = commands_in(job_id), depth_of(mailbox, depth_key)
-  if depth + count > bound then
+  local count, depth, mark, shares = commands_in(job_id), depth_of(mailbox, depth_key), mark_of(job_id), shares_of(depth_key)
+  local room, own_room = bound - depth, bound
+  if mark and depth > 0 then own_room = math.ceil(bound / 2) - tonumber(redis.call('HGET', shares, mark) or '0') end
+  if count > math.min(room, own_room) then
     if redis.call('EXISTS', job_key) == 1 then return -1 end
-    return math.max(0, bound - depth)
+    return math.max(0, math.min(room, own_room)), own_room < room
   end
   if redis.call('SET', job_key, payload, 'NX') then
+    if mark and redis.call('ZCARD', mailbox) == 0 then redis.call('DEL', shares) end
     redis.call('ZADD', mailbox, at, job_id)
     redis.call('SET', depth_key, depth + count)
+    if mark then redis.call('HINCRBY', shares, mark, count) end
     wake(wakeups)
   end
   return -1
@@ -72,6 +85,12 @@ local function stay_away(rate_key, rate, excess, refused, now)
 end
 local function subtract(depth_key, count)
   if redis.call('DECRBY', depth_key, count) < 0 then redis.call('SET', depth_key, 0) end
+end
+-- Count a job's commands no longer.
+local function leave(depth_key, job_id)
+  local count, mark, shares = commands_in(job_id), mark_of(job_id), shares_of(depth_key)
+  subtract(depth_key, count)
+  if mark and redis.call('HINCRBY', shares, mark, -count) <= 0 then redis.call('HDEL', shares, mark) end
 end
 -- How many bytes the dead letters have; counted when that is not known, as after an update.
 local function letter_bytes(dead, bytes_key)

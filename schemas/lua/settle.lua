@@ -16,7 +16,7 @@ actions['end'] = function(a)
   note_served(a[1], a[6], depth_of(a[1], a[2]), tonumber(a[7]), string.sub(a[4], 1, -#a[5] - 1), now)
   redis.call('ZREM', a[1], a[5])
   redis.call('DEL', a[3], a[4], KEYS[1])
-  subtract(a[2], commands_in(a[5]))
+  leave(a[2], a[5])
 end
 actions['reply'] = function(a)
   if redis.call('LLEN', a[1]) >= FEW_REPLIES and redis.call('MEMORY', 'USAGE', a[1]) > REPLY_BYTES then return end

@@ -41,7 +41,7 @@ def test_a_users_name_cannot_reach_a_key_of_another_sort(session: Session, name:
     for kind in WorkerKind:
         ours |= {*KEYS.of[kind], KEYS.schedule(kind, name), KEYS.interrupt(kind, "worker")}
     assert not theirs & ours
-    assert len(ours) == 3 + 11 * len(WorkerKind)
+    assert len(ours) == 3 + 12 * len(WorkerKind)
 
 
 @given(sessions)

@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, RedisError
 from engramq.schemas.clocks import clock
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, Server, pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import BULK, CHOSEN_FROM
+from engramq.schemas.jobs import BULK
 from engramq.schemas.keys import Keys
 from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
@@ -86,7 +86,8 @@ class MailboxWorker:
         """`keys` are those of a lane at `redis`; `handlers` bounds those of the kind that run, in all lanes."""
         self._mailbox_key, self._wakeups_key = keys.of[actor.kind].mailbox, keys.of[actor.kind].wakeups
         self._depth_key = keys.of[actor.kind].depth
-        self._turns = (keys.of[actor.kind].turns, CHOSEN_FROM) if actor.kind in BULK else ()
+        of = keys.of[actor.kind]
+        self._turns = (of.waiting, of.turns) if actor.kind in BULK else ()
         self.actor = actor
         self._grace_s = grace_s
         self._slot = slot
