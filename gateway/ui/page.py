@@ -18,7 +18,15 @@ from engramq.gateway.service import Service
 from engramq.gateway.ui import admin, editing, graph, inbox, memories, memory
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
-from engramq.gateway.ui.request import AskOverview, PageCallRefused, PageRequest, Site, read_form
+from engramq.gateway.ui.request import (
+    FORM_BYTES,
+    MEMORY_FORM_BYTES,
+    AskOverview,
+    PageCallRefused,
+    PageRequest,
+    Site,
+    read_form,
+)
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
@@ -73,13 +81,7 @@ async def show_missing(page: PageRequest) -> Response:
 
 async def show_refusal(page: PageRequest, refusal: PageCallRefused) -> Response:
     """Show why a request was refused, and where nothing is answered, what of the installation is missing."""
-    is_away = refusal.status == 503
-    trouble = [check for check in (await page.site.look()).checks if check.state != "ok"] if is_away else []
-    template = "refusal_part.html" if page.is_partial else "refused.html"
-    response = page.render(template, status=refusal.status, refusal=refusal.body, trouble=trouble)
-    if isinstance(wait_s := refusal.body.get("retry_after_s"), float):
-        response.headers["retry-after"] = str(max(1, round(wait_s)))
-    return response
+    return await page.refuse("refusal_part.html" if page.is_partial else "refused.html", refusal.body)
 
 
 def _own_path(wanted: str) -> str:
@@ -115,6 +117,7 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/sign-out", "POST", sign_out),
 )
 _FOR_EVERYBODY: Final = (show_sign_in, sign_in)
+_WITH_A_MEMORY: Final = (editing.store_new, memory.change_memory)
 
 
 class PageApp:
@@ -172,7 +175,9 @@ class PageApp:
                 if request.method == "POST":
                     self._site.door.require_origin(request)  # before anything of the body is read
                 visitor = await self._site.door.visitor(request)
-                form = await read_form(request) if request.method == "POST" else {}
+                is_long = visitor.caller is not None and view in _WITH_A_MEMORY
+                most = MEMORY_FORM_BYTES if is_long else FORM_BYTES
+                form = await read_form(request, most) if request.method == "POST" else {}
                 page = PageRequest(site=self._site, request=request, visitor=visitor, form=form)
                 if request.method == "POST":
                     given = request.headers.get(FORM_HEADER) or page.entry(FORM_FIELD)
