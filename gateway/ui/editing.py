@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
-from engramq.schemas.faults import invalid
+from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import MemorySource, Partition, Sector, SectorSource
 
@@ -62,7 +62,7 @@ async def edit(page: PageRequest, memory_id: str, seen: str) -> Body:
 
 async def show_new(page: PageRequest) -> Response:
     """Show the form of a new memory."""
-    return _new_memory(page)
+    return page.render("new_memory.html", refusal=None, trouble=(), **_new_memory(page))
 
 
 async def store_new(page: PageRequest) -> Response:
@@ -78,25 +78,31 @@ async def store_new(page: PageRequest) -> Response:
             **{name: page.entry(name) for name in (*ENTRIES, _SECTOR)},
         )
     except PageCallRefused as refused:
-        if refused.status not in (400, 403, 409):
-            raise
-        return _new_memory(page, status=refused.status, refusal=refused.body)
+        values = _new_memory(page)
+        if refused.status >= 500:  # the same words under the same key are stored once, should these have been
+            values["once"] = page.entry("once")
+        return await page.refuse("new_memory.html", _as_sent_before(refused.body), **values)
     if reply["status"] != "stored":  # nobody knows yet whether it will be
         return page.go("/ui/memories", done="pending")
     return page.go(f"/ui/memories/{reply['stored']['id']}", done="stored")
 
 
-def _new_memory(page: PageRequest, *, status: int = 200, refusal: Body | None = None) -> Response:
-    entries = {name: page.entry(name) for name in (*ENTRIES, _SECTOR)}
-    return page.render(
-        "new_memory.html",
-        status=status,
-        entries=entries,
-        refusal=refusal,
-        once=uuid7(),
-        sectors=list(Sector),
-        partitions=list(Partition),
-    )
+def _as_sent_before(refusal: Body) -> Body:
+    """Return a refusal; that of a form which has stored other words before, in words for people."""
+    if refusal["code"] != FaultCode.IDEMPOTENCY_CONFLICT:
+        return refusal
+    error = "This form was sent before, with other words. What it holds now is not stored."
+    return {**refusal, "error": error, "recovery": "Store it again to keep it as a memory of its own."}
+
+
+def _new_memory(page: PageRequest) -> dict[str, Any]:
+    """Return what the form of a new memory shows: what was entered, under a key that was never used."""
+    return {
+        "entries": {name: page.entry(name) for name in (*ENTRIES, _SECTOR)},
+        "once": uuid7(),
+        "sectors": list(Sector),
+        "partitions": list(Partition),
+    }
 
 
 async def list_projects(page: PageRequest) -> Response:

@@ -1,7 +1,14 @@
 """People write memories on the page, and correct what is said about one; each change is audited."""
 
+import json
+
 import pytest
 
+from engramq.gateway.service import Call, Service, ToolReply
+from engramq.gateway.ui.request import FORM_BYTES
+from engramq.schemas import limits
+from engramq.schemas.codec import fault_body
+from engramq.schemas.faults import FaultCode, refuse
 from tests.gateway.ui.conftest import Served
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
@@ -54,6 +61,82 @@ async def test_what_is_wrong_in_a_new_memory_is_said_and_nothing_typed_is_lost(h
     assert ("The memory is stored." in own.text, "untrusted" in own.text) == (True, True), (
         "what an untrusted visitor writes is kept apart, as ever"
     )
+
+
+def refuse_calls(monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode) -> None:
+    """Refuse every call of a tool from now on, as if it could not be carried out."""
+    carried_out = Service.call
+
+    async def call(service: Service, call: Call) -> ToolReply:
+        if call.tool.name != tool:
+            return await carried_out(service, call)
+        body = fault_body(refuse(code, "Not now.", retry_after_s=7.0).fault)
+        return ToolReply(body, json.dumps(body), is_error=True)
+
+    monkeypatch.setattr(Service, "call", call)
+
+
+async def test_a_memory_may_be_as_long_as_its_field(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    long = "語" * limits.CONTENT_CHARS  # each is sent as nine bytes
+    tags = [f"{number:02}{'語' * (limits.NAME_CHARS - 2)}" for number in range(limits.TAGS)]
+    stored = await browser.send(await browser.get(NEW), LIST, content=long, new_tags=",".join(tags))
+    assert (stored.status, "The memory is stored." in stored.text) == (200, True)
+    memory_id = stored.path.removeprefix(f"{LIST}/")
+    done = await browser.send(stored, f"{stored.path}/edit", keep_tag=tags, speaker="Bea")
+    assert (done.status, "The memory is changed." in done.text) == (200, True)
+    memory = (await agent.call("get_memory", memory_id=memory_id, detail="full", max_chars=200_000))["memory"]
+    assert (memory["content"], sorted(memory["tags"]), memory["speaker"]) == (long, tags, "Bea")
+
+
+async def test_only_those_who_are_signed_in_send_long_forms(here: Served) -> None:
+    stranger, own = await here.browser(), {"origin": "http://evil.example"}
+    page = await stranger.get("/ui/sign-in")
+    form = {**page.form("/ui/sign-in").fields, "content": "x" * FORM_BYTES}
+    refused = await stranger.client.post(LIST, data=form, headers={"origin": stranger.origin})
+    assert (refused.status_code, f"at most {FORM_BYTES} bytes" in refused.text) == (400, True)
+    ada = await here.browser("ada")
+    assert (await ada.send(await ada.get(NEW), LIST, own, content="x" * FORM_BYTES)).status == 403
+    other = await ada.send(await ada.get("/ui/tokens"), "/ui/tokens", principal="x" * FORM_BYTES)
+    assert (other.status, f"at most {FORM_BYTES} bytes" in other.text) == (400, True)
+
+
+async def test_a_form_that_has_stored_other_words_is_shown_again_and_stores_these_too(here: Served) -> None:
+    """Store, Back, edit, Store: the browser sends the key of the first time with other words."""
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    page = await browser.get(NEW)
+    assert (await browser.send(page, LIST, content="Tea is green")).status == 200
+    again = await browser.send(page, LIST, content="Tea is black", speaker="Bea", new_tags="tea")
+    assert (again.status, "was sent before" in again.text, "Tea is black" in again.text) == (422, True, True)
+    assert (again.form(LIST).fields["speaker"], again.form(LIST).fields["new_tags"]) == ("Bea", "tea")
+    assert (await browser.send(again, LIST, content="Tea is black")).status == 200
+    memories = (await agent.call("list_recent_memories", detail="full"))["memories"]
+    assert [(memory["content"], memory["speaker"]) for memory in memories] == [
+        ("Tea is black", "Bea"),
+        ("Tea is green", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [FaultCode.RATE_LIMITED, FaultCode.QUOTA_EXCEEDED, FaultCode.OVERLOADED, FaultCode.UNAVAILABLE, FaultCode.INTERNAL],
+)
+async def test_nothing_typed_is_lost_by_any_refusal(
+    here: Served, monkeypatch: pytest.MonkeyPatch, code: FaultCode
+) -> None:
+    browser = await here.browser("ada")
+    page = await browser.get(NEW)
+    with monkeypatch.context() as meanwhile:
+        refuse_calls(meanwhile, "store_memory", code)
+        refused = await browser.send(page, LIST, content="Tea is green", thread="t1", new_tags="tea")
+    assert (refused.status, refused.response.headers["retry-after"]) == (code.http_status, "7")
+    assert "Not now." in refused.text
+    assert "Tea is green" in refused.text
+    fields = refused.form(LIST).fields
+    assert (fields["thread"], fields["new_tags"]) == ("t1", "tea")
+    assert (fields["once"] == page.form(LIST).fields["once"]) == (code.http_status >= 500), "it may have been stored"
+    stored = await browser.send(refused, LIST, content="Tea is green")
+    assert "The memory is stored." in stored.text
 
 
 async def test_what_is_said_of_a_memory_is_corrected_and_the_trail_has_it(here: Served) -> None:
