@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError
@@ -95,18 +96,18 @@ class Runner:
         while True:
             await wait_for(self.service.after)
             self._become(ServiceState.FAILING if self.complaint else ServiceState.STARTING)
+            code, problems = 0, tuple[Exception | ExceptionGroup[Exception], ...]()
             try:
                 code = await self._live()
-            except (DeployError, OSError, subprocess.SubprocessError) as error:
-                self._early_deaths += 1
-                self._longest_delay_s = LONGEST_DELAY_S
-                self.complaint = str(error)
-                logger.warning("Service not started", extra={"service": self.service.name, "error": str(error)})
+            except* (DeployError, OSError, subprocess.SubprocessError) as errors:
+                problems = errors.exceptions
+            if problems:
+                await self._note_problems(problems)
+            elif self.service.once and code == 0:
+                self.complaint = ""
+                self._become(ServiceState.DONE)
+                return
             else:
-                if self.service.once and code == 0:
-                    self.complaint = ""
-                    self._become(ServiceState.DONE)
-                    return
                 self._note_death(code)
             self.restarts += 1
             self._become(ServiceState.FAILING if self.complaint else ServiceState.STARTING)
@@ -148,11 +149,18 @@ class Runner:
         self.started_at = time.time()
         self.notice_exit()
         if not self.service.once:
-            await self._until_ready()
-            await asyncio.gather(self._tend(), self._replace_when_hung())
+            await self._watched(self._until_ready(), is_starting=True)
+            await self._watched(self._tend(), is_starting=False)
         await self._exited.wait()
         self._state_file.forget(self.service.name)
         return self.child.returncode
+
+    async def _watched(self, work: Coroutine[Any, Any, None], *, is_starting: bool) -> None:
+        """Do `work`, and end the process meanwhile when it hangs."""
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._end_when_hung(is_starting=is_starting))
+            await work
+            watching.cancel()
 
     async def _until_ready(self) -> None:
         if self.service.is_ready is None:
@@ -169,7 +177,7 @@ class Runner:
             pause_s = min(pause_s * 1.5, LONGEST_PROBE_S)
 
     async def _tend(self) -> None:
-        """Look after the service until it ends, if there is a way to."""
+        """Look after the service until it ends."""
         while self.service.tend is not None and not self._exited.is_set():
             ailment = await asyncio.to_thread(self.service.tend)
             if ailment != self.ailment:
@@ -178,13 +186,14 @@ class Runner:
                 self.ailment = ailment
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._exited.wait(), TEND_PERIOD_S)
+        await self._exited.wait()
         self.ailment = ""
 
-    async def _replace_when_hung(self) -> None:
-        """End the process when it answers nothing any more; `run` starts another one."""
+    async def _end_when_hung(self, *, is_starting: bool) -> None:
+        """End the process when it answers nothing; `run` starts another one."""
         if self.service.answers is None:
             return
-        silent_s = await until_hung(self.service.answers, self._exited)
+        silent_s = await until_hung(self.service.answers, self._exited, is_starting=is_starting)
         if self._exited.is_set() or self.child is None:
             return
         extra = {"service": self.service.name, "pid": self.child.pid, "silent_s": round(silent_s, 1)}
@@ -192,6 +201,15 @@ class Runner:
         # What somebody has stopped (SIGSTOP) hears no signal but this one, and SIGKILL.
         await asyncio.to_thread(process.signal_tree, self.child.pid, signal.SIGCONT)
         await self._end(self.service.hung_signals)
+
+    async def _note_problems(self, problems: Sequence[Exception]) -> None:
+        """Note why the service could not be started or watched, and end what runs of it."""
+        self._early_deaths += 1
+        self._longest_delay_s = LONGEST_DELAY_S
+        self.complaint = "; ".join(str(problem) for problem in problems)
+        extra = {"service": self.service.name, "error": self.complaint}
+        logger.warning("Service not started or not watched", extra=extra)
+        await self._end(self.service.stop_signals)
 
     def _note_death(self, code: int) -> None:
         lived_s = time.time() - self.started_at

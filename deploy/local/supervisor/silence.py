@@ -1,5 +1,7 @@
 """Notice that a process hangs: it answers nothing for HUNG_S seconds, while the supervisor itself ran.
 
+What starts has STARTING_S seconds for an answer, until it is ready and has given its first.
+
 For example a worker under SIGSTOP says no more that its event loop turns, and a stopped PostgreSQL lets no session in.
 A machine that slept is no hang: time in which the supervisor did not run either is not counted.
 """
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 HUNG_S = 15.0
+STARTING_S = 300.0  # for the first answer of what starts: a slow disk, a model to be loaded; recovery answers
 PROBE_PERIOD_S = 3.0  # between two looks at a service that answers
 PROBE_BOUND_S = 5.0  # for a server's answer
 TICK_S = 1.0
@@ -21,24 +24,32 @@ _LONGEST_TICK_S = 2.0  # more has passed when the machine slept, or when somebod
 
 
 class Silence:
-    """The seconds since a service last answered; none before its first answer, since it may still be starting."""
+    """The seconds since a service last answered or was started.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    It hangs after STARTING_S of them, and once it has answered after HUNG_S, unless it still `is_starting`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, is_starting: bool = False) -> None:
         self.seconds = 0.0
         self._clock = clock
         self._ticked_at = clock()
-        self._has_begun = False
+        self._is_starting = is_starting
+        self._bound_s = STARTING_S
+
+    @property
+    def is_hang(self) -> bool:
+        """Whether it lasts too long."""
+        return self.seconds >= self._bound_s
 
     def end(self) -> None:
         """Begin anew: the service has answered."""
         self.seconds = 0.0
-        self._has_begun = True
+        self._bound_s = STARTING_S if self._is_starting else HUNG_S
 
     def tick(self) -> None:
         """Count the time since the last tick, as far as this process ran meanwhile."""
         now = self._clock()
-        if self._has_begun:
-            self.seconds += min(now - self._ticked_at, _LONGEST_TICK_S)
+        self.seconds += min(now - self._ticked_at, _LONGEST_TICK_S)
         self._ticked_at = now
 
 
@@ -76,18 +87,18 @@ class Heartbeat:
         return heard
 
 
-async def until_hung(answers: Callable[[], bool], ended: asyncio.Event) -> float:
-    """Wait until a service has answered nothing for HUNG_S, or has ended.
+async def until_hung(answers: Callable[[], bool], ended: asyncio.Event, *, is_starting: bool = False) -> float:
+    """Wait until a service has answered nothing for too long, or has ended.
 
     `answers` says whether it has answered anything; it may block, within PROBE_BOUND_S.
 
     Returns:
         the seconds for which it has been silent.
     """
-    silence = Silence()
+    silence = Silence(is_starting=is_starting)
     probing = asyncio.create_task(_probe(answers, silence))
     try:
-        while not ended.is_set() and not probing.done() and silence.seconds < HUNG_S:
+        while not ended.is_set() and not probing.done() and not silence.is_hang:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), TICK_S)
             silence.tick()

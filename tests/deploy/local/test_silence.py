@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.local.supervisor import silence
-from engramq.deploy.local.supervisor.silence import HUNG_S, Heartbeat, Silence, until_hung
+from engramq.deploy.local.supervisor.silence import HUNG_S, STARTING_S, Heartbeat, Silence, until_hung
 from engramq.telemetry.watchdog import telling_watchdog
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-3")]
@@ -22,18 +22,32 @@ def heartbeat(tmp_path: Path) -> Iterator[Heartbeat]:
     made.close()
 
 
-def test_silence_is_counted_from_the_last_answer_on() -> None:
-    clock = iter(range(100))
-    counted = Silence(lambda: float(next(clock)))
-    counted.tick()
-    assert counted.seconds == 0.0, "who has not answered yet may still be starting"
-    counted.end()
-    for _ in range(5):
+def is_hang_after(counted: Silence, ticks: float) -> bool:
+    for _ in range(int(ticks)):
         counted.tick()
-    assert counted.seconds == 5.0
+    return counted.is_hang
+
+
+def test_silence_is_counted_from_the_last_answer_on() -> None:
+    clock = iter(range(1000))
+    counted = Silence(lambda: float(next(clock)))
+    assert not is_hang_after(counted, HUNG_S + 1), "who has not answered yet may still be starting"
     counted.end()
-    counted.tick()
+    assert not is_hang_after(counted, HUNG_S - 1)
+    assert is_hang_after(counted, 1)
+    counted.end()
+    assert not is_hang_after(counted, 1)
     assert counted.seconds == 1.0
+
+
+@pytest.mark.parametrize("answers_first", [False, True])
+def test_what_starts_has_minutes_for_each_answer(*, answers_first: bool) -> None:
+    clock = iter(range(1000))
+    counted = Silence(lambda: float(next(clock)), is_starting=True)
+    if answers_first:
+        counted.end()
+    assert not is_hang_after(counted, STARTING_S - 1)
+    assert is_hang_after(counted, 1)
 
 
 @pytest.mark.parametrize("slept_s", [60.0, 8 * 3600.0])
