@@ -60,6 +60,11 @@ async def edit(page: PageRequest, memory_id: str, seen: str) -> Body:
     return await page.ask("update_memory", memory_id=memory_id, seen=seen, **changes)
 
 
+def entered(page: PageRequest) -> dict[str, str]:
+    """Return what was entered into the fields of a form, by name."""
+    return {name: page.entry(name) for name in (*ENTRIES, _SECTOR)}
+
+
 async def show_new(page: PageRequest) -> Response:
     """Show the form of a new memory."""
     return page.render("new_memory.html", refusal=None, trouble=(), **_new_memory(page))
@@ -98,7 +103,7 @@ def _as_sent_before(refusal: Body) -> Body:
 def _new_memory(page: PageRequest) -> dict[str, Any]:
     """Return what the form of a new memory shows: what was entered, under a key that was never used."""
     return {
-        "entries": {name: page.entry(name) for name in (*ENTRIES, _SECTOR)},
+        "entries": entered(page),
         "once": uuid7(),
         "sectors": list(Sector),
         "partitions": list(Partition),

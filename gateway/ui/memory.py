@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.editing import edit, entries_of
+from engramq.gateway.ui.editing import KEPT_TAGS, edit, entered, entries_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid
@@ -179,7 +179,6 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
     if found["memory"] is None:
         return page.missing("memory")
     memory = found["memory"]
-    entered = {name: page.entry(name) for name in entries_of(memory) if name in page.form}
     return page.render(
         "memory.html",
         status=status,
@@ -192,9 +191,27 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         refusal=refusal,
         as_of=as_of,
         verifications=list(Verification),
-        sectors=list(Sector),
-        entries_said=entries_of(memory) | (entered if status == 400 else {}),
+        **_correction(page, memory, refusal),
     )
+
+
+def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[str, Any]:
+    """Return what the form of a correction shows: what stands there, and where one is refused what was entered in it.
+
+    Of a field that somebody has changed meanwhile it shows what stands there by now.
+    """
+    said, kept, changed = entries_of(memory), memory["tags"], (refusal or {}).get("changed", [])
+    if refusal is not None and page.request.path_params.get("action") == EDIT:
+        said |= {name: page.entry(name) for name in said if name in page.form and name not in changed}
+        kept = kept if "tags" in changed else page.form.get(KEPT_TAGS, [])
+    return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector)}
+
+
+def _as_sent(page: PageRequest) -> dict[str, Any]:
+    """Return what the form of a correction shows by what it sent alone, for when the memory may not be read either."""
+    kept = page.form.get(KEPT_TAGS, [])
+    memory = {"id": page.request.path_params["memory_id"], "digest": page.entry(SEEN), "tags": kept}
+    return {"memory": memory, "entries_said": entered(page), "kept_tags": kept, "sectors": list(Sector)}
 
 
 async def change_memory(page: PageRequest) -> Response:
@@ -202,8 +219,11 @@ async def change_memory(page: PageRequest) -> Response:
     try:
         reply = await carried_out(page)
     except PageCallRefused as refused:
-        is_mistake = refused.status == 400 and page.request.path_params["action"] == EDIT
-        return await _memory_page(page, refused.body if is_mistake else as_changed(refused))
+        if page.request.path_params["action"] != EDIT or refused.body["code"] == FaultCode.CONFLICT:
+            return await _memory_page(page, as_changed(refused))
+        if refused.status == 400:
+            return await _memory_page(page, refused.body)
+        return await page.refuse("edit_refused.html", refused.body, **_as_sent(page))
     if isinstance(reply, Response):
         return reply
     if reply["status"] == "erased":

@@ -165,6 +165,26 @@ async def test_what_is_said_of_a_memory_is_corrected_and_the_trail_has_it(here: 
     assert (empty.status, "confidence cannot be empty" in empty.text) == (400, True)
 
 
+@pytest.mark.parametrize("tool", ["update_memory", "get_memory"])
+@pytest.mark.parametrize("code", [FaultCode.RATE_LIMITED, FaultCode.FORBIDDEN, FaultCode.UNAVAILABLE])
+async def test_no_refusal_loses_a_correction(
+    here: Served, monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode
+) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    memory_id = (await agent.store("The office is in Porto", tags=["old", "tea"], speaker="Bea"))["id"]
+    path = f"{LIST}/{memory_id}"
+    page = await browser.get(path)
+    with monkeypatch.context() as meanwhile:
+        refuse_calls(meanwhile, tool, code)
+        refused = await browser.send(page, f"{path}/edit", thread="t2", speaker="", keep_tag=["tea"], new_tags="new")
+    assert (refused.status, "Not now." in refused.text) == (code.http_status, True)
+    assert refused.values("keep_tag") == ["tea"]
+    done = await browser.send(refused, f"{path}/edit", keep_tag=refused.values("keep_tag"))
+    assert "The memory is changed." in done.text
+    memory = (await agent.call("get_memory", memory_id=memory_id, detail="full"))["memory"]
+    assert (memory["thread"], memory["speaker"], memory["tags"]) == ("t2", None, ["tea", "new"])
+
+
 @pytest.mark.promise("TP-29")
 async def test_a_correction_does_not_undo_what_somebody_else_has_corrected(here: Served) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
@@ -174,10 +194,11 @@ async def test_a_correction_does_not_undo_what_somebody_else_has_corrected(here:
     await agent.call("update_memory", memory_id=memory_id, speaker="Cay")
     late = await browser.send(page, f"{path}/edit", thread="t2")
     assert (late.status, "speaker changed since" in late.text) == (409, True)
-    assert late.form(f"{path}/edit").fields["speaker"] == "Cay"
+    fields = late.form(f"{path}/edit").fields
+    assert (fields["speaker"], fields["thread"]) == ("Cay", "t2"), "what nobody else has changed is as it was typed"
     unnamed = await browser.send(page, f"{path}/edit", thread="t2", seen="")
     assert unnamed.status == 400
-    assert "changed" in (await browser.send(late, f"{path}/edit", thread="t2")).text
+    assert "changed" in (await browser.send(late, f"{path}/edit")).text
     memory = (await agent.call("get_memory", memory_id=memory_id, detail="full"))["memory"]
     assert (memory["speaker"], memory["thread"]) == ("Cay", "t2")
 
