@@ -39,7 +39,7 @@ ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connectio
 @click.option("--detach", is_flag=True, help="Return once it runs. It stays until engramq down.")
 @click.option("--held", is_flag=True, hidden=True, help="Be what stays.")
 def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> None:
-    """Run everything in the foreground, HTTP too, until Ctrl-C; with --detach in the background, until engramq down."""
+    """Run everything, HTTP too, until Ctrl-C; with --detach until engramq down."""
     given = address_variables(host, port)
     environment = {**os.environ, **given}
     with named_as_options(given):
@@ -48,11 +48,11 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     leases: list[StackLease] = []
-    is_new = not home.lock.exists()
     try:
         click.echo(f"Starting engramq in {home.path} ...")
         if not held:
             require_fit(environment)
+        is_new = not home.lock.exists()
         leases.append(take_lease(home, DETACHED if held else UP, environment, READY_BOUND_S))
         unanswered = _unanswered(leases[0])
         if detach:
