@@ -42,7 +42,7 @@ class Service:
 
 @click.group("service", subcommand_metavar="install|remove", no_args_is_help=False)
 def command() -> None:
-    """Start the stack when you log in, and keep it up, so that the first prompt of a day has its memory."""
+    """Have the system start the stack when you log in, and keep it up."""
 
 
 @command.command("install")

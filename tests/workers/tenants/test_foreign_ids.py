@@ -29,6 +29,7 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _INSTANCE = re.compile(r"\b1\d{12}\b")  # a session's, in milliseconds
 _QUEUE = re.compile(r'\{"dead": \d+, "depth": \d+\}')  # everybody's
+_DIGEST = re.compile(r'(?<="digest": ")[0-9a-f]+')  # of what was stored, so of what was sent
 
 STATE = {
     "memories": "node_id, partition, content, state, verification, superseded_by, confidence, thread, tags, project",
@@ -148,7 +149,13 @@ def normal(reply: Any, given: dict[str, str]) -> str:
     text = json.dumps(reply, sort_keys=True, ensure_ascii=False)
     for kind, value in sorted(given.items(), key=lambda item: -len(item[1])):
         text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], kind)
-    for pattern, word in ((_ID, "ID"), (_TIME, "TIME"), (_INSTANCE, "INSTANCE"), (_QUEUE, "QUEUE")):
+    for pattern, word in (
+        (_ID, "ID"),
+        (_TIME, "TIME"),
+        (_INSTANCE, "INSTANCE"),
+        (_QUEUE, "QUEUE"),
+        (_DIGEST, "DIGEST"),
+    ):
         text = pattern.sub(word, text)
     return text
 
