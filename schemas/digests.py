@@ -19,7 +19,7 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.records import Memory, Proposal
-from engramq.schemas.vocabulary import Scope, SectorSource
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition, Scope, SectorSource
 
 # What is judged: all that somebody has said. Of a memory, what its author gave, or somebody has corrected since. Not
 # what verdicts change (partition, verification), so that a promotion carries the digest that its verification did; not
@@ -64,6 +64,7 @@ def require_seen(seen: str | UnsetType, record: Memory | Proposal, caller: Princ
     changed = _differing(seen, digest, JUDGED[type(record)])
     text = record.content if isinstance(record, Memory) else record.effect
     may_read = Scope.READ in caller.scopes
+    is_untrusted = may_read and isinstance(record, Memory) and record.partition is Partition.UNTRUSTED
     fault = Fault(
         code=FaultCode.CONFLICT,
         error=f"It is not what was seen: {all_of(changed)} changed since.",
@@ -71,6 +72,8 @@ def require_seen(seen: str | UnsetType, record: Memory | Proposal, caller: Princ
         changed=changed,
         digest=digest if may_read else UNSET,
         now=preview_of(text, limits.PREVIEW_CHARS) if may_read else UNSET,
+        untrusted=True if is_untrusted else UNSET,
+        warning=UNTRUSTED_WARNING if is_untrusted else UNSET,
     )
     raise EngramqError(fault)
 

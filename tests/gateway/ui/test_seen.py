@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING
 from tests.gateway.ui.browsing import Shown
 from tests.gateway.ui.conftest import Served
 from tests.scenarios.stage import Agent
@@ -150,6 +151,7 @@ async def test_tools_meet_what_was_seen(here: Served, door: Callable[[Served], A
     now = (await look(boss, memory_id))["digest"]
     assert (status, body["code"], body["changed"]) == (409, "conflict", ["content"])
     assert (body["digest"], body["now"]) == (now, INJECTED)
+    assert (body["untrusted"], body["warning"]) == (True, UNTRUSTED_WARNING)
     assert "Nothing was changed." in body["recovery"]
     assert stands(await look(boss, memory_id)) == (INJECTED, "untrusted", "unverified")
 
