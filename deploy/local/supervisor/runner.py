@@ -69,6 +69,7 @@ class Runner:
         self._early_deaths = 0
         self._longest_delay_s = LONGEST_DELAY_S
         self._prepared = False
+        self._has_answered = False
         self._log_began = _size(self.log)  # after what earlier supervisors' processes had to say
 
     @property
@@ -141,6 +142,7 @@ class Runner:
         if hook is not None:
             await asyncio.to_thread(hook)
         self._prepared = True
+        self._has_answered = False
         self._exited.clear()
         # In this thread, which lives as long as we do: the kernel ends the child when the thread that made it ends.
         self.child = process.start(
@@ -191,9 +193,16 @@ class Runner:
 
     async def _end_when_hung(self, *, is_starting: bool) -> None:
         """End the process when it answers nothing; `run` starts another one."""
-        if self.service.answers is None:
+        answers = self.service.answers
+        if answers is None:
             return
-        silent_s = await until_hung(self.service.answers, self._exited, is_starting=is_starting)
+
+        def noted() -> bool:
+            if answered := answers():
+                self._has_answered = True
+            return answered
+
+        silent_s = await until_hung(noted, self._exited, is_starting=is_starting, has_answered=self._has_answered)
         if self._exited.is_set() or self.child is None:
             return
         extra = {"service": self.service.name, "pid": self.child.pid, "silent_s": round(silent_s, 1)}

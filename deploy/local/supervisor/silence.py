@@ -27,14 +27,17 @@ class Silence:
     """The seconds since a service last answered or was started.
 
     It hangs after STARTING_S of them, and once it has answered after HUNG_S, unless it still `is_starting`.
+    `has_answered`: it did so while it started.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, is_starting: bool = False) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, is_starting: bool = False, has_answered: bool = False
+    ) -> None:
         self.seconds = 0.0
         self._clock = clock
         self._ticked_at = clock()
         self._is_starting = is_starting
-        self._bound_s = STARTING_S
+        self._bound_s = HUNG_S if has_answered and not is_starting else STARTING_S
 
     @property
     def is_hang(self) -> bool:
@@ -87,7 +90,9 @@ class Heartbeat:
         return heard
 
 
-async def until_hung(answers: Callable[[], bool], ended: asyncio.Event, *, is_starting: bool = False) -> float:
+async def until_hung(
+    answers: Callable[[], bool], ended: asyncio.Event, *, is_starting: bool = False, has_answered: bool = False
+) -> float:
     """Wait until a service has answered nothing for too long, or has ended.
 
     `answers` says whether it has answered anything; it may block, within PROBE_BOUND_S.
@@ -95,7 +100,7 @@ async def until_hung(answers: Callable[[], bool], ended: asyncio.Event, *, is_st
     Returns:
         the seconds for which it has been silent.
     """
-    silence = Silence(is_starting=is_starting)
+    silence = Silence(is_starting=is_starting, has_answered=has_answered)
     probing = asyncio.create_task(_probe(answers, silence))
     try:
         while not ended.is_set() and not probing.done() and not silence.is_hang:

@@ -96,3 +96,10 @@ def test_a_new_start_listens_anew(heartbeat: Heartbeat) -> None:
         assert not heartbeat.was_heard(), "what the last process said"
         child.sendto(b"WATCHDOG=1", heartbeat.variables()["NOTIFY_SOCKET"])
         assert heartbeat.was_heard()
+
+
+def test_what_answered_while_it_started_hangs_after_the_shorter_silence() -> None:
+    clock = iter(range(1000))
+    counted = Silence(lambda: float(next(clock)), has_answered=True)
+    assert not is_hang_after(counted, HUNG_S - 1)
+    assert is_hang_after(counted, 1)
