@@ -899,7 +899,8 @@ begin atomic
         select o.tenant from webhook_outbox o where o.dead_at < now() - make_interval(days => kept_days)
     ) due
     join namespaces n on n.tenant = due.tenant
-    order by (select max(w.turn_at) from webhooks w where w.tenant = due.tenant) nulls first, n.namespace;
+    left join (select tenant, max(turn_at) as turn_at from webhooks group by tenant) w on w.tenant = due.tenant
+    order by w.turn_at nulls first, n.namespace;
 end;
 
 
