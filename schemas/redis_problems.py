@@ -65,6 +65,7 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
     ("ZRANGEBYSCORE", KEY, "0", "1"),
     ("ZREMRANGEBYRANK", KEY, "0", "1"),
     ("ZREMRANGEBYSCORE", KEY, "0", "1"),
+    ("ZSCORE", KEY, "m"),
     # what a mailbox takes, and what was erased
     ("MEMORY", "USAGE", KEY),
     ("UNWATCH",),
