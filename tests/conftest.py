@@ -10,6 +10,7 @@ others. ENGRAMQ_TEST_CITUS_URL names a database of a Citus cluster that all test
 import asyncio
 import gc
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -184,6 +185,18 @@ class Database:
         """Run a query as the owner, past everything that the workers' role may not see."""
         cursor = self.owner.execute(query.encode(), values)
         return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """Take off what a test's program has put on the root logger: it would write to a stream that is closed by then."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in root.handlers[:]:
+        if handler not in handlers:
+            root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

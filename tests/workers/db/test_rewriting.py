@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import re
 import shutil
 import tempfile
@@ -144,11 +143,8 @@ def files(database: Database) -> list[dict[str, Any]]:
 
 @pytest.mark.promise("OV-18")
 def test_the_command_says_what_it_is_about_to_do_what_it_is_at_and_what_was_done(
-    database: Database, redis_url: str, key_prefix: str, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    # A handler that another test of this process has left writes to a stream that is closed, and says so on ours.
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    database: Database, redis_url: str, key_prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     variables = {"ENGRAMQ_DATABASE_URL": database.owner_url, "ENGRAMQ_REDIS_URL": redis_url}
     settings = read_settings(variables | {"ENGRAMQ_KEY_PREFIX": key_prefix})
     rewrite_files(settings, with_wal=False, as_json=False)
