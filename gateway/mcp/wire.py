@@ -195,47 +195,48 @@ class HttpWire:
         message = Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(body)
         if isinstance(message, Refusal):
             await Response(message.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
-        elif not (isinstance(message, WireCall) and await self._answer(message, scope, send)):
+        elif isinstance(message, WireCall) and (accept := _accepted(scope, message)) is not None:
+            await self._answer(message, scope[CALLER], accept, send)
+        else:
             if isinstance(message, types.JSONRPCRequest):  # its id may have been written as 1.0
                 body = dump_model(message)
             await self._app(scope, _again(body, receive), send)
 
-    async def _answer(self, call: WireCall, scope: Scope, send: Send) -> bool:
-        """Answer by JSON, or by a stream of events if the client is to hear how far its call is.
-
-        False, and no answer, where the SDK has to judge the headers of the call.
-        """
-        headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            if name in _JUDGED and headers.setdefault(name, value) != value:
-                if name != b"accept":
-                    return False
-                headers[name] += b", " + value  # a list, which may come in parts
-        version, accept = headers.get(b"mcp-protocol-version", b""), headers.get(b"accept", b"").lower()
-        if call.version is None:
-            is_routed = version in _OLDER
-        else:
-            names = (version, headers.get(b"mcp-method"), headers.get(b"mcp-name"))
-            is_routed = names == (call.version.encode(), METHOD.encode(), call.tool.name.encode())
-        is_json = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == _JSON
-        if not (is_routed and is_json and any(kind in accept for kind in _TAKES_JSON)):
-            return False
+    async def _answer(self, call: WireCall, caller: Caller, accept: bytes, send: Send) -> None:
+        """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""
         wants_progress = as_request_id(call.meta.get("progressToken")) is not None
         if not (call.tool.reports and _EVENTS in accept and wants_progress):
-            answer = await self._calls.answer(call, scope[CALLER], None)
-            described = [(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))]
-            await send({"type": "http.response.start", "status": 200, "headers": described})
+            answer = await self._calls.answer(call, caller, None)
+            headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": answer})
-            return True
+            return
 
         async def event(message: bytes, *, more: bool = True) -> None:
             data = b"event: message\r\ndata: " + message + b"\r\n\r\n"
             await send({"type": "http.response.body", "body": data, "more_body": more})
 
-        described = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform")]
-        await send({"type": "http.response.start", "status": 200, "headers": described})
-        await event(await self._calls.answer(call, scope[CALLER], event), more=False)
-        return True
+        headers = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await event(await self._calls.answer(call, caller, event), more=False)
+
+
+def _accepted(scope: Scope, call: WireCall) -> bytes | None:
+    """Return what the client accepts; None where the SDK has to judge the headers of a call."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _JUDGED and headers.setdefault(name, value) != value:
+            if name != b"accept":
+                return None
+            headers[name] += b", " + value  # a list, which may come in parts
+    version, accept = headers.get(b"mcp-protocol-version", b""), headers.get(b"accept", b"").lower()
+    if call.version is None:
+        is_routed = version in _OLDER
+    else:
+        names = (version, headers.get(b"mcp-method"), headers.get(b"mcp-name"))
+        is_routed = names == (call.version.encode(), METHOD.encode(), call.tool.name.encode())
+    is_json = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == _JSON
+    return accept if is_routed and is_json and any(kind in accept for kind in _TAKES_JSON) else None
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
