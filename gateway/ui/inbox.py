@@ -1,7 +1,9 @@
 """The inbox of untrusted memories: one verdict on one of them, or on many at once, each as it was seen."""
 
 from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -9,15 +11,30 @@ from starlette.responses import Response
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.memories import MemoryFilters, list_memories
-from engramq.gateway.ui.memory import Undo, as_changed, carried_out, done_by, read, require_look, verdict, verify_again
+from engramq.gateway.ui.memory import (
+    Undo,
+    as_changed,
+    carried_out,
+    done_by,
+    make_trusted,
+    read,
+    require_look,
+    verify_again,
+    vouch,
+)
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.faults import invalid
 from engramq.schemas.vocabulary import Partition, Verification
 
 INBOX_ROWS: Final = 25
 FILTERED: Final = ("project", "thread", "created_by", "source_type", "since", "until")
-# The verdicts on many: the verification that each sets, "" to promote.
-_VERDICTS: Final = {"verify": Verification.VERIFIED.value, "reject": Verification.REJECTED.value, "promote": ""}
+_VERIFY: Final = "verify"
+# The verdicts on many: how each is given, by the page, an id and the digest of what was seen.
+_VERDICTS: Final[Mapping[str, Callable[[PageRequest, str, str], Awaitable[Body]]]] = {
+    _VERIFY: partial(vouch, verification=Verification.VERIFIED.value),
+    "reject": partial(vouch, verification=Verification.REJECTED.value),
+    "promote": make_trusted,
+}
 _CHOSEN: Final = "chosen"
 _SHOWN: Final = "shown"
 _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wait for the same answer
@@ -108,7 +125,7 @@ async def decide_many(page: PageRequest) -> Response:
     told = Verdicts(wanted, untried=len(named))
     for memory_id, seen, verification in named:
         told.untried -= 1
-        if wanted == "verify" and verification in _VOUCHED:  # Verify would take an approval back
+        if wanted == _VERIFY and verification in _VOUCHED:  # Verify would take an approval back
             told.others[_ALREADY].append(memory_id)
         elif not await _is_tried(page, told, memory_id, seen):
             break
@@ -118,7 +135,7 @@ async def decide_many(page: PageRequest) -> Response:
 async def _is_tried(page: PageRequest, told: Verdicts, memory_id: str, seen: str) -> bool:
     """Give the verdict on one memory and note what came of it; false where the rest would get the same refusal."""
     try:
-        reply = await verdict(page, memory_id, seen, _VERDICTS[told.done])
+        reply = await _VERDICTS[told.done](page, memory_id, seen)
     except PageCallRefused as refused:
         told.others[refused.body["error"]].append(memory_id)
         return refused.status < _FAILING and refused.status != _TOO_MANY

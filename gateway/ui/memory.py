@@ -35,21 +35,24 @@ async def verify(page: PageRequest, memory_id: str) -> Body:
     wanted, seen = page.entry("verification"), page.entry(SEEN)
     if wanted not in _WITHOUT_A_LOOK:
         require_look(seen)
-    return await verdict(page, memory_id, seen, wanted)
+    return await vouch(page, memory_id, seen, wanted)
 
 
-async def verdict(page: PageRequest, memory_id: str, seen: str, verification: str = "") -> Body:
-    """Verify a memory as it was seen, or without a verification promote it."""
-    if not verification:
-        return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=seen)
+async def vouch(page: PageRequest, memory_id: str, seen: str, verification: str) -> Body:
+    """Say how far a memory is vouched for as it was seen."""
     reason = page.entry(REASON)
     return await page.ask("verify_memory", memory_id=memory_id, verification=verification, reason=reason, seen=seen)
+
+
+async def make_trusted(page: PageRequest, memory_id: str, seen: str) -> Body:
+    """Promote a memory as it was seen."""
+    return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=seen)
 
 
 async def promote(page: PageRequest, memory_id: str) -> Body:
     """Move it to trusted, as it was seen."""
     require_look(page.entry(SEEN))
-    return await verdict(page, memory_id, page.entry(SEEN))
+    return await make_trusted(page, memory_id, page.entry(SEEN))
 
 
 async def forget(page: PageRequest, memory_id: str) -> Body:
