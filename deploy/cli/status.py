@@ -17,13 +17,13 @@ from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
 from engramq.deploy.local.supervisor.stack import POSTGRES, REDIS
+from engramq.schemas import limits
 from engramq.schemas.checks import Check, CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode, count_of, memories
 from engramq.schemas.setting_values import can_be_used, without_password
 from engramq.schemas.settings import Pooler, parse_setting, read_settings
 
 NEWS_S: Final = 30.0  # by which a message of a webhook is sent where all is well
-COUNTED: Final = 10_000  # memories without a vector, beyond which nobody counts
 WATCH_S: Final = 2.0  # between two looks
 _CLEARED: Final = "\x1b[H\x1b[2J"  # ANSI: to the upper left corner of a terminal, which is erased
 _STATES: Final[dict[object, Literal["ok", "degraded", "failed"]]] = {
@@ -180,7 +180,7 @@ def _lags(found: Mapping[str, object]) -> list[str]:
     lines = []
     unfinished = _dictionary(found.get("unfinished"))
     if unfinished.get("namespaces"):
-        more = " or more" if unfinished["pending"] >= COUNTED else ""
+        more = " or more" if unfinished["pending"] >= limits.PENDING_COUNTED else ""
         pending = f": {memories(unfinished['pending'])}{more} without a vector" if unfinished["pending"] else ""
         lines.append(f"  left for upkeep in {count_of(unfinished['namespaces'], 'namespace')}{pending}")
     change = _dictionary(found.get("reembedding"))

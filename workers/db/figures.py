@@ -6,6 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from engramq.schemas import limits
 from engramq.workers.db import namespaces, reembedding
 from engramq.workers.db.database import Store
 from engramq.workers.db.namespaces import Looks
@@ -17,7 +18,6 @@ PENDING: Final = sql("pending_counted")
 MESSAGES: Final = sql("webhook_messages_counted")
 
 NAMESPACES_MAX: Final = 100  # of those that changed, in which pending memories are counted
-PENDING_MAX: Final = 10_000
 MESSAGES_MAX: Final = 10_000  # of webhooks, of each sort
 
 
@@ -78,8 +78,10 @@ async def _pending(store: Store, namespaces: Iterable[str]) -> int:
     """Count pending memories: only a namespace with a change that is not settled can have some."""
     pending = 0
     for namespace in islice(namespaces, NAMESPACES_MAX):
-        if pending < PENDING_MAX:
-            row = await store.read(namespace, partial(Transaction.row, query=PENDING, limit=PENDING_MAX - pending))
+        if pending < limits.PENDING_COUNTED:
+            row = await store.read(
+                namespace, partial(Transaction.row, query=PENDING, limit=limits.PENDING_COUNTED - pending)
+            )
             assert row is not None
             pending += int(row["pending"])
     return pending
