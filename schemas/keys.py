@@ -118,11 +118,7 @@ class Keys:
 
     def job_id(self, first_command_id: str, count: int, turn: str = "") -> str:
         """Return the id of the job that begins with this command and has so many of them; `turn` is a turn mark."""
-        return (
-            f"{self._job_tag}{first_command_id}.{turn}.{count}"
-            if turn
-            else f"{self._job_tag}{first_command_id}.{count}"
-        )
+        return f"{self._job_tag}{first_command_id}.{f'{turn}.' if turn else ''}{count}"
 
     def page_session(self, digest: str) -> str:
         """String: the sealed bearer token of somebody who signed in at the page; `digest` is of the cookie."""
