@@ -96,3 +96,14 @@ async def served(settings: Settings, **variables: str) -> AsyncIterator[Served]:
 async def here(settings: Settings) -> AsyncIterator[Served]:
     async with served(settings) as made:
         yield made
+
+
+async def constitutive_edge(agent: Agent) -> dict[str, Any]:
+    """Add an edge that only two principals together may change."""
+    return await agent.call(
+        "graph_add_edge",
+        source_name="Finance",
+        target_name="Refunds",
+        relation="APPROVES",
+        properties={"is_constitutive": True},
+    )

@@ -8,7 +8,7 @@ import pytest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.auth.tokens import NewToken, create, revoke
-from tests.gateway.ui.conftest import WHO, Served
+from tests.gateway.ui.conftest import WHO, Served, constitutive_edge
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
 
@@ -135,13 +135,7 @@ async def test_the_inbox_verifies_promotes_rejects_and_undoes(here: Served) -> N
 
 async def test_a_second_principal_consents_with_old_and_new_before_them(here: Served) -> None:
     agent = await here.agent("ada")
-    edge = await agent.call(
-        "graph_add_edge",
-        source_name="Finance",
-        target_name="Refunds",
-        relation="APPROVES",
-        properties={"is_constitutive": True},
-    )
+    edge = await constitutive_edge(agent)
     asked = await agent.call(
         "propose_reclassification", edge_id=edge["edge_id"], new_sector="procedural", reason="a rule"
     )

@@ -7,7 +7,7 @@ import pytest
 
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING
 from tests.gateway.ui.browsing import Shown
-from tests.gateway.ui.conftest import Served
+from tests.gateway.ui.conftest import Served, constitutive_edge
 from tests.scenarios.stage import Agent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("TP-29")]
@@ -86,13 +86,7 @@ async def test_no_form_vouches_for_what_it_does_not_name(here: Served) -> None:
 
 async def test_a_decision_is_on_the_proposal_that_was_shown(here: Served) -> None:
     agent, grace = await here.agent("ada"), await here.browser("grace")
-    edge = await agent.call(
-        "graph_add_edge",
-        source_name="Finance",
-        target_name="Refunds",
-        relation="APPROVES",
-        properties={"is_constitutive": True},
-    )
+    edge = await constitutive_edge(agent)
     asked = await agent.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="procedural")
     page, action = await grace.get("/ui/consent"), f"/ui/consent/{asked['proposal_id']}"
     await consented(here, agent, "Finance", "Refunds", weight=0.5)
