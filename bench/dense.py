@@ -99,7 +99,7 @@ def main() -> None:
         answered = asyncio.run(ask(stack.start_gateway(NAMESPACE)))
     ways = {"default reply": answered}
     if any("weak" in hit for _, hits in answered for hit in hits):
-        ways["hits not weak"] = [(question, [hit for hit in hits if not hit.get("weak")]) for question, hits in answered]
+        ways["hits not weak"] = [(item, [hit for hit in hits if not hit.get("weak")]) for item, hits in answered]
     for way, several in ways.items():
         for half in HALVES:
             show(half, way, [item for item in several if item[0]["half"] == half], misses=misses)
