@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Self
 
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.output import printable
+from engramq.deploy.cli.output import for_people, printable
 from engramq.deploy.cli.progress import PhaseBars
 from engramq.deploy.importing.exports import Choices, LeftOut
 from engramq.deploy.importing.foreign import (
@@ -39,6 +40,8 @@ from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import Absence, ForeignFormat, OnDuplicate, ReceiptStatus, RowFormat
 
 PIPE: Final = "-"
+LOOK_S: Final = 0.2  # between two looks at whether an import from standard input has ended
+AGAIN: Final = "What is in stays. Run the same command again: it skips what is in, and goes on with the rest."
 # Records of which more than one are called otherwise than by an s.
 NAMES: Final = {"memory": ("memory", "memories"), "audit": ("audit entry", "audit entries")}
 OF_CONVERSATIONS: Final = ("all_messages", "looked_through")
@@ -173,14 +176,19 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
     path = source.path if isinstance(source, Export) else source
     if rejects is None and path is not None:
         rejects = _beside(path)
-    with _refusals():
-        if isinstance(source, Export):
-            done = run(partial(import_foreign, source, settings, options, rejects))
-            importer = done.importer
-        else:
-            with _opened(path) as raw:
-                size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
-                importer = run(partial(import_file, raw, settings, options, rejects, size))
+    counts: Counter[ReceiptStatus] = Counter()
+    try:
+        with _refusals():
+            if isinstance(source, Export):
+                done = run(partial(import_foreign, source, settings, options, rejects, counts))
+                importer = done.importer
+            else:
+                with _opened(path) as raw:
+                    size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
+                    importer = run(partial(import_file, raw, settings, options, rejects, counts, size))
+    except KeyboardInterrupt:
+        so_far = f"Stopped by Ctrl-C. So far: {_counted(counts)}; rows that were on their way may go in too."
+        raise CommandFailed(f"{so_far} {AGAIN}", ExitCode.INTERRUPTED) from None
     _print_counts(importer)
     if isinstance(source, Export):
         _print_export(source, done)
@@ -242,8 +250,12 @@ def _beside(path: Path) -> Path | None:
     return None
 
 
+def _counted(counts: Counter[ReceiptStatus]) -> str:
+    return "  ".join(f"{status} {counts[status]}" for status in ReceiptStatus)
+
+
 def _print_counts(importer: Importer) -> None:
-    print("  ".join(f"{status} {importer.counts[status]}" for status in ReceiptStatus))
+    print(_counted(importer.counts))
     for absence, what in (
         (Absence.FORGOTTEN, "is archived: restore_memory brings it back"),
         (Absence.EXPIRED, "is past its time: restore_memory brings it back"),
@@ -274,12 +286,34 @@ def _print_left_out(left_out: Counter[LeftOut]) -> None:
         print(f"Left out: {counts}.", file=sys.stderr)
 
 
+class _StandardInput:
+    """Standard input to read from in a thread, which ends soon after the block, though nothing more may come."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._ended = False
+
+    def read1(self, size: int) -> bytes:
+        """Return what is there, once there is something; nothing at the end."""
+        while not self._ended:
+            if select.select([self._descriptor], [], [], LOOK_S)[0]:
+                return os.read(self._descriptor, size)
+        return b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+
+
 @contextlib.contextmanager
-def _opened(path: Path | None) -> Iterator[IO[bytes]]:
+def _opened(path: Path | None) -> Iterator[IO[bytes] | _StandardInput]:
     if path is None:
         if sys.stdin is None:
             raise CommandFailed("Standard input is closed. Nothing was imported.", ExitCode.MISUSED)
-        yield sys.stdin.buffer
+        with _StandardInput(sys.stdin.fileno()) as standard:
+            yield standard
         return
     try:
         file = path.open("rb")
@@ -305,4 +339,4 @@ def _refusals() -> Iterator[None]:
         refusal = (
             problem.fault.error + " " + problem.fault.recovery if isinstance(problem, EngramqError) else str(problem)
         )
-        raise CommandFailed(f"{refusal} What is in stays; run the same command again.", ExitCode.MIDWAY)
+        raise CommandFailed(f"{for_people(refusal)} {AGAIN}", ExitCode.MIDWAY)

@@ -27,6 +27,7 @@ Memory = dict[str, Any]
 
 ID_CHARS: Final = 13  # of an id in a table, unless more tells it from others there: its time in milliseconds
 WIDE: Final = 90  # columns from which tags and the like have one of their own
+NARROW: Final = 50  # columns below which a table has no place for contents, and each memory takes lines of its own
 WEAK: Final = "weak"  # the field of a hit that probably does not answer, and its mark
 DATE_CHARS: Final = 10
 # What `show` says, in this order, where a memory has it; the rest is for --json.
@@ -40,6 +41,7 @@ FIELDS: Final = (
 # What tools say to agents, and commands to people.
 _AS_COMMANDS: Final = {
     FaultCode.INVALID_PARAMETER.recovery: "",
+    "Call again in a few seconds; if it lasts, run `engramq status`.": "See `engramq status`.",
     "Pass include_untrusted=true to see it": "--untrusted shows it",
     "search_memories finds": "engramq search finds",
     "verify_memory says": "engramq verify says",
@@ -99,7 +101,7 @@ def tell(reply: Reply, draw: Callable[[Reply], None], *, as_json: bool) -> ExitC
         draw(reply)
     for name in ("notice", "hint"):
         if reply.get(name):
-            click.echo(printable(_for_people(str(reply[name]))), err=True)
+            click.echo(printable(for_people(str(reply[name]))), err=True)
     if reply.get("degraded"):
         click.echo("The embedder did not answer: this is by words only.", err=True)
     return code
@@ -122,13 +124,13 @@ def refuse(reply: Reply) -> None:
     """Raise CommandFailed for a refusal, and for a write that is not done yet."""
     if reply["status"] in ("invalid_parameter", "error"):
         said = [str(reply[name]) for name in ("error", "recovery") if reply.get(name)]
-        raise CommandFailed(printable(_for_people(" ".join(said))), exit_code(reply))
+        raise CommandFailed(printable(for_people(" ".join(said))), exit_code(reply))
     if reply["status"] == "pending":
         command = printable(str(reply["command_id"]))
         raise CommandFailed(f"It is taken, and not done yet (command {command}). See engramq status.", ExitCode.MIDWAY)
 
 
-def _for_people(text: str) -> str:
+def for_people(text: str) -> str:
     """Return what a tool tells an agent in the words of the commands."""
     for tools, commands in _AS_COMMANDS.items():
         text = text.replace(tools, commands)
@@ -184,12 +186,16 @@ def _draw_table(memories: list[Memory], heading: str) -> None:
     chars = next((chars for chars in range(ID_CHARS, 36) if len({text[:chars] for text in ids}) == len(ids)), 36)
     for memory in memories:
         marks = [Text(_marks(memory), "yellow")] if is_wide else []
-        moment = str(memory["created_at"]) if heading == "STORED" else _when(memory)
-        cells = (Text(memory["id"][:chars]), Text(_local(moment, here)), *marks)
-        table.add_row(
-            *cells, Text(" ".join(_lines(memory["content"])), overflow="fold"), style="dim" if memory.get(WEAK) else ""
-        )
-    console.print(table)
+        moment = _local(str(memory["created_at"]) if heading == "STORED" else _when(memory), here)
+        content = Text(" ".join(_lines(memory["content"])), overflow="fold")
+        style = "dim" if memory.get(WEAK) else ""
+        if console.width < NARROW:
+            console.print(Text(memory["id"][:chars], "cyan"), style=style, no_wrap=True, crop=False, overflow="ignore")
+            console.print(Text(moment), content, style=style, sep="\n")
+        else:
+            table.add_row(Text(memory["id"][:chars]), Text(moment), *marks, content, style=style)
+    if table.row_count:
+        console.print(table)
 
 
 def draw_memory(reply: Reply, *, err: bool = False) -> None:

@@ -45,10 +45,14 @@ class ProgressBar:
         )
         self._started = self._shown = time.monotonic()
 
-    def show(self, rows: int) -> None:
-        """Say that so many rows are in: at once on a terminal, elsewhere if it is time to say something."""
+    def show(self, rows: int, read: int = 0) -> None:
+        """Say that so many rows are in: at once on a terminal, elsewhere if it is time to say something.
+
+        `read`: how many rows the source's `position` stands for, where more are read than are in.
+        """
         self._rows = rows
-        self._bar.update(self._source.position - self._bar.pos)
+        position = self._source.position * rows // max(read, rows, 1)
+        self._bar.update(max(position - self._bar.pos, 0))
         if not self._is_terminal and time.monotonic() - self._shown >= LINE_EVERY_S:
             self._write_line()
 
@@ -107,6 +111,11 @@ class PhaseBars:
 
     def __exit__(self, *_: object) -> None:
         self._end()
+
+
+def say_between(text: str) -> None:
+    """Write a line on standard error, in the place of a bar that is drawn there; the bar's next state stands below."""
+    click.echo(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, err=True)
 
 
 def _nothing() -> Iterator[None]:

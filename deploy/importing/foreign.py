@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -211,7 +211,7 @@ class Graph:
         slots: anyio.Semaphore,
     ) -> None:
         try:
-            answer = await replace(importer.asker, namespace=namespace).insist(command, f"import:{uuid7()}")
+            answer = await importer.send(command, namespace, f"import:{uuid7()}")
         finally:
             slots.release()
         if answer.fault is not None:  # of this entry alone: it was not the service's failing
@@ -288,14 +288,16 @@ class _EntryCounts:
             yield record
 
 
-async def import_foreign(export: Export, settings: Settings, options: Options, rejects: Path | None) -> ImportedExport:
-    """Import memories, then nodes, then edges of an export.
+async def import_foreign(
+    export: Export, settings: Settings, options: Options, rejects: Path | None, counts: Counter[ReceiptStatus]
+) -> ImportedExport:
+    """Import memories, then nodes, then edges of an export; `counts` has what became of the memories.
 
     Raises EngramqError, NoWorker, CannotReject, and UnusableFile before anything is written, maybe in a group.
     """
     read = _EntryCounts().of(export.entries())
     namespace = options.namespace or settings.namespace
-    async with importing(settings, options, rejects, read, read.memories or None) as importer:
+    async with importing(settings, options, rejects, counts, read, read.memories or None) as importer:
         graph = Graph(importer.secrets)
         records = read.counting(entry for entry in export.entries() if isinstance(entry, Given | Rejection))
         rows = options.checked(records, settings, importer.secrets)

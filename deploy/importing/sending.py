@@ -1,5 +1,6 @@
 """Send an import: batches to the imports mailbox, rejected rows to their file, and look whether a worker is there."""
 
+import asyncio
 import os
 import time
 from collections import Counter
@@ -7,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import anyio
 import click
@@ -15,11 +16,12 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.cli.output import printable
-from engramq.deploy.cli.progress import ProgressBar, Readable
+from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
-from engramq.gateway.operator import QueueAsker, open_asker
-from engramq.schemas.commands import BatchImported, ImportBatch
+from engramq.gateway.operator import GIVE_UP_S, QueueAsker, open_asker
+from engramq.schemas.checks import REDIS_AWAY
+from engramq.schemas.commands import BatchImported, Command, ImportBatch
 from engramq.schemas.connection import (
     CONNECTION_ERRORS,
     Lanes,
@@ -28,9 +30,11 @@ from engramq.schemas.connection import (
     lanes_of,
     pack_script,
 )
+from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.packed_lines import Source
+from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import COUNT_PRESENT
 from engramq.schemas.settings import Redact, Settings
 from engramq.schemas.vocabulary import (
@@ -106,9 +110,13 @@ class RejectFile:
 SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone
 QUIET_S: Final = 2.0  # before it is said: a stack that this very command has started needs a moment
 START_S: Final = 10.0  # that workers get which are being started
-RETURN_S: Final = 60.0  # and workers that are being restarted
+RETURN_S: Final = GIVE_UP_S  # and workers that are being restarted
 ASK_S: Final = 0.2
 START_ONE: Final = "Start one: `engramq worker imports`, or `engramq worker --all`. See `engramq status`."
+
+
+NO_WORKER: Final = f"No worker takes imports. {START_ONE}"
+NO_REDIS: Final = f"{REDIS_AWAY} Is ENGRAMQ_REDIS_URL right, and does the server run? See `engramq status`."
 
 
 class NoWorker(Exception):
@@ -125,18 +133,15 @@ class ImportWorkers:
 
     async def require(self, patience_s: float) -> None:
         """Return when there is one; says so soon when there is none, and raises NoWorker when none comes."""
-        begun, told = time.monotonic(), False
-        while not await self._are_there():
+        begun, told = time.monotonic(), ""
+        while missing := await self._missing():
             waited_s = time.monotonic() - begun
             if waited_s >= patience_s:
-                break
-            if waited_s >= QUIET_S and not told:
-                told = True
-                click.echo(f"No worker takes imports; waiting {patience_s:.0f} s for one. {START_ONE}", err=True)
+                raise NoWorker(missing)
+            if waited_s >= QUIET_S and missing != told:
+                told = missing
+                say_between(f"{missing} Waiting for up to {patience_s:.0f} s.")
             await anyio.sleep(ASK_S)
-        else:
-            return
-        raise NoWorker(f"No worker takes imports. {START_ONE}")
 
     async def watch(self) -> None:
         """Raise NoWorker once there have been none for a while."""
@@ -144,36 +149,44 @@ class ImportWorkers:
             await anyio.sleep(ALIVE_S)
             await self.require(RETURN_S)
 
-    async def _are_there(self) -> bool:
-        """Say whether one has shown a sign of life; also when Redis cannot be asked, which whoever sends will tell."""
+    async def _missing(self) -> str:
+        """Return what keeps rows from being taken, as a sentence. What Redis refuses, whoever sends says."""
         try:
             await self._redis.open()
             (count,) = await self._redis.exchange([pack_script(COUNT_PRESENT, self._where, (SILENT_S,))])
-        except (*CONNECTION_ERRORS, UnsupportedServer):
-            return True
-        return not isinstance(count, int) or count > 0
+        except UnsupportedServer:
+            return ""
+        except CONNECTION_ERRORS as problem:
+            return "" if refusal_of(problem) else NO_REDIS
+        return NO_WORKER if count == 0 else ""
 
     async def close(self) -> None:
         """Close the connection."""
         await self._redis.close()
 
 
+LATE_S: Final = 30.0  # without an answer before it is said
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work
 
 
 @dataclass
 class Importer:
-    """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored."""
+    """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored.
+
+    `read`: how many rows have been read, of which some are on their way.
+    """
 
     asker: QueueAsker
     on_duplicate: OnDuplicate
     rejects: RejectFile
     progress: ProgressBar
-    counts: Counter[ReceiptStatus] = field(default_factory=Counter)
+    counts: Counter[ReceiptStatus]
+    read: int = 0
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     degraded: bool = False
     secrets: Secrets = field(default_factory=Secrets)
+    _is_late: bool = False
 
     async def run(self, items: Iterator[RowBatch | Rejection]) -> None:
         """Send everything; raises EngramqError when a batch cannot be brought in."""
@@ -183,6 +196,7 @@ class Importer:
                 item = await anyio.to_thread.run_sync(next, items, None)  # reading may wait for a pipe
                 if item is None:
                     return
+                self.read += 1 if isinstance(item, Rejection) else len(item.rows)
                 if isinstance(item, Rejection):
                     self.reject(item)
                     continue
@@ -191,8 +205,7 @@ class Importer:
 
     async def _send(self, batch: RowBatch, slots: anyio.CapacityLimiter) -> None:
         try:
-            asker = replace(self.asker, namespace=batch.namespace)
-            answer = await asker.insist(_command(batch, self.on_duplicate), batch.key)
+            answer = await self.send(_command(batch, self.on_duplicate), batch.namespace, batch.key)
         finally:
             slots.release_on_behalf_of(batch)
         if answer.fault is not None:
@@ -207,7 +220,24 @@ class Importer:
                 self.counts[receipt.status] += 1
                 if receipt.absence is not UNSET:
                     self.absent[receipt.status, receipt.absence] += 1
-        self.progress.show(sum(self.counts.values()))
+        self.progress.show(sum(self.counts.values()), self.read)
+
+    async def send(self, command: Command, namespace: str, key: str) -> Answer:
+        """Return the answer to a command, however often it takes asking; says so when none comes for long."""
+        late = asyncio.get_running_loop().call_later(LATE_S, self._say_late)
+        try:
+            return await replace(self.asker, namespace=namespace).insist(command, key)
+        finally:
+            late.cancel()
+            self._is_late = False
+
+    def _say_late(self) -> None:
+        if not self._is_late:
+            self._is_late = True
+            say_between(
+                f"Nothing has gone in for {LATE_S:.0f} s; `engramq status` may say why. The import waits for up to "
+                f"{GIVE_UP_S / 60:.0f} minutes. You can end it by Ctrl-C: the same command again goes on with the rest."
+            )
 
     def reject(self, rejection: Rejection) -> None:
         """Count a row that was not stored, and tell of it; raises CannotReject."""
@@ -257,11 +287,17 @@ def new_secrets(settings: Settings) -> Secrets:
 
 @asynccontextmanager
 async def importing(
-    settings: Settings, options: Options, rejects: Path | None, source: Readable, total: int | None
+    settings: Settings,
+    options: Options,
+    rejects: Path | None,
+    counts: Counter[ReceiptStatus],
+    source: Readable,
+    total: int | None,
 ) -> AsyncIterator[Importer]:
     """Within the block rows can be sent; what could not be stored is told of in `rejects`.
 
-    `source` and `total` are what the bar shows. Raises EngramqError, NoWorker, CannotReject, maybe in a group.
+    `source` and `total` are what the bar shows, `counts` what became of the rows, also where the import breaks off.
+    Raises EngramqError, NoWorker, CannotReject, maybe in a group.
     """
     async with AsyncExitStack() as resources:
         files = resources.enter_context(ExitStack())
@@ -274,6 +310,7 @@ async def importing(
             options.on_duplicate,
             RejectFile(rejects, files),
             resources.enter_context(ProgressBar(source, total)),
+            counts,
             secrets=new_secrets(settings),
         )
         async with anyio.create_task_group() as watching:
@@ -284,14 +321,19 @@ async def importing(
 
 
 async def import_file(
-    raw: IO[bytes], settings: Settings, options: Options, rejects: Path | None, total_bytes: int | None
+    raw: Any,
+    settings: Settings,
+    options: Options,
+    rejects: Path | None,
+    counts: Counter[ReceiptStatus],
+    total_bytes: int | None,
 ) -> Importer:
-    """Import all of `raw`, a file or a pipe; returns the importer, which has counted what became of the rows.
+    """Import all of `raw`, a file or what else has `read1`; returns the importer, which has counted the rows.
 
     Raises EngramqError, NoWorker, CannotReject, UnusableFile, maybe in a group.
     """
     source = Source(raw)
-    async with importing(settings, options, rejects, source, total_bytes) as importer:
+    async with importing(settings, options, rejects, counts, source, total_bytes) as importer:
         records = read_records(source.lines(), options.row_format)
         rows = options.checked(records, settings, importer.secrets)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))

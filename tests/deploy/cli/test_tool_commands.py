@@ -327,6 +327,10 @@ async def test_on_a_terminal_memories_are_a_table_that_fits_it(shell: Shell, mon
     assert "2024-05-01" in searched, "when it happened, a date as it was given"
     assert stored[:13] in lines[1]
     assert "[bold]A long text[/]" in " ".join(lines), "no markup of ours"
+    narrow = (await drawn(20)).replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    assert narrow[:2] == [stored[:13], f"{moment:%Y-%m-%d %H:%M}"], "both whole (findings D15)"
+    assert " ".join(line.strip() for line in narrow[2:]).startswith("[bold]A long text[/] word word")
+    assert all(len(line) <= 20 for line in narrow)
 
 
 async def test_the_beginning_of_an_id_is_enough_where_no_other_has_it(shell: Shell) -> None:
