@@ -1,14 +1,16 @@
 """The gate for changes of ranking: every corpus, with and without metadata, beside the single arms of the same run.
 
     python -m bench.recall --corpus locomo MEMORIES.jsonl QUERIES.jsonl --corpus beam MEMORIES.jsonl QUERIES.jsonl
+                           --corpus realtalk MEMORIES.jsonl QUERIES.jsonl
                            [--before FILE] [--save FILE] [--write] [--from FILE ...]
 
 Files as `bench.retrieval` takes them. Each corpus is imported into a private stack and asked through the MCP gateway,
 once as it is, once without thread, speaker and date. Beside the product's two rankings: BM25, the vectors, and both
 normalised and added, over the same rows. Prints JSON lines: recall at 5 and 10 and MRR, overall (adversarial questions
 left out) and by category, and the difference at 10 to each arm with the interval that holds 95 % of 4,000 paired
-resamplings of the questions. --save keeps the figures of each question; --before compares with such a file: a change
-of ranking counts if it helps on every corpus. Kept-aside data is judged the same way, by other files.
+resamplings of the questions. --save keeps the figures of each question; --before compares with such a file, and says
+whether a change of ranking stays (PR-8): it helps in one run beyond chance, that is its whole interval lies above
+nothing, and harms in none. Kept-aside data is judged the same way, by other files.
 --write puts what was measured into docs: the section of recall.md and the lines themselves, recall.jsonl. With --from
 nothing is measured: lines that were printed before, of several runs if need be, are shown as a section, or written.
 """
@@ -51,10 +53,13 @@ WAYS: Final[Mapping[str, str]] = {
     "vector": "vectors",
 }
 SHOWN: Final = ("R@5", "R@10", "MRR")
-CORPORA: Final[Mapping[str, str]] = {"locomo": "LoCoMo", "beam": "BEAM"}
-# What LoCoMo's numbers of categories mean.
-CATEGORIES: Final[Mapping[str, str]] = {
-    "1": "multi-hop", "2": "temporal", "3": "inference", "4": "single-hop", str(ADVERSARIAL): "adversarial",
+CORPORA: Final[Mapping[str, str]] = {"locomo": "LoCoMo", "beam": "BEAM", "realtalk": "REALTALK"}
+# What the numbers of categories mean.
+CATEGORIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "locomo": {
+        "1": "multi-hop", "2": "temporal", "3": "inference", "4": "single-hop", str(ADVERSARIAL): "adversarial",
+    },
+    "realtalk": {"1": "several hops", "2": "dated", "3": "common sense"},
 }  # fmt: skip
 
 Line = Mapping[str, Any]
@@ -99,7 +104,7 @@ def _by_category(lines: Sequence[Line]) -> str:
         best = max((way for way in ways if way != OURS), key=lambda way: float(ways[way]["R@10"]))
         ours, theirs = float(ways[OURS]["R@10"]), float(ways[best]["R@10"])
         lead = f"**{_signed(ours - theirs)}**" if ours < theirs else _signed(ours - theirs)
-        kind = CATEGORIES.get(category, category.replace("_", " "))
+        kind = CATEGORIES.get(corpus, {}).get(category, category.replace("_", " "))
         name = f"{CORPORA.get(corpus, corpus)}: {kind}"
         rows.append([name, str(ways[OURS]["n"]), _figure(ours), f"{_figure(theirs)} ({WAYS[best]})", lead])
     heading = "### By kind of question, the worst first (R@10, as it is; bold: behind)"
@@ -170,6 +175,13 @@ def compared(ours: Figures, others: Figures, qids: Sequence[str]) -> dict[str, A
     return {"R@10": mean, "low": low, "high": high}
 
 
+def verdict(intervals: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    """Return in which runs a change helps and harms beyond chance, by the bounds of each, and whether it stays."""
+    helps = [run for run, (low, _) in intervals.items() if low > 0]
+    harms = [run for run, (_, high) in intervals.items() if high < 0]
+    return {"helps": helps, "harms": harms, "stays": bool(helps) and not harms}
+
+
 def show(what: dict[str, Any], queries: list[Row], figures: Mapping[str, Figures]) -> list[Line]:
     """Print the figures of every way of ranking, and how far ours is ahead; return the lines."""
     core = [query["qid"] for query in queries if query["category"] != ADVERSARIAL]
@@ -193,6 +205,7 @@ def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], sav
     The figures of each question go into `saved`, and are compared with those of `before`.
     """
     lines: list[Line] = []
+    intervals: dict[str, tuple[float, float]] = {}
     for name, memories_path, queries_path in corpora:
         memories, queries = read_lines(Path(memories_path)), read_lines(Path(queries_path))
         evidence = {query["qid"]: set(query["evidence"]) for query in queries}
@@ -213,7 +226,11 @@ def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], sav
             saved[key := f"{name} {sorted(withheld)}"] = figures[OURS]
             if key in before:
                 core = [query["qid"] for query in queries if query["category"] != ADVERSARIAL]
-                emit(BENCH, "ahead", **what, of="before", n=len(core), **compared(figures[OURS], before[key], core))
+                ahead = compared(figures[OURS], before[key], core)
+                emit(BENCH, "ahead", **what, of="before", n=len(core), **ahead)
+                intervals[key] = ahead["low"], ahead["high"]
+    if intervals:
+        emit(BENCH, "verdict", of="before", **verdict(intervals))
     return lines
 
 
