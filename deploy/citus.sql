@@ -70,6 +70,7 @@ select create_distributed_table('lexeme_rebuilds', 'tenant', colocate_with => 'n
 select create_distributed_table('loads', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('changes', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('audit_log', 'tenant', colocate_with => 'nodes');
+select create_distributed_table('audit_chain', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('ledger', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('webhooks', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('webhook_outbox', 'tenant', colocate_with => 'nodes');
@@ -99,3 +100,12 @@ create policy own_tenant_blanks on audit_log for update to engramq_worker
         tenant = nullif(current_setting('app.tenant', true), '')::integer and reason is null
         and (old @? '$.properties.*') is not true and (new @? '$.properties.*') is not true
     );
+grant update (salt) on audit_chain to engramq_worker;
+drop policy own_tenant on audit_chain;
+create policy own_tenant_reads on audit_chain for select to engramq_worker
+    using (tenant = nullif(current_setting('app.tenant', true), '')::integer);
+create policy own_tenant_writes on audit_chain for insert to engramq_worker
+    with check (tenant = nullif(current_setting('app.tenant', true), '')::integer);
+create policy own_tenant_blanks on audit_chain for update to engramq_worker
+    using (tenant = nullif(current_setting('app.tenant', true), '')::integer)
+    with check (tenant = nullif(current_setting('app.tenant', true), '')::integer and salt is null);

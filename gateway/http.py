@@ -3,7 +3,7 @@
 import errno
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,7 @@ DRAIN_S: Final = 1.0
 DRAIN_POLL_S: Final = 0.02
 
 PAGE_PATH: Final = "/ui"
+RECEIPT_KEY_PATH: Final = "/.well-known/engramq.json"
 HEALTH_PATHS: Final = ("/healthz", "/readyz")
 METRICS_PATH: Final = "/metrics"
 
@@ -230,6 +231,24 @@ def health_routes(ask_health: AskHealth) -> list[Route]:
         return JSONResponse(msgspec.to_builtins(found), 503 if found.missing else 200)
 
     return [Route(path, endpoint) for path, endpoint in zip(HEALTH_PATHS, (healthz, readyz), strict=True)]
+
+
+def receipt_key_route(ask_key: Callable[[], Coroutine[Any, Any, str]]) -> Route:
+    """Return the route of the public key for receipts, which anybody may read. It is asked for once: it stays the same.
+
+    503 while no worker says what it is.
+    """
+    looks: Shared[str] = Shared(1)
+    known: list[str] = []
+
+    async def key(_request: Request) -> JSONResponse:
+        try:
+            known[:] = known or [await looks.run("key", ask_key)]
+        except EngramqError as refusal:
+            return JSONResponse({"error": refusal.fault.error, "recovery": refusal.fault.recovery}, 503)
+        return JSONResponse({"receipts": {"algorithm": "Ed25519", "public_key": known[0]}})
+
+    return Route(RECEIPT_KEY_PATH, key)
 
 
 def bind(host: str, port: int, *, authenticated: bool = False) -> socket.socket:

@@ -22,12 +22,14 @@ from engramq.gateway.http import (
     GRACE_S,
     HEALTH_PATHS,
     METRICS_PATH,
+    RECEIPT_KEY_PATH,
     Authenticate,
     HttpServer,
     Routes,
     bind,
     health_routes,
     http_server,
+    receipt_key_route,
 )
 from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
 from engramq.gateway.identity.bearer import METADATA_PATHS, Authenticator, Bearer, Resource
@@ -48,8 +50,10 @@ from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
 from engramq.schemas.checks import InstallationState
-from engramq.schemas.commands import OPERATOR_TOOLS, Tool
+from engramq.schemas.commands import OPERATOR_TOOLS, ReceiptKey, ReceiptKeyShown, Tool
 from engramq.schemas.connection import lanes_of
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
@@ -102,6 +106,20 @@ class Gateway:
         """Return the same with all that was looked at."""
         return whole_health_in(await self.overview())
 
+    async def receipt_key(self) -> str:
+        """Return the public key by which receipts are signed, as a worker knows it; raises EngramqError."""
+        caller = settings_caller(self._settings)
+        answer = await self._bus.ask(
+            ReceiptKey(),
+            namespace=caller.namespace,
+            principal=caller.principal,
+            timeout_s=self._settings.reply_timeout_s,
+        )
+        if isinstance(answer, Answer) and isinstance(answer.reply, ReceiptKeyShown):
+            return answer.reply.public_key
+        fault = answer.fault if isinstance(answer, Answer) else None
+        raise refuse(FaultCode.UNAVAILABLE, "No worker answered.") if fault is None else EngramqError(fault)
+
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
         profile = profile_of(hello.tools, output_schemas=hello.output_schemas)
@@ -122,7 +140,8 @@ class Gateway:
         service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
         whole = self.service.for_clients(limits, WHOLE)  # of the same limits: a caller has one share, whatever the door
-        open_paths, beside = {*HEALTH_PATHS, *OPEN_PATHS}, health_routes(self.health)
+        open_paths = {*HEALTH_PATHS, *OPEN_PATHS, RECEIPT_KEY_PATH}
+        beside = [*health_routes(self.health), receipt_key_route(self.receipt_key)]
         if self._metrics is not None:
             by_caller = authenticator is not None and not settings.metrics_token
             open_paths |= set() if by_caller else {METRICS_PATH}

@@ -351,8 +351,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "webhooks_key",
         "",
-        "What the secrets of webhooks follow from, of at least 32 characters, the same for all workers and `engramq "
-        "webhook`; left out: a key that the home keeps",
+        "What the secrets of webhooks and the key of receipts follow from, of at least 32 characters, the same for all "
+        "workers and `engramq webhook`; left out: a key that the home keeps",
         str,
         secret=True,
     ),

@@ -15,7 +15,7 @@ from engramq.schemas.connection import lanes_of
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.watchdog import telling_watchdog
-from engramq.workers import commands
+from engramq.workers import commands, receipts
 from engramq.workers.admin import require_database
 from engramq.workers.admin import run as run_in_loop
 from engramq.workers.auth import handlers as auth
@@ -124,6 +124,9 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         deletions.list_deleted,
         commands.get_command,
         commands.list_audit,
+        receipts.make_receipt,
+        receipts.verify_audit,
+        receipts.receipt_key,
         commands.ping,
         auth.authenticate,
         auth.list_tokens,
@@ -237,6 +240,7 @@ def _schedule(
         Periodic("reembed", settings.sweep_interval_s, reembedding.run),
         Periodic("rebuild_lexemes", settings.sweep_interval_s, rebuilding.run),
         Periodic("embed_pieces", settings.sweep_interval_s, pieces.run),
+        Periodic("chain_audit", receipts.EXTEND_EVERY_S, receipts.Chaining(store=store).run),
         Periodic("tell_webhooks", settings.sweep_interval_s, Delivery(store=store, settings=settings).run),
     )
 

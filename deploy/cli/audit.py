@@ -14,7 +14,9 @@ from engramq.deploy.cli.operating import Place, operating
 from engramq.deploy.cli.options import end_time, identifier, limit_option
 from engramq.deploy.cli.output import json_line, print_list, printable
 from engramq.gateway.operator import checked_command, run
-from engramq.schemas.commands import AuditList, ListAudit
+from engramq.schemas.codec import reply_body
+from engramq.schemas.command_line import ExitCode, count_of
+from engramq.schemas.commands import AuditList, AuditVerified, ListAudit, VerifyAudit
 from engramq.schemas.ids import parse_time
 from engramq.schemas.limits import LIST_LIMIT
 from engramq.schemas.records import AuditEntry
@@ -36,15 +38,46 @@ SHOWN_MAX: Final = 100_000
 @click.option("--since", metavar="TIME", type=parse_time, help="A date, or a time with a zone.")
 @click.option("--until", metavar="TIME", type=end_time, help="The same; included.")
 @limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
+@click.option("--verify", is_flag=True, help="Check that nobody has changed, removed or moved an entry.")
 @common.JSON
-def command(namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) -> None:
-    """Show who did what, newest last."""
+def command(namespace: str | None, limit: int, *, verify: bool, as_json: bool, **wanted: Any) -> ExitCode:
+    """Show who did what, newest last. With --verify walk the chain of its entries, and name the first break."""
+    if verify:
+        return _verify(namespace, as_json=as_json)
     words = {field: value if isinstance(value, datetime) else str(value) for field, value in wanted.items() if value}
     listing = checked_command({**words, "limit": min(limit, LIST_LIMIT)}, ListAudit)
     with operating("audit", namespace) as place:
         entries = run(partial(_entries, place, listing, limit))
     none = f"engramq audit: no entry like that in {place.name}; plain stores have none"
     print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, **place.fields))
+    return ExitCode.DONE
+
+
+def _verify(namespace: str | None, *, as_json: bool) -> ExitCode:
+    with operating("audit", namespace) as place:
+        chain = run(partial(_verified, place))
+    if as_json:
+        click.echo(json_line(reply_body(chain), **place.fields))
+    elif chain.broken is None:
+        erased = f", words of {chain.erased:,} of them erased since" if chain.erased else ""
+        late = f" {count_of(chain.unchained, 'entry has', 'entries have')} no place yet." if chain.unchained else ""
+        click.echo(f"{count_of(chain.places, 'entry', 'entries')} as they were written{erased}.{late}")
+    else:
+        entry = "" if chain.broken.entry_id is None else f", entry {chain.broken.entry_id}"
+        click.echo(f"Broken at place {chain.broken.place}{entry}: {chain.broken.problem}.", err=True)
+    return ExitCode.DONE if chain.broken is None else ExitCode.FAILED
+
+
+async def _verified(place: Place) -> AuditVerified:
+    """Walk the whole chain; return the sums, and where it is broken."""
+    places, erased, after = 0, 0, 0
+    async with place.opened() as asker:
+        while True:
+            part = await asker.read(VerifyAudit(after=after), AuditVerified)
+            places, erased = places + part.places, erased + part.erased
+            if part.next_after is None:
+                return msgspec.structs.replace(part, places=places, erased=erased)
+            after = part.next_after
 
 
 async def _entries(place: Place, listing: ListAudit, limit: int) -> list[AuditEntry]:

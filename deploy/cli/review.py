@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,6 +13,7 @@ from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import Door, door, memory_id, write
 from engramq.deploy.cli.memories import described
 from engramq.deploy.cli.output import Reply, draw_memory, draw_still_hidden, refuse, tell
+from engramq.deploy.cli.receipt import verify_receipt
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer
@@ -30,14 +32,22 @@ _NOBODY_SAW: Final = (
 @click.command("verify")
 @_IDS
 @click.option("--approved", is_flag=True, help="More than verified: somebody answers for it.")
+@click.option("--key", metavar="KEY", help="Of a receipt: the public key that has to have signed it, or its file.")
 @common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
-def verify(identifiers: tuple[str, ...], reason: str | None, *, approved: bool, **how: Any) -> ExitCode:
-    """Say that memories were checked against their source.
+def verify(
+    identifiers: tuple[str, ...], reason: str | None, *, approved: bool, key: str | None, **how: Any
+) -> ExitCode:
+    """Say that memories were checked against their source. With the FILE of a receipt: check that, without a network.
 
     Each is shown with a question, and verified only if it is still what was shown; off a terminal that takes --seen or
     --yes. Untrusted ones stay so: engramq promote makes them trusted. An ID may be its beginning, of 8 characters or
     more, if no other has that.
     """
+    file = Path(identifiers[0])
+    if len(identifiers) == 1 and file.is_file():
+        return verify_receipt(file, key, as_json=how["as_json"])
+    if key is not None:
+        raise click.UsageError("--key is for the file of a receipt.")
     given = {"verification": Verification.APPROVED if approved else Verification.VERIFIED, "reason": reason}
     return _each(identifiers, "verify_memory", given, **how)
 

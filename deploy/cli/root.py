@@ -71,6 +71,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "duplicates": Lazy("duplicates", "List memories that say the same, and with --merge --yes keep one of each group."),
     "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
     "audit": Lazy("audit", "Show who did what, newest last."),
+    "receipt": Lazy("receipt", "Print a signed receipt of what a command did, or of how something was erased."),
     "dead": Lazy("dead", "List, show, retry and drop commands that were given up."),
     "model": Lazy("model", "List the models that make vectors here, and build the multilingual one."),
     "tenant": Lazy("tenant", "List, configure and delete whole namespaces."),

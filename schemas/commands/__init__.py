@@ -17,6 +17,7 @@ from engramq.schemas.commands import (
     graph_reads,
     links,
     memories,
+    receipts,
     sessions,
     system,
     trust,
@@ -30,6 +31,7 @@ from engramq.schemas.commands.graph import *
 from engramq.schemas.commands.graph_reads import *
 from engramq.schemas.commands.links import *
 from engramq.schemas.commands.memories import *
+from engramq.schemas.commands.receipts import *
 from engramq.schemas.commands.sessions import *
 from engramq.schemas.commands.system import *
 from engramq.schemas.commands.trust import *
@@ -75,6 +77,8 @@ TOOLS: Final[Mapping[str, base.Tool]] = {each.name: each for area in AREAS for e
 # What operators' commands call at a gateway elsewhere, whatever tools it lists for agents.
 OPERATOR_TOOLS: Final[tuple[base.Tool, ...]] = (
     system.LIST_AUDIT,
+    base.unlisted(receipts.MakeReceipt, receipts.ReceiptMade, 'make_receipt(command_id="<id>")'),
+    base.unlisted(receipts.VerifyAudit, receipts.AuditVerified, "verify_audit()"),
     system.GET_COMMAND,
     base.unlisted(graph.ListDeleted, graph.DeletedList, "list_deleted()"),
     base.unlisted(graph.RestoreGraph, graph.GraphRestored, "restore_graph(audit_id=1)"),

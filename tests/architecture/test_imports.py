@@ -21,7 +21,16 @@ OWNERS = [
     ("mcp.server", ("engramq.gateway.mcp.server",), "one module serves the SDK"),
     ("mcp_types", ("engramq.gateway.mcp",), "only one package touches the MCP SDK"),
     ("jwt", ("engramq.gateway.identity",), "only one package says who a caller is"),
-    ("cryptography", ("engramq.gateway.identity", "engramq.gateway.ui.door"), "only one package says who a caller is"),
+    (
+        "cryptography",
+        (
+            "engramq.gateway.identity",
+            "engramq.gateway.ui.door",
+            "engramq.workers.receipts",
+            "engramq.deploy.cli.receipt",
+        ),
+        "one package says who a caller is; receipts are signed and checked by one module each",
+    ),
     ("onnxruntime", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
     ("tokenizers", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
 ]

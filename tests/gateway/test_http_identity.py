@@ -30,7 +30,8 @@ from tests.gateway.worker_side import SCRIPT, WorkerSide, worker_side
 
 pytestmark = pytest.mark.anyio
 
-OPEN = ["/healthz", "/readyz", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"]
+METADATA = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"]
+OPEN = ["/healthz", "/readyz", "/.well-known/engramq.json", *METADATA]
 GOOD, UNKNOWN = (TOKEN_PREFIX + letter * 43 for letter in "gu")
 
 ADDRESSES = itertools.count(1)
@@ -179,7 +180,7 @@ async def test_the_scheme_may_be_written_in_any_case(site: Site, era: str, schem
 
 @pytest.mark.promise("SE-1")
 async def test_the_metadata_say_what_the_resource_is(site: Site) -> None:
-    for path in OPEN[2:]:
+    for path in METADATA:
         status, answer = await site.ask("GET", path, host="localhost:1")
         described = json.loads(answer)
         assert status == 200
@@ -274,7 +275,7 @@ async def test_a_jwt_says_who_calls(redis_url: str, keys: Keys, tmp_path: Path, 
             async with client_with(site, signed("ES256", name="theirs"), mode) as client:
                 await client.call_tool("memory_stats", {})
         assert len(workers.seen) == 1
-        _, answer = await site.ask("GET", OPEN[3])
+        _, answer = await site.ask("GET", METADATA[1])
         described = ProtectedResourceMetadata.model_validate_json(answer)
         assert [str(server) for server in described.authorization_servers] == [ISSUER]
 

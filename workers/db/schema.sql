@@ -563,6 +563,19 @@ create index audit_log_reason_target on audit_log (tenant, (old ->> 'target_id')
 create index audit_log_wordy on audit_log (tenant, id)
     where reason is not null or old @? '$.properties.*' or new @? '$.properties.*' or old ->> 'project' is not null;
 
+-- The places of entries in the chain of the audit log (see schemas/receipts.py), in the order in which upkeep came to
+-- them. Append-only for the workers; salts go with the words by blank_audit.
+create table audit_chain (
+    tenant integer not null,
+    place  bigint not null,  -- 1, 2, 3 and so on
+    entry  bigint not null,  -- its id in audit_log
+    salt   bytea,            -- of the digest; null once words of the entry were erased
+    digest bytea not null,   -- of the salt and of what the entry says
+    hash   bytea not null,   -- of the place before and of this one
+    primary key (tenant, place)
+);
+create unique index audit_chain_entry on audit_chain (tenant, entry);
+
 
 -- Webhooks
 -- ========
@@ -649,7 +662,7 @@ begin
     foreach name in array array[
         'namespaces', 'tokens', 'nodes', 'memories', 'memory_usage', 'imported_rows', 'edges', 'link_tombstones',
         'deferred_links', 'co_retrievals', 'proposals', 'approvals', 'deleted_graph', 'lexeme_counts', 'lexeme_rebuilds',
-        'loads', 'ledger', 'audit_log', 'webhooks', 'webhook_outbox', 'changes'
+        'loads', 'ledger', 'audit_log', 'audit_chain', 'webhooks', 'webhook_outbox', 'changes'
     ] loop
         execute format('alter table %I enable row level security', name);
         execute format(
@@ -966,12 +979,15 @@ begin
             select o.command_id from audit_log o
             where o.tenant = entered and o.target_id = any(gone) and o.action = 'outcome'
         )
-    ) about;
-    update audit_log a
-    set reason = null, old = without_words(a.old), new = without_words(a.new)
-    where a.tenant = entered and a.id = any(wordy) and a.command_id is distinct from by
+    ) about
+    join audit_log a on a.tenant = entered and a.id = about.id
+    where a.command_id is distinct from by
         and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*'
             or a.old ->> 'project' is not null);
+    update audit_log a
+    set reason = null, old = without_words(a.old), new = without_words(a.new)
+    where a.tenant = entered and a.id = any(wordy);
+    update audit_chain c set salt = null where c.tenant = entered and c.entry = any(wordy);
 end
 $$;
 
@@ -997,6 +1013,7 @@ begin
     update audit_log a
     set reason = null, old = without_words(a.old), new = without_words(a.new)
     where a.tenant = entered and a.id = any(wordy);
+    update audit_chain c set salt = null where c.tenant = entered and c.entry = any(wordy);
     return coalesce(cardinality(wordy), 0);
 end
 $$;
@@ -1184,7 +1201,7 @@ grant select, insert, update, delete on
     lexeme_rebuilds, loads, reembedding, ledger, webhook_outbox
     to engramq_worker;
 grant select, insert, delete on imported_rows, deleted_graph, webhooks to engramq_worker;
-grant select, insert on approvals, audit_log, changes to engramq_worker;
+grant select, insert on approvals, audit_log, audit_chain, changes to engramq_worker;
 grant select on namespaces, embedding_models, schema_migrations, memories_in_namespace, nodes_in_namespace
     to engramq_worker;
 -- Numbers are given by make_tenant alone, and no name is ever taken away; clock and language are the workers' to write.

@@ -33,10 +33,11 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway. What was
 # deleted from the graph is no content of the namespace any more; webhooks are about servers, not about what is known.
+# The chain of the audit log speaks of the order in which this installation came to its entries.
 TABLES_LEFT_OUT: Final = frozenset(
     {
         "tokens", "ledger", "lexeme_counts", "lexeme_rebuilds", "loads", "co_retrievals", "namespaces", "deleted_graph",
-        "changes", "webhooks", "webhook_outbox",
+        "changes", "webhooks", "webhook_outbox", "audit_chain",
     }
 )  # fmt: skip
 

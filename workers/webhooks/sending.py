@@ -136,20 +136,25 @@ class SigningKey:
 
     def secret(self, webhook_id: UUID) -> str:
         """Return what the receiver of a webhook checks signatures with."""
-        return SECRET_PREFIX + base64.b64encode(self._derived(webhook_id)).decode()
+        return SECRET_PREFIX + base64.b64encode(self.derived(_use(webhook_id))).decode()
 
     def headers(self, webhook_id: UUID, message_id: UUID, at_s: int, body: bytes) -> Mapping[str, str]:
         """Return the headers of a message: its id, the time of this try in seconds, and the signature of all three."""
         signed = f"{message_id}.{at_s}.".encode() + body
-        signature = base64.b64encode(hmac.digest(self._derived(webhook_id), signed, "sha256")).decode()
+        signature = base64.b64encode(hmac.digest(self.derived(_use(webhook_id)), signed, "sha256")).decode()
         return {
             "webhook-id": str(message_id),
             "webhook-timestamp": str(at_s),
             "webhook-signature": f"v1,{signature}",
         }
 
-    def _derived(self, webhook_id: UUID) -> bytes:
-        return hmac.digest(self._key, b"engramq webhook secret\0" + webhook_id.bytes, "sha256")
+    def derived(self, use: bytes) -> bytes:
+        """Return the 32 bytes that follow from the key for one use, and tell nothing of those for others."""
+        return hmac.digest(self._key, use, "sha256")
+
+
+def _use(webhook_id: UUID) -> bytes:
+    return b"engramq webhook secret\0" + webhook_id.bytes
 
 
 def signing_key(settings: Settings) -> SigningKey:

@@ -101,6 +101,7 @@ BY_NAME: dict[str, Any] = {
 BY_TYPE: dict[str, Any] = {
     "text": "x",
     "text[]": ["x"],
+    "bytea[]": [b"x"],
     "integer": 1,
     "integer[]": [1],
     "bigint": 50,

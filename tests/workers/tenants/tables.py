@@ -115,6 +115,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
         target_id=ids["memory"],
         command_id=ids["command"],
     )
+    insert("audit_chain", place=1, entry=1, salt=bytes(16), digest=bytes(32), hash=bytes(32))
     insert(
         "ledger", command_id=ids["command"], principal="ada", command="store_memory", idempotency_key="again",
         principal_untrusted=False, answer="{}", created_at="2020-01-01", memory_id=ids["memory"],

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 Connection = psycopg.Connection[Any]
 STAYS = {
     "audit_log",
+    "audit_chain",
     "namespaces",
     "loads",
     "ledger",

@@ -1,0 +1,116 @@
+"""`engramq receipt`: prove to somebody else what was done. `engramq verify FILE` checks such a receipt offline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from engramq.deploy.cli import options as common
+from engramq.deploy.cli.operating import operating
+from engramq.deploy.cli.options import identifier
+from engramq.deploy.cli.output import json_line, printable
+from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
+from engramq.schemas.commands import MakeReceipt, ReceiptMade
+from engramq.schemas.receipts import Receipt
+
+FILE_BYTES: Final = 16 * 1024 * 1024
+KEY_PATH: Final = "/.well-known/engramq.json"
+
+
+@click.command("receipt")
+@click.argument("command_id", metavar="[COMMAND_ID]", type=identifier, required=False)
+@click.option("--erased", metavar="ID", type=identifier, help="Prove that this memory, edge or node was erased.")
+@click.option("--out", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write it to this file.")
+@common.NAMESPACE
+def command(command_id: Any, erased: Any, out: Path | None, namespace: str | None) -> None:
+    """Print a signed receipt of what a command did, or of how something was erased.
+
+    It holds no content of a memory. Give it to whoever asks: engramq verify FILE checks it without a network. The
+    public key is served at /.well-known/engramq.json.
+    """
+    if (command_id is None) is (erased is None):
+        raise click.UsageError("Give the id of a command (engramq audit shows it), or --erased ID.")
+    wanted = MakeReceipt(command_id=str(command_id)) if erased is None else MakeReceipt(erased=str(erased))
+    with operating("receipt", namespace) as place:
+        receipt = place.reply_to(wanted, ReceiptMade).receipt
+    if receipt is None:
+        nothing = f"of command {command_id}" if erased is None else f"that {erased} was erased"
+        raise CommandFailed(f"The audit log of {place.name} says nothing {nothing}; plain stores have no entry.")
+    text = msgspec.json.format(msgspec.json.encode(receipt)).decode()
+    if out is None:
+        click.echo(text)
+        return
+    out.write_text(f"{text}\n", encoding="utf-8")
+    click.echo(f"Wrote {out}. Check it with: engramq verify {out}")
+
+
+def verify_receipt(file: Path, key: str | None, *, as_json: bool) -> ExitCode:
+    """Check a receipt without a network: its hashes, its signature, and whose key made that.
+
+    `key` is the public key in hex, or a file with what /.well-known/engramq.json answered. None: the receipt's own,
+    which proves only that nobody has changed it since.
+    """
+    receipt = _read(file)
+    problem = _problem(receipt, None if key is None else _public_key(key))
+    if as_json:
+        about = {"valid": problem is None, "problem": problem, "public_key": receipt.public_key}
+        click.echo(json_line({**about, "key_given": key is not None, "entries": len(receipt.entries)}))
+    elif problem is None:
+        _show(receipt, named=key is not None)
+    if problem is not None and not as_json:
+        raise CommandFailed(f"{file} proves nothing: {problem}.")
+    return ExitCode.DONE if problem is None else ExitCode.FAILED
+
+
+def _show(receipt: Receipt, *, named: bool) -> None:
+    for entry in receipt.entries:
+        target = f" {entry.target_id}" if entry.target_id else ""
+        by = f"by {printable(entry.actor)} in {printable(receipt.namespace)}"
+        click.echo(f"{entry.at}  {entry.action}{target}  {by}  entry {entry.id}, place {entry.place} of the audit log")
+    if receipt.omitted:
+        click.echo(f"{count_of(receipt.omitted, 'more entry', 'more entries')} of the same command are not in it.")
+    click.echo("The receipt is as it was signed.")
+    if not named:
+        click.echo(f"Signed by key {receipt.public_key}. Compare that with the one at {KEY_PATH}, or give --key.")
+
+
+def _problem(receipt: Receipt, key: str | None) -> str | None:
+    """Return what is wrong with a receipt, as a part of a sentence; None for nothing."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - 50 ms, for those who check
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - the same
+
+    if key is not None and key != receipt.public_key:
+        return f"it was signed by another key, {receipt.public_key}"
+    try:
+        made_by = Ed25519PublicKey.from_public_bytes(bytes.fromhex(receipt.public_key))
+        made_by.verify(bytes.fromhex(receipt.signature), receipt.signed_bytes())
+        problems = [(entry.id, entry.problem()) for entry in receipt.entries]
+    except (InvalidSignature, ValueError):
+        return "the signature is not of what it says"
+    return next((f"entry {entry_id}: {problem}" for entry_id, problem in problems if problem is not None), None)
+
+
+def _read(file: Path) -> Receipt:
+    with file.open("rb") as opened:
+        data = opened.read(FILE_BYTES + 1)
+    try:
+        if len(data) > FILE_BYTES:
+            raise ValueError(f"it is larger than {FILE_BYTES} bytes")
+        return msgspec.json.decode(data, type=Receipt)
+    except ValueError as problem:
+        raise CommandFailed(f"{file} is no receipt: {problem}.") from None
+
+
+def _public_key(given: str) -> str:
+    """Return the key that was given in hex, or in a file as the gateway serves it."""
+    if not Path(given).is_file():
+        return given.strip().lower()
+    text = Path(given).read_text(encoding="utf-8").strip()
+    try:
+        return str(json.loads(text)["receipts"]["public_key"])
+    except (ValueError, KeyError, TypeError):
+        return text.lower()

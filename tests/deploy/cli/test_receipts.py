@@ -1,0 +1,47 @@
+"""Receipts over a gateway, and checked by somebody who has none (SE-20)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engramq.schemas.command_line import ExitCode
+from tests.deploy.cli.test_tool_commands import Shell, here, shell
+from tests.gateway.conftest import keys, redis_url
+from tests.gateway.test_identity_end_to_end import Served, settings
+
+__all__ = ["here", "keys", "redis_url", "settings", "shell"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("SE-20")]
+
+
+async def test_an_outsider_checks_a_receipt_without_a_network(
+    here: Served, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = (await shell.run("store", "The harbour has four cranes", "--source-type", "research")).strip()
+    await shell.run("verify", memory, "--yes")
+    entry = json.loads(await shell.run("audit", "--action", "verify", "--json"))
+    file, key = tmp_path / "receipt.json", tmp_path / "key.json"
+    assert f"engramq verify {file}" in await shell.run("receipt", entry["command_id"], "--out", str(file))
+    status, body = await here.site.ask("GET", "/.well-known/engramq.json")
+    assert status == 200, "anybody may read the key"
+    key.write_bytes(body)
+    assert json.loads(await shell.run("audit", "--verify", "--json"))["places"] == 3, "two tokens, one verdict"
+
+    monkeypatch.setenv("ENGRAMQ_URL", "http://127.0.0.1:1")  # nobody answers there
+    out = await shell.run("verify", str(file), "--key", str(key))
+    assert f"verify {memory}" in out
+    assert "Compare that" not in out
+    assert "Compare that" in await shell.run("verify", str(file))
+    await shell.run("verify", str(file), "--key", "00" * 32, code=ExitCode.FAILED)
+    assert "signed by another key" in shell.err
+
+    whole = json.loads(file.read_text())
+    for change in ({"actor": "somebody"}, {"at": "2020-01-01T00:00:00.000000+00:00"}, {"place": 7}, {"body": "{}"}):
+        file.write_text(json.dumps(whole | {"entries": [whole["entries"][0] | change]}))
+        await shell.run("verify", str(file), code=ExitCode.FAILED)
+        assert "proves nothing" in shell.err, change
+    assert json.loads(await shell.run("verify", str(file), "--json", code=ExitCode.FAILED))["valid"] is False
+    file.write_text("{}")
+    await shell.run("verify", str(file), code=ExitCode.FAILED)
+    assert "is no receipt" in shell.err

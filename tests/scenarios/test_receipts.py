@@ -1,0 +1,102 @@
+"""The chain of the audit log, and receipts: who tampers is caught, and an outsider needs no network (SE-20)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from engramq.schemas.command_line import ExitCode
+from tests.conftest import Database
+from tests.scenarios.stage import Agent
+from tests.workers.memories.trust.test_command_lines import Terminal, terminal
+
+__all__ = ["terminal"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("SE-20")]
+
+SECRET = "the crawler's own words"
+
+
+async def judged(agent: Agent, count: int) -> list[str]:
+    """Store memories and verify each: one entry of the audit log for each; return their ids."""
+    ids = []
+    for number in range(count):
+        memory = await agent.store(f"The harbour has {number} cranes", source_type="research")
+        await agent.call("verify_memory", memory_id=memory["id"], verification="verified", reason=f"look {number}")
+        ids.append(memory["id"])
+    return ids
+
+
+async def receipt_of(terminal: Terminal, *words: str) -> dict[str, Any]:
+    code, out, err = await terminal("receipt", *words)
+    assert (code, err) == (ExitCode.DONE, "")
+    receipt: dict[str, Any] = json.loads(out)
+    return receipt
+
+
+async def chained(agent: Agent, terminal: Terminal) -> int:
+    """Give every entry its place, as upkeep does, and return how many have one."""
+    entry = (await agent.call("audit"))["entries"][0]
+    await receipt_of(terminal, entry["command_id"])
+    code, out, _ = await terminal("audit", "--verify", "--json")
+    told = json.loads(out)
+    assert (code, told["broken"], told["unchained"]) == (ExitCode.DONE, None, 0)
+    return int(told["places"])
+
+
+MOVED = (
+    "with two as (select place, entry from audit_chain where entry in ({id}, {next})) "
+    "update audit_chain c set place = -o.place from two o where o.entry <> c.entry and c.entry in ({id}, {next}); "
+    "update audit_chain set place = -place where place < 0"
+)
+
+
+@pytest.mark.parametrize(
+    ("tampering", "said"),
+    [
+        ("update audit_log set reason = 'another' where id = {id}", "what it says was changed"),
+        ("update audit_log set actor = 'somebody' where id = {id}", "its facts or its place were changed"),
+        ("update audit_log set at = at + interval '1 second' where id = {id}", "its facts or its place were changed"),
+        ("delete from audit_log where id = {id}", "its entry is missing"),
+        ("delete from audit_chain where entry = {id}", "it is missing"),
+        (MOVED, "its facts or its place were changed"),
+        ("update audit_chain set salt = '\\x00' where entry = {id}", "what it says was changed"),
+    ],
+)
+async def test_what_the_owner_of_the_database_tampers_with_is_named(
+    agent: Agent, terminal: Terminal, database: Database, tampering: str, said: str
+) -> None:
+    await judged(agent, 3)
+    assert await chained(agent, terminal) == 3
+    first, second, _ = sorted(entry["id"] for entry in (await agent.call("audit"))["entries"])
+    database.owner.execute(tampering.format(id=first, next=second).encode())
+    code, out, err = await terminal("audit", "--verify")
+    assert (code, out) == (ExitCode.FAILED, "")
+    assert err.startswith("Broken at place 1")
+    assert said in err
+
+
+async def test_erasing_gives_a_receipt_without_the_content_and_takes_the_words(
+    agent: Agent, terminal: Terminal, database: Database
+) -> None:
+    (memory_id,) = await judged(agent, 1)
+    await agent.call("verify_memory", memory_id=memory_id, verification="approved", reason=SECRET)
+    assert await chained(agent, terminal) == 2
+    await agent.call("forget_memory", memory_id=memory_id, erase=True)
+    receipt = await receipt_of(terminal, "--erased", memory_id)
+    assert [(entry["action"], entry["target_id"]) for entry in receipt["entries"]] == [("erase", memory_id)]
+    assert SECRET not in json.dumps(receipt)
+    assert "cranes" not in json.dumps(receipt)
+    code, out, _ = await terminal("audit", "--verify")
+    assert (code, out) == (ExitCode.DONE, "3 entries as they were written, words of 2 of them erased since.\n")
+    assert not database.rows("select from audit_chain where salt is not null and entry in (select id from audit_log "
+                             "where action = 'verify')"), "no salt, no guess"  # fmt: skip
+
+
+async def test_what_nobody_did_has_no_receipt(agent: Agent, terminal: Terminal) -> None:
+    stored = await agent.call("store_memory", content="The ferry leaves at seven")
+    for words in ([stored["command_id"]], ["--erased", stored["stored"]["id"]]):
+        code, out, err = await terminal("receipt", *words)
+        assert (code, out, "says nothing" in err) == (ExitCode.FAILED, "", True)
+    assert (await terminal("receipt"))[0] == ExitCode.MISUSED
+    assert (await terminal("audit", "--verify"))[1] == "0 entries as they were written.\n"

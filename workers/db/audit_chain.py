@@ -1,0 +1,138 @@
+"""Chain the entries of the audit log by hashes, check the chain, and read entries with their places.
+
+Upkeep gives entries their places, some seconds after they were written, so that no write waits for another's. Until
+then an entry is not covered. What the chain proves, and what it cannot: docs/security.md.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from msgspec import structs
+
+from engramq.schemas.commands import AuditVerified, ChainBreak
+from engramq.schemas.receipts import START, ChainedEntry, digest_of, exact_time
+from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Row, Transaction
+
+LOCK: Final = sql("lock_chain")
+END: Final = sql("chain_end")
+UNCHAINED: Final = sql("unchained_entries")
+COUNT: Final = sql("unchained_count")
+ADD: Final = sql("add_to_chain")
+LINKS: Final = sql("chain_links")
+HASH_AT: Final = sql("hash_at")
+OF_COMMAND: Final = sql("links_of_command")
+OF_ERASED: Final = sql("links_of_erased")
+
+AT_ONCE: Final = 1_000  # entries that one transaction gives places
+FEW: Final = 1_000  # last places among which the lowest entry tells how far behind others may have come late
+SALT_BYTES: Final = 16
+ERASING: Final = (
+    AuditAction.ERASE,
+    AuditAction.PURGE,
+    AuditAction.ERASE_DELETED,
+    AuditAction.ERASE_PROPOSAL,
+    AuditAction.ERASE_PROPERTIES,
+)
+
+
+class ChainedEntries(NamedTuple):
+    """Entries at their places, and how many there are in all."""
+
+    entries: list[ChainedEntry]
+    total: int
+
+
+async def extend(tx: Transaction, *, whole: bool = False) -> int:
+    """Give places to at most AT_ONCE entries that have none; return to how many.
+
+    `whole`: look at all entries, also for those of a restored export, which may be older than any that has a place.
+    """
+    await tx.send(LOCK)
+    end = await tx.row(END, few=FEW)
+    assert end is not None
+    after = 0 if whole or end["lowest"] is None else end["lowest"] - 1
+    place, before = end["place"] or 0, end["hash"] or START
+    rows = await tx.rows(UNCHAINED, after=after, limit=AT_ONCE)
+    added: list[tuple[int, int, bytes, bytes, bytes]] = []
+    for row in rows:
+        place, salt = place + 1, secrets.token_bytes(SALT_BYTES)
+        entry = _chained({**row, "place": place, "salt": salt, "digest": digest_of(salt, row["body"])}, before)
+        before = bytes.fromhex(entry.hash)
+        added.append((place, row["id"], salt, bytes.fromhex(entry.digest), before))
+    if added:
+        places, entries, salts, digests, hashes = map(list, zip(*added, strict=True))
+        await tx.rows(ADD, places=places, entries=entries, salts=salts, digests=digests, hashes=hashes)
+    return len(added)
+
+
+async def verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
+    """Check so many places behind one; at the end of the chain count the entries without a place."""
+    before = START
+    if after:
+        row = await tx.row(HASH_AT, place=after)
+        if row is None:
+            return AuditVerified(places=0, erased=0, broken=_missing(after))
+        before = bytes(row["hash"])
+    rows, erased = await tx.rows(LINKS, after=after, limit=limit), 0
+    for checked, row in enumerate(rows):
+        if (problem := _problem(row, after + checked + 1, before)) is not None:
+            return AuditVerified(places=checked, erased=erased, broken=problem)
+        erased += row["salt"] is None
+        before = bytes(row["hash"])
+    if len(rows) == limit:
+        return AuditVerified(places=limit, erased=erased, next_after=after + limit)
+    unchained = await tx.row(COUNT)
+    assert unchained is not None
+    return AuditVerified(places=len(rows), erased=erased, unchained=unchained["entries"])
+
+
+async def of_command(tx: Transaction, command_id: UUID, limit: int) -> ChainedEntries:
+    """Return what a command did, as far as it has places."""
+    return _read(await tx.rows(OF_COMMAND, wanted=command_id, limit=limit))
+
+
+async def of_erased(tx: Transaction, target: UUID, limit: int) -> ChainedEntries:
+    """Return how a memory, edge or node was erased."""
+    return _read(await tx.rows(OF_ERASED, wanted=target, erasing=[action.value for action in ERASING], limit=limit))
+
+
+def _read(rows: Sequence[Row]) -> ChainedEntries:
+    entries = [_chained(row, bytes(row["before"] or START), bytes(row["hash"]).hex()) for row in rows]
+    return ChainedEntries(entries, rows[0]["total"] if rows else 0)
+
+
+def _problem(row: Row, place: int, before: bytes) -> ChainBreak | None:
+    if row["place"] != place:
+        return _missing(place)
+    if row["id"] is None:
+        return ChainBreak(place=place, entry_id=row["entry"], problem="its entry is missing")
+    problem = _chained(row, before, bytes(row["hash"]).hex()).problem()
+    return None if problem is None else ChainBreak(place=place, entry_id=row["entry"], problem=problem)
+
+
+def _missing(place: int) -> ChainBreak:
+    return ChainBreak(place=place, entry_id=None, problem="it is missing")
+
+
+def _chained(row: Row, before: bytes, known_hash: str | None = None) -> ChainedEntry:
+    """Return an entry at its place; without a hash that is known it gets the one that follows."""
+    salt = row["salt"]
+    entry = ChainedEntry(
+        id=row["id"],
+        at=exact_time(row["at"]),
+        actor=row["actor"],
+        action=row["action"],
+        target_id=None if row["target_id"] is None else str(row["target_id"]),
+        command_id=None if row["command_id"] is None else str(row["command_id"]),
+        body=None if salt is None else row["body"],
+        salt=None if salt is None else bytes(salt).hex(),
+        digest=bytes(row["digest"]).hex(),
+        place=row["place"],
+        before=before.hex(),
+        hash=known_hash or "",
+    )
+    return entry if known_hash is not None else structs.replace(entry, hash=entry.hash_now())

@@ -1,0 +1,112 @@
+"""Prove what was done: make receipts, check the chain of the audit log, and keep it up.
+
+Receipts are signed by a key that follows from the installation's, as the secrets of webhooks do.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import UNSET
+
+from engramq.schemas.commands import (
+    RECEIPT_ENTRIES,
+    AuditVerified,
+    MakeReceipt,
+    ReceiptKey,
+    ReceiptKeyShown,
+    ReceiptMade,
+    VerifyAudit,
+)
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.receipts import Receipt, exact_time
+from engramq.schemas.settings import Settings, SettingsError
+from engramq.workers.db import audit_chain, namespaces
+from engramq.workers.db.database import Store
+from engramq.workers.db.namespaces import Looks
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
+from engramq.workers.webhooks.sending import signing_key
+
+log = logging.getLogger(__name__)
+
+EXTEND_EVERY_S: Final = 15.0
+
+
+@handles_without_transaction(MakeReceipt)
+async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
+    """Sign what a command did, or how something was erased. Entries that have no place yet get one first."""
+    command.check()
+    require_admin(context.envelope.principal, "A receipt")
+    of_command, of_erased = (
+        None if text is UNSET else parse_uuid(text) for text in (command.command_id, command.erased)
+    )
+    wanted = of_command or of_erased
+    if wanted is None:
+        return ReceiptMade(status="not_found")
+    store, namespace = context.store, context.envelope.namespace
+    read = audit_chain.of_erased if of_command is None else audit_chain.of_command
+    while await store.write(namespace, audit_chain.extend) == audit_chain.AT_ONCE:
+        pass
+    chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
+    if not chained.entries:
+        return ReceiptMade(status="not_found")
+    key = _private_key(context.settings)
+    receipt = Receipt(
+        namespace=namespace,
+        made_at=exact_time(datetime.now(UTC)),
+        entries=chained.entries,
+        omitted=chained.total - len(chained.entries),
+        public_key=_public_key(key),
+    )
+    return ReceiptMade(receipt=msgspec.structs.replace(receipt, signature=key.sign(receipt.signed_bytes()).hex()))
+
+
+@handles(VerifyAudit)
+async def verify_audit(tx: Transaction, command: VerifyAudit, context: Context) -> AuditVerified:
+    """Check some places of the chain."""
+    require_admin(context.envelope.principal, "Checking the audit log")
+    return await audit_chain.verified(tx, command.after, command.limit)
+
+
+@handles_without_transaction(ReceiptKey)
+async def receipt_key(_command: ReceiptKey, context: Context) -> ReceiptKeyShown:
+    """Show by which key receipts are signed."""
+    return ReceiptKeyShown(public_key=_public_key(_private_key(context.settings)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chaining:
+    """Gives new entries of the audit log their places; one per process."""
+
+    store: Store
+
+    async def run(self) -> None:
+        """Look where something changed of late."""
+        try:
+            for namespace in await namespaces.changed(self.store, Looks.ANY):
+                await self.store.apart(namespace, self._extend(namespace), None)
+        except (EngramqError, OutcomeUnknown):
+            log.warning("Nothing chained: the database is away")
+
+    async def _extend(self, namespace: str) -> None:
+        while await self.store.write(namespace, audit_chain.extend) == audit_chain.AT_ONCE:
+            pass
+
+
+def _private_key(settings: Settings) -> Ed25519PrivateKey:
+    """Raises EngramqError with `unavailable` where the installation has no key."""
+    try:
+        key = signing_key(settings)
+    except SettingsError as problem:
+        raise refuse(FaultCode.UNAVAILABLE, str(problem), recovery="Give all workers the same key.") from None
+    return Ed25519PrivateKey.from_private_bytes(key.derived(b"engramq receipts"))
+
+
+def _public_key(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes_raw().hex()
