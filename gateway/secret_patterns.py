@@ -110,6 +110,13 @@ _DEFAULT: Final = re.compile(
     re.IGNORECASE,
 )
 
+# What a message says of a password: the password is 'incorrect'.
+_STATE: Final = re.compile(
+    r"(?:in|un|not)?(?:correct|valid|wrong|expired|empty|blank|weak|known|set|hash|encrypt|plain|strong|mask|visible|null|none"
+    r"|false|true|reject|accept|stored|reset|needed|falsch|richtig|ung|abgelaufen|leer|tooshort|toolong|password|passwor)",
+    re.IGNORECASE,
+)
+
 
 def _is_mixed(value: str) -> bool:
     return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
@@ -136,6 +143,11 @@ def _is_random_value(value: str) -> bool:
 def _is_given(value: str) -> bool:
     """Say whether what stands where a command or a variable wants a password is one, be it a word."""
     return is_password(value) and value[0] not in "$%<{[(-/~." and _DEFAULT.fullmatch(value) is None
+
+
+def _is_quoted(value: str) -> bool:
+    """Say whether what a sentence quotes as a password is one: 'sunshine', not 'incorrect' or 'min_length'."""
+    return _is_given(value) and value.isalnum() and _TECHNICAL.fullmatch(value) is None and _STATE.match(value) is None
 
 
 def _is_short_given(value: str) -> bool:
@@ -238,6 +250,14 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
     _form(
         KEYWORD,
+        "pass kennwort zugangscode",
+        rf"{_PHRASE}(?:[ \t]++(?:for|of|to|on|in|für|von)(?:[ \t]++\S{{1,60}}+){{1,4}}?)?{_COPULA}{{1,4}}+[ \t]++"
+        r"(?:\"([^\s\"]{6,}+)\"|'([^\s']{6,}+)'|`([^\s`]{6,}+)`|„([^\s“”]{6,}+)[“”])",
+        _is_quoted,
+        _TEXT,
+    ),
+    _form(
+        KEYWORD,
         "token secret key schlüssel",
         _API_KEY + _IS + _OPEN + r"([^\s\"'`„“”‘’«»]{12,}+)",
         _is_random_value,
@@ -304,6 +324,14 @@ FORMS: Final[tuple[Form, ...]] = (
         r"(?<![\w-])(?:curl|wget|https?|xh)\b[^\n|;]{0,300}?[ \t](?:-[uUa]|--user|--proxy-user|--auth)[ \t=]?[ \t]*"
         r"(?:\"[^\":\n]{0,80}+:([^\"\n]++)\"|'[^':\n]{0,80}+:([^'\n]++)'|[^\s:\"']{0,80}+:([^\s\"'|;<>`]++))",
         _is_short_given,
+    ),
+    # USER PASSWORD behind -nb, FILE USER PASSWORD else
+    _form(
+        KEYWORD,
+        "htpasswd",
+        r"(?<![\w-])htpasswd\b(?:[ \t]++-(?![\w]*b)\S++(?:[ \t]++\d++)?)*+[ \t]++-\w*b(?:\w|[ \t]++-\S++)*+"
+        rf"(?:(?<=[ \t]-nb)|(?<=[ \t]-bn)|(?:[ \t]++[^\s|&;>]++)?)[ \t]++[^\s|&;>]++[ \t]++(?!&){_ARGUMENT}",
+        _is_given,
     ),
     _command("mysql maria 7z", r"mysql\w*+|mariadb[\w-]*+|7z\w?", "-p", _is_short_given),
     _command(

@@ -24,7 +24,10 @@ FORMS = [
     ("The password for the staging database is: g7Hq-22xLp", "g7Hq-22xLp"),
     ("My bank card PIN is 4821, do not tell anybody", "4821"),
     ("credentials are admin / Qwerty!234", "Qwerty!234"),
+    ("the password is 'hunter2'", "hunter2"),
+    ("The password for the router is 'sunshine', as ever", "sunshine"),
     # in German sentences
+    ("Das Passwort lautet „sonnenschein“.", "sonnenschein"),
     ("Passwort: Geheim123!", "Geheim123"),
     ("Mein Passwort lautet Sommer2026!", "Sommer2026"),
     ("Das Passwort für die Datenbank ist jetzt Kakadu77#", "Kakadu77"),
@@ -36,6 +39,9 @@ FORMS = [
     ("mongosh --host db1 -u ada -p 'v3ryHidden'", "v3ryHidden"),
     ("redis-cli -h cache.example.org -a f00bared99 ping", "f00bared99"),
     ("docker login -u ada -p hunter2hunter2 registry.example.org", "hunter2hunter2"),
+    ("htpasswd -b /etc/nginx/.htpasswd ada heliotrope && nginx -s reload", "heliotrope"),
+    ("htpasswd -b ada heliotrope", "heliotrope"),
+    ("htpasswd -nbB ada heliotrope | docker secret create web -", "heliotrope"),
     ("PGPASSWORD=heliotrope psql -h db -U shop", "heliotrope"),
     ("gh auth login --with-token; deploy --api-key 9d8f7a6b5c4e3210", "9d8f7a6b5c4e3210"),
     # behind names
@@ -58,6 +64,9 @@ FORMS = [
 ]
 LOOK_ALIKES = [
     # sentences about passwords
+    "Firefox says that the password is 'incorrect', and so does the log",
+    "htpasswd -c /etc/nginx/.htpasswd ada asks for it",
+    'Its state for that password is "expired", not "accepted"',
     "The password is required and must have at least 12 characters",
     "the password is sha256-hashed before it is stored",
     "The password is 32-byte random data, made by the setup script",
