@@ -154,11 +154,9 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
         notes.has_spoken |= event.name == STOP
     changed = is_behind and (notes.transcript, notes.namespace, notes.project, notes.has_spoken) != known
     if (changed or is_start or notes.owes_start != owed) and home.path.is_dir():
-        try:
+        # A full disk keeps neither recall nor capture: what is sent anew with every event then is kept once.
+        with contextlib.suppress(OSError):
             notes.write()
-        except OSError:
-            if is_behind:
-                raise  # what is captured would be sent anew with every event; recall needs no notes
     return notes
 
 

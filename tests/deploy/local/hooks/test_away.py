@@ -93,6 +93,26 @@ def test_on_a_full_disk_a_session_in_a_new_folder_is_told_what_there_is(somebody
     assert not home_of(somebody).projects.exists()
 
 
+def test_on_a_full_disk_what_is_said_is_captured_and_what_is_refused_is_caught_up(somebody: Session) -> None:
+    home = home_of(somebody)
+    somebody.says("user", "The first word.")
+    with answering(home) as calls, full_disk():
+        assert somebody.tell("Stop").code == 0
+    assert ["The first word." in str(call) for call in calls] == [True]
+    somebody.says("user", "The second word.")
+
+    def refusing(_call: dict[str, Any]) -> dict[str, Any]:
+        return {"status": "error", "code": "unavailable", "error": "The database's disk is full."}
+
+    with answering(home, refusing):
+        assert somebody.tell("Stop").code == 0
+    assert notes_of(somebody).offset == 0
+    with answering(home) as calls:
+        assert somebody.tell("Stop").code == 0
+    assert ["The first word." in str(call) and "The second word." in str(call) for call in calls] == [True]
+    assert notes_of(somebody).offset == somebody.transcript.stat().st_size
+
+
 def test_where_projects_cannot_be_known_apart_a_session_goes_on_in_the_one_that_it_had(
     somebody: Session, tmp_path: Path
 ) -> None:
