@@ -1,13 +1,16 @@
 """HTTP: the checks before every request, who answers which path, /healthz and /readyz, and the server."""
 
+import asyncio
 import errno
 import re
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
@@ -33,6 +36,9 @@ from engramq.schemas.vocabulary import GUARDS
 GRACE_S: Final = 10  # what is under way at a stop may take so long
 DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent
 DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
+DISCARD_PAUSE_S: Final = 0.02  # between two parts of it, of 64 to 256 KB: nobody waits for what it says
+LARGE_BYTES: Final = 64 * 1024  # a body of more takes turns: to decode 4 MB may take 150 ms, and others wait meanwhile
+REST: Final = 3.0  # times as long as a large body took, before the next one
 # Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that the side which sends requests closes
 # it: otherwise a call that arrives just as the time is up is cut off, and its outcome is unknown.
 KEEP_ALIVE_S: Final = 75
@@ -83,17 +89,44 @@ def _name_in(authority: str) -> str:
     return "" if found is None else found[1].lower()
 
 
+class Turns:
+    """Lets large bodies through one by one, those of all callers in turn, and the event loop rest in between."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Lock()
+        self._of_callers: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    async def take(self, whose: Hashable) -> None:
+        """Wait for this caller's turn. It lasts until the event loop goes on: whoever decodes a body does not wait."""
+        of_caller = self._of_callers.setdefault(whose, asyncio.Lock())
+        async with of_caller:
+            await self._next.acquire()
+        asyncio.get_running_loop().call_soon(self._rest, time.perf_counter())
+
+    def _rest(self, since: float) -> None:
+        asyncio.get_running_loop().call_later(REST * (time.perf_counter() - since), self._next.release)
+
+
 @dataclass(slots=True)
 class _Exchange:
     """A request's body on its way in, and its answer on its way out."""
 
+    scope: Scope
     take: Receive
     give: Send
+    turns: Turns
     body_bytes: int = 0
     is_read: bool = False
 
     async def receive(self) -> Message:
-        """Return the next part of the body."""
+        """Return the next part of the body, the last one of a large body when it is its turn."""
+        message = await self._receive()
+        if self.is_read and self.body_bytes > LARGE_BYTES and message["type"] == "http.request":
+            caller: Caller | None = self.scope.get(CALLER)
+            await self.turns.take((caller.namespace, caller.principal.identity) if caller else self.scope.get("client"))
+        return message
+
+    async def _receive(self) -> Message:
         message = await self.take()
         self.body_bytes += len(message.get("body", b""))
         self.is_read = message["type"] != "http.request" or not message.get("more_body", False)
@@ -103,8 +136,10 @@ class _Exchange:
         """Answer once the body is read: a client that still sends would see a broken connection, not an answer."""
         if not self.is_read:
             with anyio.move_on_after(DISCARD_S):
-                while self.body_bytes < DISCARD_BYTES and (await self.receive()).get("more_body", False):
-                    pass
+                more = True
+                while more and self.body_bytes < DISCARD_BYTES:
+                    more = (await self._receive()).get("more_body", False)
+                    await anyio.sleep(DISCARD_PAUSE_S)
             self.is_read = True
         await self.give(message)
 
@@ -138,6 +173,7 @@ class Router:
     def __init__(self, routes: Routes, settings: Settings) -> None:
         self.routes = routes
         self._welcome = allowed(settings)
+        self._turns = Turns()
         self._app: ASGIApp = self._route
         if settings.allowed_origins:
             self._app = CORSMiddleware(
@@ -157,9 +193,10 @@ class Router:
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         # Not by a redirect: some clients follow none, or leave body or token behind.
         path = MCP_PATH if scope["path"] == f"{MCP_PATH}/" else scope["path"]
-        exchange = _Exchange(receive, send)
+        scope = {**scope, "headers": headers, "path": path}
+        exchange = _Exchange(scope, receive, send, self._turns)
         app = self._refusal(headers, path) or self._app
-        await app({**scope, "headers": headers, "path": path}, exchange.receive, exchange.send)
+        await app(scope, exchange.receive, exchange.send)
 
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]

@@ -184,13 +184,15 @@ class HttpWire:
             refused = Refusal(types.INVALID_REQUEST, "Method Not Allowed: there is no stream to listen to")
             await Response(refused.dump(), 405, {"allow": "POST"}, "application/json")(scope, receive, send)
             return
-        body = b""
+        parts, size = [], 0
         while (part := await receive())["type"] == "http.request":
-            body += part.get("body", b"")
-            if len(body) > limits.BODY_BYTES or not part.get("more_body", False):
+            parts.append(part.get("body", b""))
+            size += len(parts[-1])
+            if size > limits.BODY_BYTES or not part.get("more_body", False):
                 break
         else:
             return  # the client has left
+        body = b"".join(parts)
         is_large = len(body) > limits.BODY_BYTES
         message = Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(body)
         if isinstance(message, Refusal):

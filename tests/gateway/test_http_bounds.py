@@ -13,6 +13,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from engramq.gateway.http import LARGE_BYTES, REST, Turns
 from engramq.gateway.identity import local_peer
 from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, Connections
 from engramq.schemas.keys import Keys
@@ -296,3 +297,47 @@ def test_a_proxy_has_no_share() -> None:
     assert connections.enter("10.1.2.3") is Admission.SPARE  # all have one bound together
     connections.leave("192.0.2.1", Admission.SERVED)
     assert connections.enter("192.0.2.1") is Admission.SERVED
+
+
+async def test_large_bodies_of_all_callers_take_turns() -> None:
+    turns, taken = Turns(), []
+
+    async def take(whose: str) -> None:
+        await turns.take(whose)
+        taken.append(whose)
+
+    async with anyio.create_task_group() as tasks:
+        for whose in ("ada", "ada", "ada", "bob"):
+            tasks.start_soon(take, whose)
+    assert taken == ["ada", "ada", "bob", "ada"]
+
+
+async def test_after_a_large_body_the_event_loop_rests_for_a_multiple_of_what_it_took() -> None:
+    turns, held_s = Turns(), 0.05
+    await turns.take("ada")
+    since = time.perf_counter()
+    while time.perf_counter() < since + held_s:
+        pass  # as decoding does
+    await turns.take("bob")
+    assert time.perf_counter() - since >= (1 + REST) * held_s
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/v1/memories", "/v1/memories/search"])
+async def test_a_large_body_takes_its_callers_turn_and_a_small_one_none(
+    redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    taken = []
+    take = Turns.take
+
+    async def noted(turns: Turns, whose: object) -> None:
+        taken.append(whose)
+        await take(turns, whose)
+
+    monkeypatch.setattr(Turns, "take", noted)
+    async with served(redis_url, keys) as site:
+        for count in (0, LARGE_BYTES, LARGE_BYTES):
+            body = b"[" + b" " * count + b"]"
+            status, _ = await site.ask("POST", path, body, content_type="application/json", accept="application/json")
+            assert status == 400
+    assert len(taken) == 2
+    assert None not in taken
