@@ -230,14 +230,14 @@ class McpClient:
 
 
 async def closed_loop(
-    port: int, callers: int, seconds: float, work: Callable[[McpClient], Awaitable[object]]
+    port: int, callers: int, seconds: float, work: Callable[[McpClient], Awaitable[object]], *, token: str = ""
 ) -> Samples:
     """Let so many callers, a connection each, call one thing after another for so long."""
     samples = Samples()
     begin = asyncio.Barrier(callers + 1)
 
     async def caller() -> None:
-        async with McpClient.connect(port) as client:
+        async with McpClient.connect(port, token) as client:
             await begin.wait()
             until = time.perf_counter() + seconds
             while (started := time.perf_counter()) < until:
@@ -320,12 +320,14 @@ class PrivateStack:
         self.processes = [child for child in self.processes if child not in workers]
         _end(workers)
 
-    def start_gateway(self, namespace: str) -> int:
-        """Start a gateway whose callers are in this namespace, wait until it and a worker answer; return its port."""
+    def start_gateway(self, namespace: str, **variables: str) -> int:
+        """Start a gateway whose callers are in this namespace, with settings that differ; return its port when it and a
+        worker answer.
+        """
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
-        self._start({"NAMESPACE": namespace, "PORT": str(port)}, "gateway")
+        self._start({"NAMESPACE": namespace, "PORT": str(port), **variables}, "gateway")
         await_ready(port, self.processes)
         return port
 
