@@ -9,7 +9,8 @@ in another project, chains of replacements, and the same form with another value
 over 400 characters. Both halves are stored together and share no topic: tune rules on `shown`, never on `aside`.
 
 Questions are asked with default parameters but `limit` 20, and the project and tags that a client would send. Prints a
-JSON line for each half, of all hits of a reply, and, where hits are marked weak, of those that are not:
+JSON line for each half, of all hits of a reply, where hits are marked weak of those that are not, and of the reply with
+`min_relevance` 0, where a search leaves hits out:
 precision: the mean over all questions of the share of hits that are expected. A reply without hits has 1 where nothing
 is expected, else 0; one with hits has 0 where nothing is expected. `precision_if_known`: the same where something is.
 recall: the mean share of what is expected among the hits, of questions that expect something. exact: the share of all
@@ -26,7 +27,7 @@ from statistics import mean
 from typing import Any, Final
 
 from bench.common import McpClient, emit, private_stack
-from bench.retrieval import read_lines
+from bench.retrieval import EVERYTHING, read_lines
 
 BENCH: Final = "dense"
 SET: Final = Path(__file__).with_suffix(".jsonl")
@@ -66,18 +67,29 @@ async def store(client: McpClient, facts: Sequence[Row]) -> None:
             await client.call("supersede_memory", old_memory_id=old, new_memory_id=ids[fact["key"]])
 
 
-async def ask(port: int) -> list[tuple[Row, list[Row]]]:
-    """Store the facts and ask; return each question with its hits."""
+async def ask(client: McpClient, questions: Sequence[Row], **more: Any) -> list[tuple[Row, list[Row]]]:
+    """Return each question with its hits; `more`: parameters of the search."""
+    answered = []
+    for question in questions:
+        given = {name: question[name] for name in ("query", "project", "tags") if name in question}
+        reply = await client.call("search_memories", limit=LIMIT, **given, **more)
+        answered.append((question, reply["memories"]))
+    return answered
+
+
+async def measure(port: int) -> dict[str, list[tuple[Row, list[Row]]]]:
+    """Store the facts and ask; return each question with its hits, by the hits that are meant."""
     rows = read_lines(SET)
     questions = [row for row in rows if "query" in row]
     async with McpClient.connect(port) as client:
         await store(client, [row for row in rows if "key" in row])
-        answered = []
-        for question in questions:
-            given = {name: question[name] for name in ("query", "project", "tags") if name in question}
-            reply = await client.call("search_memories", limit=LIMIT, **given)
-            answered.append((question, reply["memories"]))
-    return answered
+        ways = {"default reply": await ask(client, questions)}
+        if EVERYTHING:
+            ways["everything"] = await ask(client, questions, **EVERYTHING)
+    replies = ways["default reply"]
+    if any("weak" in hit for _, hits in replies for hit in hits):
+        ways["hits not weak"] = [(item, [hit for hit in hits if not hit.get("weak")]) for item, hits in replies]
+    return ways
 
 
 def show(half: str, way: str, answered: Sequence[tuple[Row, list[Row]]], *, misses: bool) -> None:
@@ -96,10 +108,7 @@ def main() -> None:
     misses = parser.parse_args().misses
     with private_stack() as stack:
         stack.start_workers()
-        answered = asyncio.run(ask(stack.start_gateway(NAMESPACE)))
-    ways = {"default reply": answered}
-    if any("weak" in hit for _, hits in answered for hit in hits):
-        ways["hits not weak"] = [(item, [hit for hit in hits if not hit.get("weak")]) for item, hits in answered]
+        ways = asyncio.run(measure(stack.start_gateway(NAMESPACE)))
     for way, several in ways.items():
         for half in HALVES:
             show(half, way, [item for item in several if item[0]["half"] == half], misses=misses)

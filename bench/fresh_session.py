@@ -3,14 +3,17 @@
     python -m bench.fresh_session MEMORIES.jsonl QUERIES.jsonl [--conversations 1]
 
 Files as `bench.retrieval` takes them. Each conversation (a namespace) is stored message by message with store_memory,
-with thread, speaker and occurred_at. Then another connection asks each of its questions by search_memories, 20 hits,
-all else by default. Prints a JSON line for each kind of question, and one over all: the mean share of the evidence that
-was in a reply, the shares of questions whose evidence was there whole, and at least in part, and the mean tokens.
+with thread, speaker and occurred_at. Then another connection asks each of its questions by at most two calls, all else
+by default: search_memories with 20 hits; and survey_memories, where the question's own words ask for an order, a count,
+a summary or what changed, else the same search with all hits, where the first said that it may not be answered.
+Prints a JSON line for each kind of question, and one over all: the mean share of the evidence that was in a reply, the
+shares of questions whose evidence was there whole, and at least in part, and the mean tokens of the replies.
 """
 
 import argparse
 import asyncio
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -18,10 +21,17 @@ from typing import Any, Final, NamedTuple
 
 from bench.common import McpClient, emit, private_stack
 from bench.replies import tokens
-from bench.retrieval import Row, by_namespace, prepared, read_lines
+from bench.retrieval import EVERYTHING, Row, by_namespace, prepared, read_lines
+from engramq.schemas.commands import TOOLS
 
 BENCH: Final = "fresh_session"
 LIMIT: Final = 20
+SURVEY: Final = "survey_memories"
+WANTS_ALL: Final = re.compile(
+    r"\b(orders?|sequence|timeline|history|summar\w+|overview|how (many|much|often)|total|all|across|throughout"
+    r"|over time|progress\w*|develop(ed|ment)|evolv\w+|chang(e|ed|es)|compare\w*)\b",
+    re.IGNORECASE,
+)
 KEPT: Final = ("content", "thread", "speaker", "occurred_at")
 
 
@@ -44,13 +54,19 @@ async def store(client: McpClient, memories: Sequence[Row]) -> dict[str, str]:
 
 async def replies(client: McpClient, question: str) -> list[dict[str, Any]]:
     """Return the replies to the calls of the plan, at most two."""
-    return [await client.call("search_memories", query=question, limit=LIMIT)]
+    search = {"query": question, "limit": LIMIT}
+    first = await client.call("search_memories", **search)
+    if SURVEY in TOOLS and WANTS_ALL.search(question):
+        return [first, await client.call(SURVEY, topic=question)]
+    if first.get("answered", "yes") != "yes":
+        return [first, await client.call("search_memories", **search, **EVERYTHING)]
+    return [first]
 
 
 async def probe(client: McpClient, query: Row, ids: Mapping[str, str]) -> Probe:
     """Ask one question."""
     answered = await replies(client, query["query"])
-    seen = {memory["id"] for reply in answered for memory in reply["memories"]}
+    seen = {item["id"] for reply in answered for item in reply.get("memories") or reply.get("extracts", [])}
     evidence = [ids[external_id] in seen for external_id in query["evidence"]]
     return Probe(query["category"], mean(evidence), sum(tokens(json.dumps(reply)) for reply in answered))
 

@@ -20,7 +20,7 @@ import msgspec
 from mcp.client import Client
 
 from bench.common import ENGRAMQ, PrivateStack, emit, private_stack
-from bench.retrieval import MAX_CHARS, bring_in
+from bench.retrieval import EVERYTHING, MAX_CHARS, bring_in
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
@@ -61,8 +61,14 @@ async def asked(url: str, questions: list[tuple[str, str]], ranking: Ranking) ->
 
         async def one(wanted: str, question: str) -> int | None:
             async with room:
-                parameters = {"query": question, "limit": LIMIT, "max_chars": MAX_CHARS, "ranking": ranking.value}
-                result = await client.call_tool("search_memories", parameters)
+                given = {
+                    "query": question,
+                    "limit": LIMIT,
+                    "max_chars": MAX_CHARS,
+                    "ranking": ranking.value,
+                    **EVERYTHING,
+                }
+                result = await client.call_tool("search_memories", given)
             body = result.structured_content
             assert body is not None
             assert body["status"] == "success", body
