@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -9,6 +10,10 @@ from engramq.schemas.commands import MemoryList, SearchMemories
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.limits import QUERY_CHARS
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.embedders.batching import BatchingEmbedder
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import Vectors
+from engramq.workers.embedders.vectorizer import QUESTION_CHARS, Vectorizer
 from engramq.workers.search import handlers
 from engramq.workers.search.candidates import Tables
 from tests.jobs import job
@@ -90,3 +95,22 @@ async def test_a_statement_that_takes_longer_than_its_search_may_is_refused(
     with pytest.raises(EngramqError, match="took too long"):
         await scene.world.outcome(job(SearchMemories(query="fox")))
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.promise("SE-5")
+async def test_the_model_is_given_the_beginning_of_a_question_alone(scene: Scene) -> None:
+    """Splitting all of it into tokens would cost more than the model."""
+    given: list[int] = []
+
+    class Counting(HashEmbedder):
+        async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
+            given.extend(map(len, texts))
+            return await super().embed(texts, questions=questions)
+
+    async with BatchingEmbedder(Counting()) as embedder:
+        vectorizer = Vectorizer(embedder, scene.world.store)
+        await vectorizer.agree()
+        given.clear()
+        for long in ("word " * QUERY_CHARS, "x" * QUERY_CHARS):
+            assert await vectorizer.try_read(long[:QUERY_CHARS], ()) is not None
+    assert given == [QUESTION_CHARS] * 2
