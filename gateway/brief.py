@@ -30,7 +30,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
-from engramq.schemas.records import Candidate, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
+from engramq.schemas.records import Candidate, Difference, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
 from engramq.schemas.vocabulary import MemoryState, Partition
 
 SIMILARITY_DIGITS: Final = 2
@@ -57,6 +57,7 @@ class StoredMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     partition: Partition = Partition.TRUSTED
     state: MemoryState = MemoryState.ACTIVE
     expires_at: str | None = None
+    differs_from: list[Difference] | UnsetType = UNSET
 
 
 class SimilarMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -65,6 +66,7 @@ class SimilarMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     id: str
     preview: Contents[str | None]
     similarity: float
+    differs_from: list[Difference] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
 
 
@@ -212,14 +214,13 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
     match reply:
         case Stored(stored=memory):
             return BriefStored(
-                stored=StoredMemory(
-                    id=memory.id, partition=memory.partition, state=memory.state, expires_at=memory.expires_at
-                ),
+                stored=StoredMemory(**{name: getattr(memory, name) for name in StoredMemory.__struct_fields__}),
                 similar_memories=[
                     SimilarMemory(
                         id=similar.id,
                         preview=preview_of(similar.content, limits.PREVIEW_CHARS),
                         similarity=round(similar.similarity or 0.0, SIMILARITY_DIGITS),
+                        differs_from=similar.differs_from,
                     )
                     for similar in reply.similar_memories
                 ],

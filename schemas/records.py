@@ -58,6 +58,30 @@ class Via(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
 
 
+class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Another memory that says otherwise about the same thing: a piece of it, `said`, and of this one, `here`.
+
+    Which holds is not decided. `later`: the other is the later one.
+    """
+
+    id: Id
+    said: str
+    here: str
+    later: bool | UnsetType = UNSET
+
+
+class Contradiction(msgspec.Struct, frozen=True, kw_only=True):
+    """Two memories that say otherwise about the same thing: a piece of the earlier, `said`, and of the later, `here`.
+
+    The pieces of two that somebody linked as `contradicts` may be their beginnings.
+    """
+
+    later: Id
+    earlier: Id
+    said: str
+    here: str
+
+
 class MemoryFields(msgspec.Struct, kw_only=True):
     """What replies tell of a memory, in full and in brief; see Memory."""
 
@@ -95,6 +119,7 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     weak: bool | UnsetType = UNSET
     may_bear: bool | UnsetType = UNSET
     via: Via | UnsetType = UNSET
+    differs_from: list[Difference] | UnsetType = UNSET
     explain: dict[str, float | None] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
     digest: Id | UnsetType = UNSET
@@ -115,7 +140,8 @@ class Memory(MemoryFields, kw_only=True):
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is
     null when no vector was compared), `weak` on those that probably do not answer, `may_bear` on the first of these if
     it may be of use all the same; `explain` when the search asked for it; `truncated` when max_chars cut the content;
-    `untrusted` and `warning` on untrusted memories only. `digest` is of what is shown, for the `seen` of a verdict; it
+    `differs_from`: others that say otherwise about the same thing, in replies to stores and searches only. `untrusted`
+    and `warning` on untrusted memories only. `digest` is of what is shown, for the `seen` of a verdict; it
     is missing where not all is shown.
     """
 

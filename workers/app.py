@@ -36,6 +36,7 @@ from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.memories import (
     change,
+    contradictions,
     duplicates,
     importing,
     pending,
@@ -114,6 +115,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         reading.get_memory,
         reading.memory_stats,
         importing.list_imports,
+        contradictions.list_contradictions,
         reads.get_node,
         reads.get_edge,
         reads.list_edges,

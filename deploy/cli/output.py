@@ -245,11 +245,12 @@ def _when(memory: Memory) -> str:
 
 
 def _marks(memory: Memory) -> str:
-    """Return what sets a memory apart: that it is weak, not trusted or not active, its project, its tags."""
+    """Return what sets a memory apart: that it is weak, not trusted, not active or disputed, its project, its tags."""
     marks: list[str] = [WEAK] if memory.get(WEAK) else []
     marks += [Partition.UNTRUSTED] if memory.get("partition") == Partition.UNTRUSTED else []
     marks += [str(memory[name]) for name in ("state", "verification") if memory.get(name) not in _USUAL]
     marks += ["superseded"] if memory.get("superseded_by") else []
+    marks += ["disputed"] if memory.get("differs_from") else []
     marks += [f"@{memory['project']}"] if memory.get("project") else []
     marks += [f"#{tag}" for tag in memory.get("tags") or ()]
     return printable(" ".join(marks))

@@ -12,7 +12,7 @@ import click
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import Door, door, memory_id, write
 from engramq.deploy.cli.memories import described
-from engramq.deploy.cli.output import Reply, draw_memory, draw_still_hidden, refuse, tell
+from engramq.deploy.cli.output import Reply, draw_memory, draw_still_hidden, print_list, printable, refuse, tell
 from engramq.deploy.cli.receipt import verify_receipt
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode
@@ -168,3 +168,31 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
 
 def _draw_status(reply: Reply) -> None:
     click.echo(reply["status"])
+
+
+@click.command("contradictions")
+@common.limit_option(1000, 20, "The newest so many pairs.")
+@common.options(common.PROJECT, common.NAMESPACE, common.JSON)
+def contradictions(limit: int, project: str | None, namespace: str | None, *, as_json: bool) -> None:
+    """List pairs of memories that say otherwise about the same thing, newest first.
+
+    Of each pair the later memory stands first, with what it says, then the earlier. engramq supersede OLD NEW decides.
+    """
+    pairs, cursor = list[dict[str, str]](), None
+    with door(namespace) as gateway:
+        while len(pairs) < limit:
+            asked = {"project": project, "cursor": cursor, "max_chars": common.WHOLE_REPLY}
+            reply = gateway.call("list_contradictions", common.arguments(asked))
+            refuse(reply)
+            pairs, cursor = pairs + reply["pairs"], reply["next_cursor"]
+            if cursor is None:
+                break
+    none = "No memories were seen to disagree."
+    print_list(pairs[:limit], _pair_of, as_json=as_json, none=none)
+
+
+def _pair_of(pair: Mapping[str, str]) -> str:
+    sides = ((pair["later"], pair["here"]), (pair["earlier"], pair["said"]))
+    return "\n".join(
+        f"{indent}{side}  {printable(text)}" for indent, (side, text) in zip(("", "  "), sides, strict=True)
+    )

@@ -69,6 +69,9 @@ COMMANDS: Mapping[str, Lazy] = {
         "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread, project or time."
     ),
     "duplicates": Lazy("duplicates", "List memories that say the same, and with --merge --yes keep one of each group."),
+    "contradictions": Lazy(
+        "review", "List pairs of memories that say otherwise about the same thing, newest first.", "contradictions"
+    ),
     "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
     "audit": Lazy("audit", "Show who did what, newest last."),
     "receipt": Lazy("receipt", "Print a signed receipt of what a command did, or of how something was erased."),

@@ -150,3 +150,11 @@ async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -
         cursor=page.query("cursor"),
         **filters.common,
     )
+
+
+async def show_contradictions(page: PageRequest) -> Response:
+    """Show pairs of memories that say otherwise about the same thing, of one project or of all."""
+    project = page.query("project")
+    cursor = page.query("cursor")
+    shown = await page.ask("list_contradictions", project=project or EVERY_PROJECT, cursor=cursor)
+    return page.render("contradictions.html", shown=shown, project=project)

@@ -97,6 +97,7 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/memories", "GET", memories.show_memories),
     ("/memories", "POST", editing.store_new),
     ("/memories/new", "GET", editing.show_new),
+    ("/contradictions", "GET", memories.show_contradictions),
     ("/projects", "GET", editing.list_projects),
     ("/memories/{memory_id}", "GET", memory.show_memory),
     ("/memories/{memory_id}/{action}", "POST", memory.change_memory),

@@ -144,7 +144,7 @@ STORE_MEMORY: Final = Tool(
         "concluded and where the file is.",
         cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
         returns="stored (the id) and similar_memories, at most 5, best first. degraded: found by text now, by meaning "
-        "once the model runs again. notice: it is kept apart, and what to do.",
+        "once the model runs again. notice: it is kept apart, and what to do. differs_from: who says otherwise.",
         next="Give tags and, to keep it to a project, project. It holds for a time: valid_from, valid_until; is of "
         "use for a time: expires_at. Read similar_memories. One is out of date: supersede_memory with new_memory_id "
         "@stored. One is related: connect. Content from the web or somebody else you do not trust: give source_type, "
@@ -231,7 +231,8 @@ SEARCH_MEMORIES: Final = Tool(
         returns="memories with similarity (cosine, comparable across searches) and, if one came over a link, via. "
         "Something always comes back: hits marked weak are probably about something else. sector_source none: small "
         "talk and the like, in no sector; sector_confidence below .70: the sector is a guess.",
-        next="Rely on a hit: say which, and afterwards record_outcome. Nothing found: ask in other words once, then go "
+        next="differs_from: another memory says otherwise, and nobody has decided. Rely on a hit: say which, and "
+        "afterwards record_outcome. Nothing found: ask in other words once, then go "
         'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
         before=(_STORE_TEA,),
         example=Step(tool="search_memories", arguments={"query": "What does Ada like to drink?", "limit": 3}),

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import MemoryId, Moment, Name, Note, Seen, refuse_every_project, refuse_reversed
-from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
+from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project, refuse_reversed
+from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, WorkerKind
 
 # What the examples of the guide are about.
@@ -151,6 +151,59 @@ class Identity(Reply, kw_only=True, tag="identity"):
     untrusted: bool = False
     expires_at: float | None = None
     project: str = ""
+
+
+class ListContradictions(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_contradictions"):
+    """List pairs of trusted memories that say otherwise about the same thing."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    project: Annotated[Name, Meta(description="* is all; default: yours")] | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class ContradictionList(Page, kw_only=True, tag="contradictions"):
+    """Pairs of memories that hold and disagree; a page may be empty although others follow."""
+
+    status: Literal["success"] = "success"
+    pairs: list[Contradiction]
+    next_cursor: str | None
+
+    listed: ClassVar[str] = "pairs"
+
+    def positions(self) -> list[str]:
+        """Return the position after each pair: its newer id, then its older one."""
+        return ["{1} {0}".format(*sorted((pair.later, pair.earlier))) for pair in self.pairs]
+
+
+LIST_CONTRADICTIONS: Final = Tool(
+    parameters=ListContradictions,
+    replies=(ContradictionList,),
+    rest="GET /contradictions",
+    client_name="contradictions",
+    title="List contradictions",
+    summary="List pairs of memories that say otherwise about the same thing, newest first, with both pieces. Call it "
+    "to tidy up, or for a person to decide. To answer a question call search_memories: its hits have differs_from. "
+    "Next supersede_memory of the wrong one.",
+    example="list_contradictions()",
+    bounded=True,
+    read_only=True,
+    guide=ToolGuide(
+        what="Lists pairs of trusted memories that hold and say otherwise about the same thing: another number, date, "
+        "name, a not. What an agent linked as contradicts is listed too.",
+        when="You tidy up, or a person wants to decide what holds.",
+        when_not="You look for an answer: hits of search_memories and similar_memories of a store have differs_from.",
+        cost="About 5 ms for each memory that is looked at, at most 200 for a page; no LLM.",
+        returns="pairs with later, earlier, said (a piece of the earlier) and here (of the later); next_cursor, null "
+        "at the end. A page may be empty although others follow.",
+        next="One is wrong: supersede_memory. Both hold at times: update_memory with valid_from, valid_until.",
+        before=tuple(
+            Step(tool="store_memory", arguments={"content": f"The lease of the office ends in {month} 2027"})
+            for month in ("August", "December")
+        ),
+        example=Step(tool="list_contradictions", arguments={}),
+    ),
+)
 
 
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):

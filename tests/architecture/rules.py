@@ -20,6 +20,7 @@ PURE: Final = (
     "engramq.workers.graph.edge_rules",
     "engramq.workers.graph.traversal",
     "engramq.workers.links.rules",
+    "engramq.workers.memories.disagreement",
     "engramq.workers.search.boosts",
     "engramq.workers.search.neighbours",
     "engramq.workers.search.question",

@@ -53,11 +53,12 @@ BEGINNING: Final = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Which duplicates are looked for: in these partitions, by vectors of this model, with this cosine at least."""
+    """What is looked for: in these partitions, by vectors of this model, at least this cosine, of one kind or any."""
 
     partitions: tuple[Partition, ...]
     model_id: int
     similarity: float
+    of_any_kind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ async def next_to_look_up(tx: Transaction, sought: Sought, after: str) -> list[L
 async def near_pairs(
     tx: Transaction, sizes: Sizes, memories: Sequence[LookedUp], sought: Sought
 ) -> set[tuple[str, ...]]:
-    """Return pairs of the same kind that are similar enough, of each memory's nearest neighbours; ids in order."""
+    """Return pairs that are similar enough, of each memory's nearest neighbours; ids in order."""
     pairs: set[tuple[str, ...]] = set()
     for partition in {memory.partition for memory in memories}:
         several = [memory for memory in memories if memory.partition == partition]
@@ -104,6 +105,7 @@ async def near_pairs(
             ids=[memory.id for memory in several],
             k=NEIGHBORS,
             farthest=1.0 - sought.similarity,
+            of_any_kind=sought.of_any_kind,
         )
         pairs |= {(str(min(row["id"], row["other_id"])), str(max(row["id"], row["other_id"]))) for row in rows}
     return pairs
@@ -218,7 +220,7 @@ async def running_model(command: GroupDuplicates | MergeDuplicates, context: Con
     """Return the id of the model whose vectors are compared."""
     command.check()
     require_admin(context.envelope.principal, "Merging duplicates")
-    return await _model_id(context)
+    return await model_id_of(context)
 
 
 @handles(MergeDuplicates, before=running_model)
@@ -247,7 +249,7 @@ async def merge_duplicates(
 async def _sought(command: FindDuplicates, context: Context) -> Sought:
     require_admin(context.envelope.principal, "Finding duplicates")
     partitions = tuple(Partition) if command.partition is UNSET else (command.partition,)
-    model_id = await _model_id(context)
+    model_id = await model_id_of(context)
     if command.similarity is not UNSET:
         return Sought(partitions, model_id, command.similarity)
     try:
@@ -258,7 +260,7 @@ async def _sought(command: FindDuplicates, context: Context) -> Sought:
     return Sought(partitions, model_id, curve.cosine_of(SIMILARITY, SHIPPED[MODEL_SHA256]))
 
 
-async def _model_id(context: Context) -> int:
+async def model_id_of(context: Context) -> int:
     try:
         return await context.services[Vectorizer].running_model_id()
     except EmbedderUnavailable as problem:

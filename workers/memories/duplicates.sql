@@ -43,7 +43,7 @@ where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.
 {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> a.node_id
 
 -- name: duplicates_near_exact
--- The nearest memories of the same kind to each of these among all of its partition; adding 0 keeps the planner off the
+-- The nearest memories of the same kind, or of any, to each of these among all of its partition; adding 0 keeps the planner off the
 -- vector index. One statement for all of them: it is planned once, and travels once.
 select a.node_id as id, found.node_id as other_id
 from ({looked_up}) a
@@ -55,7 +55,7 @@ cross join lateral (
     limit %(k)s
 ) found
 join memories m on m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.node_id = found.node_id
-where found.distance <= %(farthest)s and {telling} and {kind} = a.kind
+where found.distance <= %(farthest)s and (%(of_any_kind)s or ({telling} and {kind} = a.kind))
 
 -- name: duplicates_near_by_index
 -- The same by the vector index; what it does not know yet is scanned.
@@ -77,7 +77,7 @@ cross join lateral (
     )
 ) found
 join memories m on m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.node_id = found.node_id
-where found.distance <= %(farthest)s and {telling} and {kind} = a.kind
+where found.distance <= %(farthest)s and (%(of_any_kind)s or ({telling} and {kind} = a.kind))
 
 -- name: duplicates_compared
 -- What tells whether active memories are duplicates, and which of them is to stay. What somebody has chosen a sector for,

@@ -43,6 +43,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.memories.contradictions import mark_stored
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles
@@ -168,6 +169,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
             memory = memory_record(row)
             memory.score = memory.similarity = score
             similar.append(memory)
+    mark_stored(stored, similar)
     return Stored(stored=stored, similar_memories=similar, degraded=True if embedding is None else UNSET)
 
 

@@ -3,7 +3,7 @@
 `find` does so from the tables or from a proven copy of them; which of the two makes no difference to what it finds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -13,12 +13,13 @@ from msgspec import UNSET
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory, Via
-from engramq.schemas.vocabulary import Origin, Partition, Ranking
+from engramq.schemas.vocabulary import Origin, Partition, Ranking, Relation
 from engramq.workers.db.lookups import array
 from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json, usefulness
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
 from engramq.workers.embedders.calibration import Calibration
+from engramq.workers.memories.contradictions import mark
 from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boosted
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, single_partitions
 from engramq.workers.search.copies import Proven
@@ -28,7 +29,9 @@ from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by
 DIGITS: Final = 6  # of scores in replies
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
 SEEDS: Final = 10  # the first of BEST of each partition: their links are followed
-SPARE: Final = 4  # memories that are read beyond those to be shown, since boosts change the order a little
+# Memories that are read beyond those to be shown: boosts change the order a little, and what is shown may differ from
+# one of them.
+SPARE: Final = 6
 
 # A hit is as strong as the cosine of its content and the share of what the question's words weigh that it has: nearly
 # all of them say much, some of them little. The curve of the model turns that into a chance, so that one bound holds
@@ -48,6 +51,7 @@ RARE_WORD: Final = 0.7
 
 AROUND: Final = sql("search_around")
 VISIBLE_BY_ID: Final = sql("visible_by_id")
+CONTRADICTS: Final = Relation.CONTRADICTS
 
 
 class _Link(NamedTuple):
@@ -104,7 +108,17 @@ async def find(
     nearby = _around.decode(around)
     linked = await _linked(source, nearby, candidates, vectors, question, filters)
     ranking = boosted(measure, unboosted, _surroundings(nearby, candidates, best, linked))
-    return await _shown(source, command, filters, ranking, rows_from_json(rows), vectors.curve)
+    read = rows_from_json(rows)
+    memories = await _shown(source, command, filters, ranking, read, vectors.curve)
+    against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}
+    mark(memories, _beside(memories, best[: command.limit + SPARE], read), against)
+    return memories
+
+
+def _beside(memories: Sequence[Memory], best: Sequence[str], read: Mapping[str, JsonRow]) -> list[Memory]:
+    """Return the memories that were read with those that are shown, and are none of them."""
+    shown = {memory.id for memory in memories}
+    return [memory_from_json(read[memory_id]) for memory_id in best if memory_id in read and memory_id not in shown]
 
 
 async def _linked(

@@ -12,7 +12,17 @@ from tests.gateway.ui.conftest import WHO, Served, constitutive_edge
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
 
-PAGES = ("/ui", "/ui/memories", "/ui/graph", "/ui/inbox", "/ui/consent", "/ui/imports", "/ui/audit", "/ui/tokens")
+PAGES = (
+    "/ui",
+    "/ui/memories",
+    "/ui/graph",
+    "/ui/inbox",
+    "/ui/consent",
+    "/ui/imports",
+    "/ui/audit",
+    "/ui/tokens",
+    "/ui/contradictions",
+)
 
 
 async def test_every_page_answers_an_admin_with_and_without_content(here: Served) -> None:
@@ -350,3 +360,17 @@ async def test_what_is_not_there_is_said_so(here: Served) -> None:
         shown.reader.forms[0].action = action
         answer = await browser.send(shown, action)
         assert (action[:20], answer.status, "There is no such" in answer.text) == (action[:20], 404, True)
+
+
+@pytest.mark.promise("PR-7")
+async def test_what_disagrees_is_listed_with_both_pieces_and_marked_at_hits(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    old = await agent.store("The lease of the <b>office</b> ends in August")
+    new = await agent.store("The lease of the <b>office</b> ends in December")
+    page = await browser.get("/ui/contradictions")
+    for memory in (new, old):
+        assert f'href="/ui/memories/{memory["id"]}"' in page.text
+    assert page.text.index("December") < page.text.index("August")
+    assert "<b>office" not in page.text
+    assert "differs from" in (await browser.get("/ui/memories", q="lease of the office")).text
+    assert (await browser.get("/ui/contradictions", cursor="nonsense")).status == 400

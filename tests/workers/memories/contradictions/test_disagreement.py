@@ -1,0 +1,67 @@
+"""What disagrees, by pairs that were written before the rules: half of them judged the rules while they were made."""
+
+import json
+import logging
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
+
+log = logging.getLogger(__name__)  # of the figures: pytest -rP shows them
+
+HERE = Path(__file__).parent
+PAIRS: list[dict[str, Any]] = [json.loads(line) for line in (HERE / "pairs.jsonl").read_text("utf-8").splitlines()]
+STORES = (HERE / "stores.txt").read_text("utf-8").splitlines()
+
+
+@pytest.mark.promise("PR-7")
+@pytest.mark.parametrize("half", ["tuned", "kept"])
+def test_pairs_that_disagree_are_told_from_those_that_only_look_like_it(half: str) -> None:
+    pairs = [pair for pair in PAIRS if pair["half"] == half]
+    marked = [pair for pair in pairs if disagreement(pair["earlier"], pair["later"])]
+    right = [pair for pair in marked if pair["disagree"]]
+    precision, recall = len(right) / len(marked), len(right) / sum(pair["disagree"] for pair in pairs)
+    log.warning("%s: %d pairs, precision %.2f, recall %.2f", half, len(pairs), precision, recall)
+    assert precision >= 0.8
+    assert recall >= 0.6
+
+
+def test_of_fifty_ordinary_notes_hardly_one_is_said_to_differ_from_another() -> None:
+    assert len(STORES) == 50
+    false = [pair for pair in combinations(STORES, 2) if disagreement(*pair)]
+    log.warning("%d pairs of ordinary notes are marked", len(false))
+    assert len(false) <= 1
+
+
+def test_the_pieces_are_of_the_sentences_that_differ_and_short() -> None:
+    before = (
+        "We met at the harbour and walked for an hour, as always on Sundays in autumn. The lease ends in August. Fine"
+    )
+    after = f"The lease ends in December. {'More was said about the weather and the food. ' * 20}"
+    assert disagreement(before, after) == Pieces("The lease ends in August", "The lease ends in December")
+    long = (
+        "The lease of the large office at the old harbour that Ada signed for our team ends on the last day of {} 2027"
+    )
+    pieces = disagreement(long.format("August"), long.format("December"))
+    assert pieces is not None
+    assert "August" in pieces.earlier
+    assert "December" in pieces.later
+    assert max(map(len, pieces)) <= PIECE_CHARS
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "same_speaker"),
+    [
+        ("I drink coffee after lunch", "I never drink coffee after lunch", False),
+        ("Does the lease end in August?", "Does the lease end in December?", True),
+        ("If it rains the lease ends in August", "If it rains the lease ends in December", True),
+        ("```\nport is 80 on web\n```", "```\nport is 81 on web\n```", True),
+        ("", "The lease ends in August", True),
+    ],
+    ids=["speakers", "questions", "suppositions", "code", "nothing"],
+)
+def test_what_is_no_statement_about_the_same_thing_says_nothing(earlier: str, later: str, same_speaker: bool) -> None:
+    assert disagreement(earlier, later, same_speaker=same_speaker) is None

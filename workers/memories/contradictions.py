@@ -1,0 +1,164 @@
+"""Mark memories of a reply that say otherwise than others there, and list all pairs of a namespace that do.
+
+Nothing is decided: the later memory tells which other it differs from. A trusted memory quotes no untrusted one, so
+that no stranger's text comes into it: of two of different trust the untrusted one tells it, whichever is the later.
+"""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import ContradictionList, ListContradictions
+from engramq.schemas.contents import preview_of
+from engramq.schemas.faults import invalid
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.records import Contradiction, Difference, Memory
+from engramq.schemas.vocabulary import Partition, Relation
+from engramq.workers.db.memory_rows import memory_record, visible_now
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
+from engramq.workers.memories.duplicates import LookedUp, Sought, model_id_of, near_pairs
+from engramq.workers.runner import Context, handles_without_transaction
+
+NEXT: Final = sql("contradictions_next")
+LINKED: Final = sql("contradictions_linked")
+READ: Final = sql("contradictions_read")
+
+LOOKED_UP_TOGETHER: Final = 50  # of one transaction: 5 ms each on two busy cores
+TRANSACTIONS: Final = 4  # of a page at most, which ends sooner where something was seen
+PAIRS: Final = 50  # of a page
+OTHERS: Final = 3  # that one memory of a reply is said to differ from
+TRUSTED: Final = (Partition.TRUSTED,)
+
+Ends = frozenset[str]  # the ids of two memories that are linked
+
+
+def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Collection[Ends] = ()) -> None:
+    """Say of memories of a reply what they differ from, in the reply or `beside` it: almost in it.
+
+    `linked`: those that an agent linked as contradicting each other.
+    """
+    for place, memory in enumerate(memories):
+        for other in memories[place + 1 :]:
+            _mark(memory, other, linked)
+        for other in beside:
+            _mark(memory, other, linked, beside=True)
+
+
+def mark_stored(stored: Memory, similar: Sequence[Memory]) -> None:
+    """Say of a memory that was stored, or of those similar to it, where they differ."""
+    for memory in similar:
+        _mark(stored, memory)
+
+
+def _mark(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, beside: bool = False) -> None:
+    pieces = compared(memory, other, linked)
+    if pieces is None:
+        return
+    is_later = _moment(memory) > _moment(other)
+    tells = is_later or beside
+    if memory.partition is not other.partition:
+        tells = memory.partition is Partition.UNTRUSTED
+        if beside and not tells:
+            return
+    carrier, quoted = (memory, other) if tells else (other, memory)
+    said, here = (pieces.earlier, pieces.later) if tells == is_later else (pieces.later, pieces.earlier)
+    differences = [] if carrier.differs_from is UNSET else carrier.differs_from
+    if len(differences) < OTHERS:
+        later = UNSET if tells == is_later else True
+        carrier.differs_from = [*differences, Difference(id=quoted.id, said=said, here=here, later=later)]
+
+
+def compared(memory: Memory, other: Memory, linked: Collection[Ends] = ()) -> Pieces | None:
+    """Return the pieces in which two memories disagree, in the order of their time; None where they do not.
+
+    Of two where the one has replaced the other it is decided, nor do those disagree that hold at different times.
+    """
+    if any(each.superseded_by is not None or each.superseded_at is not None for each in (memory, other)):
+        return None
+    if memory.project != other.project and None not in (memory.project, other.project):
+        return None
+    if _ends_before(memory, other) or _ends_before(other, memory):
+        return None
+    earlier, later = sorted((memory, other), key=_moment)
+    pieces = disagreement(earlier.content, later.content, same_speaker=earlier.speaker == later.speaker)
+    if pieces is None and frozenset((memory.id, other.id)) in linked:
+        return Pieces(*(preview_of(each.content, PIECE_CHARS) for each in (earlier, later)))
+    return pieces
+
+
+def _ends_before(memory: Memory, other: Memory) -> bool:
+    return memory.valid_until is not None and other.valid_from is not None and memory.valid_until <= other.valid_from
+
+
+def _moment(memory: Memory) -> tuple[str, int, str]:
+    return memory.occurred_at or memory.created_at, memory.position or 0, memory.id
+
+
+@handles_without_transaction(ListContradictions)
+async def list_contradictions(command: ListContradictions, context: Context) -> ContradictionList:
+    """List memories that disagree with one of their nearest, newest first; bounded work, so a page may be empty.
+
+    Raises EngramqError: `unavailable` without a model.
+    """
+    position = None if command.cursor is UNSET else _parsed(command.cursor)
+    sought = Sought(TRUSTED, await model_id_of(context), context.settings.similar_threshold, of_any_kind=True)
+    project, namespace = context.envelope.project_named(command.project), context.envelope.namespace
+    for _ in range(TRANSACTIONS):
+        look = partial(_look, sizes=context.services[Sizes], sought=sought, project=project, position=position)
+        looked_up, pairs = await context.store.read(namespace, look)
+        if len(pairs) > PAIRS:
+            page = ContradictionList(pairs=pairs[:PAIRS], next_cursor=None)
+            page.next_cursor = page.positions()[-1]
+            return page
+        if len(looked_up) < LOOKED_UP_TOGETHER:
+            return ContradictionList(pairs=pairs, next_cursor=None)
+        position = looked_up[-1].id, None
+        if pairs:
+            break
+    return ContradictionList(pairs=pairs, next_cursor=str(looked_up[-1].id))
+
+
+def _parsed(cursor: str) -> tuple[UUID, UUID | None]:
+    """Return the memory at which a page ended, and the older one of its last pair; None: all its pairs are listed."""
+    newer, _, older = cursor.partition(" ")
+    last, other = parse_uuid(newer), parse_uuid(older)
+    if last is None or (older and other is None):
+        raise invalid("cursor", "cursor is none that this list gave out.")  # the gateway has checked that, too
+    return last, other
+
+
+async def _look(
+    tx: Transaction, sizes: Sizes, sought: Sought, project: str | None, position: tuple[UUID, UUID | None] | None
+) -> tuple[list[LookedUp], list[Contradiction]]:
+    """Return the next memories that were looked up, and the pairs of these with older ones that disagree."""
+    shown = {**visible_now(TRUSTED), "project": project}
+    last, other = position or (None, None)
+    rows = await tx.rows(NEXT, **shown, model_id=sought.model_id, last=last, limit=LOOKED_UP_TOGETHER)
+    looked_up = [LookedUp(row["id"], Partition(row["partition"]), row["dimensions"]) for row in rows]
+    near = await near_pairs(tx, sizes, looked_up, sought) if looked_up else set()
+    ids = {str(memory.id) for memory in looked_up}
+    links = await tx.rows(LINKED, relation=Relation.CONTRADICTS, ids=[memory.id for memory in looked_up])
+    linked = {frozenset((str(row["id"]), str(row["other_id"]))) for row in links}
+    pairs = {tuple(sorted(pair)) for pair in (*near, *linked)}
+    # Each pair is listed where its newer one is looked up, after what the last page ended with.
+    after = None if last is None else (str(last), "" if other is None else str(other))
+    mine = sorted(
+        (newer, older) for older, newer in pairs if newer in ids and (after is None or (newer, older) < after)
+    )
+    named = {UUID(memory_id) for pair in mine for memory_id in pair}
+    records = [memory_record(row) for row in await tx.rows(READ, **shown, ids=list(named))]
+    memories = {memory.id: memory for memory in records}
+    found = []
+    for newer, older in reversed(mine):
+        if newer in memories and older in memories:
+            pieces = compared(memories[newer], memories[older], linked)
+            if pieces is not None:
+                first, second = sorted((memories[newer], memories[older]), key=_moment)
+                found.append(Contradiction(later=second.id, earlier=first.id, said=pieces.earlier, here=pieces.later))
+    return looked_up, found

@@ -1,0 +1,25 @@
+-- name: contradictions_next
+-- The next active memories whose neighbours are compared with them, from this one back.
+select m.node_id as id, m.partition, e.dimensions
+from memories m
+join embedding_models e on e.id = m.model_id
+where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s
+    and (%(last)s::uuid is null or m.node_id <= %(last)s::uuid)
+order by m.node_id desc
+limit %(limit)s
+
+-- name: contradictions_linked
+-- What agents have linked to these memories as contradicting them.
+select e.source_id as id, e.target_id as other_id
+from edges e
+where e.tenant = %(tenant)s and e.layer = 'association' and e.relation = %(relation)s and e.source_id = any(%(ids)s)
+union
+select e.source_id, e.target_id
+from edges e
+where e.tenant = %(tenant)s and e.layer = 'association' and e.relation = %(relation)s and e.target_id = any(%(ids)s)
+
+-- name: contradictions_read
+-- Those of these memories that are to be compared.
+select {memory_columns}
+from {memory_tables}
+where {visible} and {in_project} and m.state = 'active' and m.node_id = any(%(ids)s)

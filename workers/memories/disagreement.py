@@ -1,0 +1,396 @@
+"""Say whether two texts say otherwise about the same thing, and which pieces of them do. No I/O.
+
+Two statements disagree when they are of the same words but for one place: another number, date or name there ("ends
+in August", "ends in December"), the opposite ("on", "off"), or a "not" in one of them. Two such places are two things
+("the build server has 16 GB", "the test server has 64 GB"), and what one of them only adds is no difference. Of words
+that lists are made of ("likes tea", "likes chess") another is no contradiction. "I have never ..." is denied by what
+says that it was done. Negations, opposites and verbs are those of English; numbers are those of any language.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+PIECE_CHARS: Final = 80
+READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
+STATEMENTS: Final = 8  # of a text
+DENIED: Final = 0.6  # of the words of "I have never ...", that are in what denies it
+DONE: Final = 0.4  # the same, where what is done is among them
+ADDED: Final = 3  # words at most that a statement has and the other has not
+
+
+def _list(words: str) -> list[str]:
+    return words.split()
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_EMPTY: Final = _set(
+    "a an the this that these those it its of to in on at by for from with as and or be been being am is are was were "
+    "do does did has have had having will would shall should may might must can could i'm i've i'd i'll it's there "
+    "here so then than just also too very really now currently still already yet any more anymore longer ever before "
+    "some about around exactly roughly i me my mine we us our ours you your he him his she her hers they them their "
+    "who which what up into over per all each every like such someone something only"
+)
+_NOT: Final = _set("not never no none nobody nothing neither nor cannot without")
+_UNREAL: Final = _set(
+    "if unless except whether either maybe perhaps would could should might wish hope want plan worried wondering here"
+)
+_NUMBERS: Final = {
+    word: str(number)
+    for words in (
+        "zero one two three four five six seven eight nine ten eleven twelve",
+        "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth",
+    )
+    for number, word in enumerate(words.split())
+}
+_MONTHS: Final = _list("january february march april may june july august september october november december")
+_DAYS: Final = _set("monday tuesday wednesday thursday friday saturday sunday")
+_PAIRS: Final = (
+    "on/off before/after open/closed enabled/disabled enable/disable accepted/rejected accept/reject loves/hates "
+    "love/hate likes/dislikes like/dislike faster/slower fast/slow automatic/manual automatically/manually "
+    "married/divorced married/single more/less up/down true/false allowed/forbidden allow/forbid "
+    "increase/decrease increased/decreased always/sometimes required/optional public/private passed/failed "
+    "pass/fail succeeded/failed hot/cold big/small large/small high/low higher/lower early/late safe/unsafe "
+    "synchronous/asynchronous mutable/immutable approved/rejected active/inactive possible/impossible inside/outside "
+    "left/right started/stopped alive/dead full/empty present/absent easy/hard cheap/expensive agrees/disagrees "
+    "agree/disagree"
+)
+_IRREGULAR: Final = dict(
+    pair.split("/")
+    for pair in _list(
+        "kept/keep met/meet wrote/write written/write took/take taken/take ran/run bought/buy made/make "
+        "began/begin chose/choose gave/give given/give sent/send built/build lost/lose paid/pay sold/sell "
+        "won/win held/hold led/lead spoke/speak children/child"
+    )
+)
+_OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _PAIRS.split())
+_OPPOSED: Final = frozenset[str]().union(*_OPPOSITES)
+# By these a thing has one value, and by those as many as one likes.
+_ONE_VALUE: Final = _set(
+    "is are was were prefer prefers live lives works called named default favourite favorite deploy deploys hosted "
+    "hosts located based written stored kept sign signs runs run reports born listens points uses use using"
+)
+_MANY_VALUES: Final = _set(
+    "has have had like likes love loves enjoy enjoys support supports visit visited buy bought read reads speak speaks "
+    "know knows ate eat eats met made added wrote saw watched played plays wants includes contains offers sells got "
+    "another also too both among sometimes often once there went did"
+)
+_VERBS: Final = _set(
+    "is are was were has have had do does did can must will should may might costs needs takes ends starts begins "
+    "lives works uses runs keeps keep kept allows allow need use deploy sign listen prefer live expires opens closes "
+    "moved"
+)
+_NOW: Final = _set("is are am be has have do does can must will should may needs starts ends begins was were due")
+_ONCE: Final = _set("born moved founded married died graduated joined launched released hired retired started")
+# What is counted or told apart by its number.
+_NUMBERED: Final = _set(
+    "build sprint version release issue ticket chapter step phase week day episode part round season test run pr bug "
+    "room session lesson question section figure page line level task stage"
+)
+_COPULA: Final = _set("is are was were be turned switched")
+_PARTICLES: Final = _set("on up down")  # these say something where they stand for a state
+
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_SENTENCE: Final = re.compile(r"(?<=\w)[.!?\u2026\u3002)\"']*[.!?\u2026\u3002][)\"']*(?=\s|$)|\n+")
+_BREAK: Final = re.compile(
+    r"[;|:]\s+|,\s+(?!\d{4}\b|like\b|such\b|or\b|nor\b)|\s+[\u2013\u2014-]\s+"
+    r"|\s(?=(?:but|because|so|which|although|while|and)\s)",
+    re.IGNORECASE,
+)
+_MONTH: Final = "(?:" + "|".join(month.capitalize() for month in _MONTHS) + ")"
+_TOKEN: Final = re.compile(
+    rf"(?P<date>\d{{4}}-\d\d-\d\d\b|\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}\b(?:,?\s+\d{{4}}\b)?"
+    rf"|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|{_MONTH}\b(?:\s+\d{{4}}\b)?)"
+    r"|(?P<time>\b\d{1,2}:\d\d(?:\s?[ap]m\b)?|\b\d{1,2}\s?[ap]m\b)"
+    r"|(?P<number>[$\u20ac\u00a3#]?\d+(?:[.,]\d+)*(?:st|nd|rd|th)?(?![\w])%?)"
+    r"|(?P<word>\w+(?:[.'\u2019/@+-]\w+)*)",
+)
+
+
+class _Word(NamedTuple):
+    """A word that says something: what it is compared by, its kind, where it stands, and the token before it."""
+
+    key: str
+    kind: str
+    start: int
+    before: str
+    plain: str
+
+
+class _Statement(NamedTuple):
+    """One statement of a text. `all`: every token, small. `not_at` and so on: how many words stand before that."""
+
+    sentence: str
+    words: tuple[_Word, ...]
+    keys: frozenset[str]
+    all: frozenset[str]
+    negated: bool
+    not_at: int | None
+    never_at: int | None
+    verb_at: int
+    about: frozenset[str]  # the keys of all that the sentence affirms
+    is_of_self: bool
+
+
+class Pieces(NamedTuple):
+    """What an earlier and a later text say of the same thing: a piece of each."""
+
+    earlier: str
+    later: str
+
+
+class _Text(NamedTuple):
+    statements: tuple[_Statement, ...]
+    keys: frozenset[str]
+
+
+def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Pieces | None:
+    """Return the first pieces of two texts that say otherwise about the same thing; None when none do.
+
+    What different speakers say of themselves is of different things.
+    """
+    if earlier == later:
+        return None
+    old, new = _read_text(earlier), _read_text(later)
+    common = old.keys & new.keys
+    if not common:
+        return None
+    mine, theirs = _candidates(old, common), _candidates(new, common)
+    for first in mine:
+        for other in theirs:
+            both = first.keys & other.keys
+            added = max(len(first.keys), len(other.keys)) - len(both)
+            if same_speaker or not (first.is_of_self or other.is_of_self):
+                places = _places(first, other, both) if both and added <= ADDED else None
+                places = places or _denied(first, other)
+                if places is not None:
+                    return Pieces(_quoted(first.sentence, places[0]), _quoted(other.sentence, places[1]))
+    return None
+
+
+def _candidates(text: _Text, common: frozenset[str]) -> list[_Statement]:
+    """Return the statements of a text that may disagree with another which has these words too."""
+    return [
+        statement
+        for statement in text.statements
+        if (shared := len(statement.keys & common))
+        and (len(statement.keys) - shared <= ADDED or statement.never_at is not None)
+    ]
+
+
+@lru_cache(maxsize=1_024)
+def _read_text(text: str) -> _Text:
+    """Return what a text states; questions, code and suppositions are left out."""
+    found: list[_Statement] = []
+    if "```" in text:
+        text = _CODE.sub("\n", text)
+    for sentence, asks in _sentences(text[:READ_CHARS]):
+        parts = [part for part in _BREAK.split(sentence) if part.strip()]
+        stated = [_statement(sentence, part) for part in (parts[:-1] if asks else parts)]
+        about = frozenset[str]().union(*(s.keys for s in stated if not s.negated))
+        of_self = any(s.is_of_self for s in stated)
+        found += [s._replace(about=about, is_of_self=of_self) for s in stated if s.words and not s.all & _UNREAL]
+        if len(found) >= STATEMENTS:
+            break
+    return _Text(tuple(found[:STATEMENTS]), frozenset[str]().union(*(s.keys | s.about for s in found[:STATEMENTS])))
+
+
+def _sentences(text: str) -> Iterator[tuple[str, bool]]:
+    start = 0
+    for end in _SENTENCE.finditer(text):
+        yield text[start : end.start()].strip(), "?" in end.group()
+        start = end.end()
+    yield text[start:].strip(), False
+
+
+def _statement(sentence: str, part: str) -> _Statement:
+    words: list[_Word] = []
+    tokens = set[str]()
+    before, negations, verb_at, not_at, never_at, at = "", 0, None, None, None, sentence.find(part)
+    for match in _TOKEN.finditer(part):
+        kind, raw = match.lastgroup or "word", match.group()
+        plain, key, kind = _read(raw, kind)
+        tokens.add(plain)
+        if kind == "not":
+            negations, not_at = negations + 1, len(words)
+            if plain == "never" or (negations == 1 and plain.startswith("haven")):
+                never_at = len(words)
+        elif key and (plain not in _PARTICLES or before in _COPULA):
+            words.append(_Word(key, kind, at + match.start(), before, plain))
+        if verb_at is None and (plain in _VERBS or (words and raw.islower() and len(raw) > 3 and raw[-2:] in _ENDINGS)):
+            verb_at = len(words) - (1 if key and kind != "not" and plain not in _VERBS else 0)
+        before = plain
+    keys = frozenset(word.key for word in words)
+    of_self = not tokens.isdisjoint(_SELF)
+    place = 2 if verb_at is None else verb_at
+    return _Statement(
+        sentence, tuple(words), keys, frozenset(tokens), negations % 2 == 1, not_at, never_at, place, keys, of_self
+    )
+
+
+_SELF: Final = _set("i i'm i've i'd i'll me my we our us we've we're")
+_ENDINGS: Final = _set("ed es ts ls ds ks ns rs ps")
+
+
+@lru_cache(maxsize=20_000)
+def _read(raw: str, kind: str) -> tuple[str, str, str]:
+    """Return a token in small letters, what it is compared by ("" where it says nothing), and its kind."""
+    plain = raw.lower().replace("\u2019", "'")
+    if kind == "date":
+        return plain, _date(plain), kind
+    if kind == "time":
+        hour, _, rest = plain.rstrip("apm ").partition(":")
+        hours = int(hour) % 12 + 12 * ("pm" in plain) if "m" in plain else int(hour)
+        return plain, f"{hours}:{rest or '00'}", kind
+    if kind == "number":
+        number = plain.lstrip("$\u20ac\u00a3#").rstrip("%stndrh").replace(",", "")
+        return (plain, f"{number}-?-?", "date") if re.fullmatch(r"(?:19|20)\d\d", plain) else (plain, number, kind)
+    if plain in _NUMBERS:
+        return plain, _NUMBERS[plain], "number"
+    if plain in _NOT or plain.endswith("n't"):
+        return plain, "", "not"
+    name = plain.removesuffix("'s")
+    if name in _DAYS:
+        return plain, name, "date"
+    if plain in _EMPTY and plain not in _OPPOSED:
+        return plain, "", "word"
+    return plain, _stem(name), "name" if raw[0].isupper() else "word"
+
+
+def _date(plain: str) -> str:
+    if plain[:5].replace("-", "").isdigit() and len(plain) == len("2026-01-31"):
+        return "-".join(str(int(part)) for part in plain.split("-"))
+    month = next(number for number, name in enumerate(_MONTHS, 1) if name in plain)
+    numbers = re.findall(r"\d+", plain)
+    year = next((number for number in numbers if len(number) == 4), "?")
+    day = next((str(int(number)) for number in numbers if len(number) <= 2), "?")
+    return f"{year}-{month}-{day}"
+
+
+def _stem(word: str) -> str:
+    word = _IRREGULAR.get(word, word)
+    for ending in ("ingly", "ings", "ing", "ed", "ies", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            word = word[: -len(ending)] + ("y" if ending == "ies" else "")
+            break
+    return (word[:-1] if len(word) > 3 and (word[-1] == "e" or word[-1] == word[-2]) else word) or word
+
+
+def _places(first: _Statement, other: _Statement, common: frozenset[str]) -> tuple[int, int] | None:
+    """Return where two statements differ in the one place in which they may; None where they do not disagree.
+
+    `common`: the keys of both.
+    """
+    mine = [at for at, word in enumerate(first.words) if word.key not in common]
+    theirs = [at for at, word in enumerate(other.words) if word.key not in common]
+    parity = first.negated != other.negated
+    if not mine or not theirs:
+        added = len(mine) + len(theirs)
+        denial, affirmed = (first, other) if first.negated else (other, first)
+        is_denied = denial.not_at is not None and not affirmed.keys.isdisjoint(
+            word.key for word in denial.words[denial.not_at : denial.not_at + 1]
+        )
+        if parity and is_denied and len(common) >= 2 and added <= min(ADDED, len(common)):
+            return first.words[0].start, other.words[0].start
+        return None
+    if parity or not _is_run(mine) or not _is_run(theirs) or max(len(mine), len(theirs)) > 2 * len(common):
+        return None
+    places = first.words[mine[-1]].start, other.words[theirs[-1]].start
+    return places if _are_other_values(first, other, mine, theirs) else None
+
+
+def _is_run(places: list[int]) -> bool:
+    return places[-1] - places[0] + 1 == len(places)
+
+
+def _are_other_values(first: _Statement, other: _Statement, mine: list[int], theirs: list[int]) -> bool:
+    """Say whether what two statements have in one place are values of the same thing, of which it has one."""
+    a, b = first.words[mine[-1]], other.words[theirs[-1]]
+    single = len(mine) == len(theirs) == 1
+    if single and frozenset((a.plain, b.plain)) in _OPPOSITES:
+        return True
+    if len(first.keys & other.keys) + len((first.all & other.all) - first.keys) < 3:
+        return False
+    is_role = mine[0] == theirs[0] == 0 and _is_of_role(first) and _is_of_role(other)
+    if mine[0] < first.verb_at or theirs[0] < other.verb_at:
+        return is_role and a.kind == b.kind == "name"
+    if not single and "word" in {first.words[at].kind for at in mine} | {other.words[at].kind for at in theirs}:
+        return False
+    if a.kind == b.kind == "date":
+        return _dates_differ(a.key, b.key) and _happens_once(first) and _happens_once(other)
+    if a.kind == b.kind and a.kind in ("number", "time"):
+        if a.before in _NUMBERED or b.before in _NUMBERED or _next(first, mine) != _next(other, theirs):
+            return False
+        return (a.kind == "number" or _happens_once(first)) and mine[0] > 0 and theirs[0] > 0
+    if {a.kind, b.kind} <= {"name", "word"}:
+        return _has_one_value(first, a) and _has_one_value(other, b)
+    return False
+
+
+def _next(statement: _Statement, places: list[int]) -> str:
+    after = places[-1] + 1
+    return statement.words[after].key if after < len(statement.words) else ""
+
+
+def _is_of_role(statement: _Statement) -> bool:
+    """Say whether it is as "Ada is the lead": of what there is one."""
+    words = _TOKEN.findall(statement.sentence)
+    return len(words) > 2 and words[1][3] in _COPULA and words[2][3] in ("the", "my", "our")
+
+
+def _dates_differ(first: str, other: str) -> bool:
+    if "-" not in first or "-" not in other:
+        return "-" not in first and "-" not in other  # days of the week
+    return any(a != b for a, b in zip(first.split("-"), other.split("-"), strict=True) if "?" not in (a, b))
+
+
+def _happens_once(statement: _Statement) -> bool:
+    return bool(
+        statement.all & (_NOW | _ONCE)
+        or (statement.all & _VERBS and not any(word.endswith("ed") for word in statement.all))
+    )
+
+
+def _has_one_value(statement: _Statement, word: _Word) -> bool:
+    if statement.all & _MANY_VALUES or not statement.all & _ONE_VALUE:
+        return False
+    if statement.all & {"use", "uses", "using"} and not statement.all & _COPULA:
+        return "for" in statement.all
+    return word.kind == "name" or word.before not in _COPULA
+
+
+def _denied(first: _Statement, other: _Statement) -> tuple[int, int] | None:
+    """Return the places of "never ..." and of what was done all the same; None where nothing denies it."""
+    if first.never_at is None:
+        if other.never_at is None:
+            return None
+        places = _denied(other, first)
+        return None if places is None else (places[1], places[0])
+    if other.negated or other.never_at is not None or first.is_of_self != other.is_of_self:
+        return None
+    denied = first.words[first.never_at :]
+    keys = [word.key for word in denied]
+    shared = other.about.intersection(keys)
+    enough = DONE if keys and keys[0] in shared else DENIED
+    needed = {word.key for word in denied if word.kind == "name"}
+    if not first.is_of_self:
+        needed.update(word.key for word in first.words[: first.never_at])
+    if len(shared) < max(2, enough * len(set(keys))) or not needed <= other.about or shared.isdisjoint(other.keys):
+        return None
+    return first.words[0].start, next(word.start for word in other.words if word.key in shared)
+
+
+def _quoted(sentence: str, place: int) -> str:
+    """Return at most 80 characters of a sentence, with what stands at this place."""
+    sentence = " ".join(sentence.split())
+    if len(sentence) <= PIECE_CHARS:
+        return sentence
+    start = max(0, min(place - PIECE_CHARS // 2, len(sentence) - PIECE_CHARS + 1))
+    start = sentence.rfind(" ", 0, start) + 1 if start else 0
+    piece = sentence[start : start + PIECE_CHARS - 2]
+    end = start + len(piece) == len(sentence)
+    return ("\u2026" if start else "") + (piece if end else piece.rsplit(" ", 1)[0] + "\u2026")
