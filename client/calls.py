@@ -176,6 +176,11 @@ def promote(
     return ClientCall("memory_promote_to_trusted", locals())
 
 
+def contradictions(*, project: str | None = None, cursor: str | None = None) -> ClientCall[replies.ContradictionList]:
+    """List pairs of memories that say otherwise about the same thing, newest first, with both pieces."""
+    return ClientCall("list_contradictions", locals())
+
+
 def connect(
     source: str,
     target: str,

@@ -18,6 +18,7 @@ class Calls:
     import_many = CallMethod(calls.import_many)
     verify = CallMethod(calls.verify)
     promote = CallMethod(calls.promote)
+    contradictions = CallMethod(calls.contradictions)
     connect = CallMethod(calls.connect)
     disconnect = CallMethod(calls.disconnect)
     connect_by_query = CallMethod(calls.connect_by_query)

@@ -61,13 +61,13 @@ class Via(msgspec.Struct, frozen=True, kw_only=True):
 class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Another memory that says otherwise about the same thing: a piece of it, `said`, and of this one, `here`.
 
-    Which holds is not decided. `later`: the other is the later one.
+    Which holds is not decided. `newer`: the other is the later one.
     """
 
     id: Id
     said: str
     here: str
-    later: bool | UnsetType = UNSET
+    newer: bool | UnsetType = UNSET
 
 
 class Contradiction(msgspec.Struct, frozen=True, kw_only=True):

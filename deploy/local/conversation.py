@@ -25,6 +25,7 @@ READ_TOOLS = frozenset(
         "graph_list_edges",
         "graph_query_neighbors",
         "guide",
+        "list_contradictions",
         "list_proposals",
         "list_recent_memories",
         "memory_stats",

@@ -254,9 +254,9 @@ FORGET_MEMORY: Final = Tool(
     client_name="forget",
     title="Forget a memory",
     summary="Hide a memory from searches and lists, or with erase remove it for good. Call it when you are asked "
-    "to forget, or a memory is wrong and nothing replaces it; erase what must not be kept, such as a password. If "
+    "to forget, or a memory is wrong and nothing replaces it; erase what must not be kept. If "
     "something newer replaces it, call supersede_memory. restore_memory undoes hiding.",
-    example='forget_memory(memory_id="@recalled[0]", reason="wrong person")',
+    example='forget_memory(memory_id="@recalled[0]")',
     bounded=True,
     everyday=("memory_id", "reason", "erase", "session"),
     ids=("memory_id",),

@@ -63,7 +63,7 @@ VERIFY_MEMORY: Final = Tool(
     summary="Say how far a memory is vouched for; a rejected one is hidden. Call it when you or a person have "
     "checked the content against its source, not when you merely believe it. To make an untrusted one trusted, "
     "call memory_promote_to_trusted next.",
-    example='verify_memory(memory_id="<id>", verification="verified", reason="checked the source")',
+    example='verify_memory(memory_id="<id>", verification="verified")',
     bounded=True,
     ids_only=True,
     ids=("memory_id",),
@@ -182,9 +182,8 @@ LIST_CONTRADICTIONS: Final = Tool(
     rest="GET /contradictions",
     client_name="contradictions",
     title="List contradictions",
-    summary="List pairs of memories that say otherwise about the same thing, newest first, with both pieces. Call it "
-    "to tidy up, or for a person to decide. To answer a question call search_memories: its hits have differs_from. "
-    "Next supersede_memory of the wrong one.",
+    summary="List pairs of memories that disagree. Call it to tidy up. Not for answers: call search_memories. Next "
+    "call supersede_memory.",
     example="list_contradictions()",
     bounded=True,
     read_only=True,

@@ -13,7 +13,18 @@ from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio
 
-RANKED_ONLY = {"score", "similarity", "via", "explain", "truncated", "untrusted", "warning", "weak", "may_bear"}
+RANKED_ONLY = {
+    "score",
+    "similarity",
+    "via",
+    "explain",
+    "truncated",
+    "untrusted",
+    "warning",
+    "weak",
+    "may_bear",
+    "differs_from",
+}
 
 
 @pytest.mark.promise("MT-1", "MT-2", "MT-12")

@@ -72,6 +72,12 @@ export const OPERATIONS = {
     write: true,
     statuses: ["already_trusted", "promoted"],
   },
+  list_contradictions: {
+    method: "GET",
+    path: "/v1/contradictions",
+    write: false,
+    statuses: ["success"],
+  },
   connect: {
     method: "POST",
     path: "/v1/links",
@@ -310,6 +316,13 @@ export abstract class Calls {
     options: Options<"memory_promote_to_trusted", "record_id"> = {},
   ): Promise<Said["Promoted"]> {
     return this.call(OPERATIONS.memory_promote_to_trusted, { record_id, ...options });
+  }
+
+  /** List pairs of memories that say otherwise about the same thing, newest first, with both pieces. */
+  contradictions(
+    options: Options<"list_contradictions", never> = {},
+  ): Promise<Said["ContradictionList"]> {
+    return this.call(OPERATIONS.list_contradictions, { ...options });
   }
 
   /** Say how two memories are related, so that searches for one lift the other. */

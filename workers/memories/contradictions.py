@@ -70,8 +70,8 @@ def _mark(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, besid
     said, here = (pieces.earlier, pieces.later) if tells == is_later else (pieces.later, pieces.earlier)
     differences = [] if carrier.differs_from is UNSET else carrier.differs_from
     if len(differences) < OTHERS:
-        later = UNSET if tells == is_later else True
-        carrier.differs_from = [*differences, Difference(id=quoted.id, said=said, here=here, later=later)]
+        newer = UNSET if tells == is_later else True
+        carrier.differs_from = [*differences, Difference(id=quoted.id, said=said, here=here, newer=newer)]
 
 
 def compared(memory: Memory, other: Memory, linked: Collection[Ends] = ()) -> Pieces | None:
