@@ -177,7 +177,7 @@ def promote(
 
 
 def contradictions(*, project: str | None = None, cursor: str | None = None) -> ClientCall[replies.ContradictionList]:
-    """List pairs of memories that say otherwise about the same thing, newest first, with both pieces."""
+    """List pairs of memories that disagree."""
     return ClientCall("list_contradictions", locals())
 
 

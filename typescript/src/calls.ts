@@ -318,7 +318,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.memory_promote_to_trusted, { record_id, ...options });
   }
 
-  /** List pairs of memories that say otherwise about the same thing, newest first, with both pieces. */
+  /** List pairs of memories that disagree. */
   contradictions(
     options: Options<"list_contradictions", never> = {},
   ): Promise<Said["ContradictionList"]> {
