@@ -49,6 +49,7 @@ _DIGEST: Final = "digest"
 _NEVER_CUT: Final = frozenset(
     {
         *("id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"),
+        *("later", "earlier"),
         _DIGEST,
     }
 )

@@ -41,7 +41,6 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.records import (
     AuditEntry,
     Candidate,
-    Contradiction,
     EdgeChange,
     GraphEdge,
     Link,
@@ -357,10 +356,7 @@ REPLIES: dict[str, st.SearchStrategy[Any]] = {
         summary=st.text(max_size=200),
         command_id=st.builds(uuid7),
     ),
-    "list_contradictions": st.lists(
-        st.builds(Contradiction, later=st.builds(uuid7), earlier=st.builds(uuid7), said=CONTENTS, here=CONTENTS),
-        max_size=6,
-    ).map(lambda pairs: ContradictionList(pairs=pairs, next_cursor=None)),
+    "list_contradictions": st.builds(ContradictionList, next_cursor=st.none()),
     "list_proposals": st.lists(
         st.builds(
             Proposal,
