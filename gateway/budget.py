@@ -43,7 +43,7 @@ _LISTS: Final = (
 )
 _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
 # Else a page would have no end from which the next could go on.
-_AT_LEAST_ONE: Final = ("memories", "proposals", "edges", "entries")
+_AT_LEAST_ONE: Final = ("memories", "proposals", "edges", "entries", "pairs")
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _DIGEST: Final = "digest"
 _NEVER_CUT: Final = frozenset(
@@ -56,7 +56,7 @@ _NEVER_CUT: Final = frozenset(
 _RECEIPTS: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
 _REFERENCES: Final = "resolved_references"
 # What of an item of a page stays when all else is not enough.
-_KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", Partition.UNTRUSTED.value})
+_KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier", Partition.UNTRUSTED.value})
 _KEPT: Final = _KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
