@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands import (
     AuditList,
+    ContradictionList,
     EdgeList,
     MemoryChanged,
     MemoryFound,
@@ -188,11 +189,31 @@ class BareEntries(_Brief, kw_only=True):
     next_cursor: str | UnsetType | None = UNSET
 
 
+class BareContradiction(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A pair of memories of which a small budget has left no more."""
+
+    later: str
+    earlier: str
+    said: str | UnsetType = UNSET
+    here: str | UnsetType = UNSET
+    omitted_fields: list[str] | UnsetType = UNSET
+    truncated: bool | UnsetType = UNSET
+
+
+class BareContradictions(_Brief, kw_only=True):
+    """ContradictionList within a small budget."""
+
+    status: Literal["success"] = "success"
+    pairs: list[BareContradiction]
+    next_cursor: str | UnsetType | None = UNSET
+
+
 # The form of other replies of which a small budget leaves little.
 BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
     ProposalList: BareProposals,
     EdgeList: BareEdges,
     AuditList: BareEntries,
+    ContradictionList: BareContradictions,
 }
 
 # The brief form of each reply that holds memories.
