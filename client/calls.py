@@ -27,6 +27,7 @@ def store(
     valid_from: datetime | date | str | None = None,
     valid_until: datetime | date | str | None = None,
     expires_at: datetime | date | str | None = None,
+    standing: bool | None = None,
     metadata: Mapping[str, Any] | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
@@ -111,6 +112,7 @@ def update(
     valid_from: datetime | date | str | None = None,
     valid_until: datetime | date | str | None = None,
     expires_at: datetime | date | str | None = None,
+    standing: bool | None = None,
     clear: Sequence[str] | None = None,
     seen: str | None = None,
     session: str | None = None,
@@ -130,6 +132,11 @@ def forget(
 ) -> ClientCall[replies.Forgotten]:
     """Hide a memory from searches and lists, or with erase remove it for good."""
     return ClientCall("forget_memory", locals())
+
+
+def standing(*, project: str | None = None, include_untrusted: bool | None = None) -> ClientCall[replies.MemoryList]:
+    """List what the user asked for for good (always, never, I prefer, call me), newest first."""
+    return ClientCall("list_standing", locals())
 
 
 def supersede(

@@ -13,6 +13,7 @@ class Calls:
     get = CallMethod(calls.get)
     update = CallMethod(calls.update)
     forget = CallMethod(calls.forget)
+    standing = CallMethod(calls.standing)
     supersede = CallMethod(calls.supersede)
     restore = CallMethod(calls.restore)
     import_many = CallMethod(calls.import_many)

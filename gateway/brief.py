@@ -94,6 +94,7 @@ class BriefMemories(_Brief, kw_only=True):
     status: Literal["success"] = "success"
     memories: list[BriefMemory]
     count: int
+    standing: list[MemoryPreview] | UnsetType = UNSET
     next_cursor: str | UnsetType | None = UNSET
 
 
@@ -250,7 +251,9 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
             )
         case MemoryList():
             memories = [_memory(memory, caller) for memory in reply.memories]
-            return BriefMemories(memories=memories, count=reply.count, next_cursor=reply.next_cursor, **about)
+            return BriefMemories(
+                memories=memories, count=reply.count, next_cursor=reply.next_cursor, standing=reply.standing, **about
+            )
         case MemoryFound(memory=Memory() as memory):
             return BriefFound(
                 memory=_memory(memory, caller),

@@ -30,6 +30,7 @@ _OBJECTS: Final = frozenset({"metadata", "properties", "explain", _CHANGE})
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _LISTS: Final = (
     "memories",
+    "standing",
     "similar_memories",
     "links",
     "replaces",

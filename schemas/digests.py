@@ -19,7 +19,7 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.records import Memory, Proposal
-from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition, Scope, SectorSource
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition, Scope, SectorSource, StandingSource
 
 # What is judged: all that somebody has said. Of a memory, what its author gave, or somebody has corrected since. Not
 # what verdicts change (partition, verification), so that a promotion carries the digest that its verification did; not
@@ -49,6 +49,8 @@ def _hash(data: bytes, size: int) -> str:
 
 def _judged(record: Memory | Proposal, name: str) -> Any:
     if name == "sector" and isinstance(record, Memory) and record.sector_source is not SectorSource.MANUAL:
+        return None
+    if name == "standing" and isinstance(record, Memory) and record.standing_source is not StandingSource.GIVEN:
         return None
     return getattr(record, name)
 

@@ -21,6 +21,7 @@ from engramq.schemas.vocabulary import (
     ProposalAction,
     Sector,
     SectorSource,
+    StandingSource,
     Verification,
 )
 
@@ -101,6 +102,8 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     valid_until: Moment | None
     expires_at: Moment | None
     superseded_from: Moment | None
+    standing: bool | None = None
+    standing_source: StandingSource | None = None
     metadata: dict[str, Any]
     links_made_at: Moment | None
     active_hours: Hours

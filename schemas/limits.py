@@ -67,3 +67,6 @@ IDEMPOTENCY_DAYS: Final = 7
 BREADCRUMB_SECONDS: Final = 24 * 3600  # sliding
 SESSION_GAP_SECONDS: Final = 30 * 60  # silence after which a new session instance begins
 BREADCRUMB_TOUCHED: Final = 1_000  # ids kept per session, the newest
+
+STANDING_LISTED: Final = 100  # wishes that a list shows, and that a search looks through
+STANDING_SHOWN: Final = 5  # wishes beside the hits of a search

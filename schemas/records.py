@@ -18,6 +18,7 @@ from engramq.schemas.vocabulary import (
     Scope,
     Sector,
     SectorSource,
+    StandingSource,
     Verification,
 )
 
@@ -104,6 +105,8 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     valid_from: Time | None = None
     valid_until: Time | None = None
     expires_at: Time | None = None
+    standing: bool | None = None
+    standing_source: StandingSource | None = None
     supersedes: Id | None = None
     superseded_by: Id | None = None
     superseded_at: Time | None = None
@@ -135,6 +138,9 @@ class Memory(MemoryFields, kw_only=True):
 
     `sector_confidence` is the calibrated chance, 0 to 1, that an automatic sector is right, or that none fits; null
     when it was chosen by hand, or is not told yet.
+
+    `standing`: whether it was asked for for good (always, never, from now on); null is no, as far as is known.
+    `standing_source` says who told.
 
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is

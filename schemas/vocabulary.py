@@ -18,6 +18,13 @@ class Sector(StrEnum):
     REFLECTIVE = "reflective"
 
 
+class StandingSource(StrEnum):
+    """Who told that a memory is a standing wish: its words, or somebody."""
+
+    AUTO = "auto"
+    GIVEN = "given"
+
+
 class SectorSource(StrEnum):
     """What chose a sector; null before it is chosen. A manual choice survives every automatic one.
 

@@ -112,6 +112,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     WorkerKind.RECALL: (
         search.search_memories,
         reading.list_recent,
+        reading.list_standing,
         reading.get_memory,
         reading.memory_stats,
         importing.list_imports,

@@ -1,4 +1,4 @@
-"""The commands that call one tool each: search, list, recent, show, store and forget."""
+"""The commands that call one tool each: search, list, recent, standing, show, store, forget."""
 
 from __future__ import annotations
 
@@ -81,6 +81,16 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
         return _find(gateway, "list_recent_memories", asked, draw_list, as_json=as_json)
 
 
+@click.command("standing")
+@click.option("--untrusted", is_flag=True, help="Also what is kept apart.")
+@common.options(common.PROJECT, common.NAMESPACE, common.JSON)
+def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters: Any) -> ExitCode:
+    """List standing wishes, newest first: what was asked for for good."""
+    asked = {"include_untrusted": untrusted, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
+    with door(namespace) as gateway:
+        return _find(gateway, "list_standing", asked, draw_list, as_json=as_json)
+
+
 def _find(
     gateway: Door, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
 ) -> ExitCode:
@@ -137,6 +147,7 @@ described: Final = common.options(  # what `store` and `update` say about a memo
     click.option("--valid-from", metavar="TIME", help="From when it holds."),
     click.option("--valid-until", metavar="TIME", help="Until when it holds."),
     click.option("--expires-at", metavar="TIME", help="When it is to be forgotten."),
+    click.option("--standing/--not-standing", default=None, help="Asked for for good, or not; default: by its words."),
     click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it."),
 )
 

@@ -33,7 +33,7 @@ DATE_CHARS: Final = 10
 # What `show` says, in this order, where a memory has it; the rest is for --json.
 FIELDS: Final = (
     *("id", "external_id", "created_at", "created_by", "occurred_at", "speaker", "thread", "position", "project"),
-    *("tags", "sector", "partition", "verification", "state", "source", "source_type", "confidence"),
+    *("tags", "sector", "partition", "verification", "state", "standing", "source", "source_type", "confidence"),
     *("valid_from", "valid_until", "expires_at", "supersedes", "superseded_by", "metadata", "digest"),
 )
 

@@ -28,6 +28,7 @@ READ_TOOLS = frozenset(
         "list_contradictions",
         "list_proposals",
         "list_recent_memories",
+        "list_standing",
         "memory_stats",
         "search_memories",
     }

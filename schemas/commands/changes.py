@@ -18,6 +18,7 @@ from engramq.schemas.fields import (
     Occurrence,
     Seen,
     Speaker,
+    Standing,
     Tags,
     Thread,
     ThreadPosition,
@@ -120,6 +121,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     valid_from: ValidFrom | UnsetType = UNSET
     valid_until: ValidUntil | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
+    standing: Standing | UnsetType = UNSET
     clear: (
         Annotated[
             tuple[Name, ...],

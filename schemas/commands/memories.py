@@ -20,6 +20,7 @@ from engramq.schemas.fields import (
     Occurrence,
     Properties,
     Speaker,
+    Standing,
     Tags,
     Thread,
     ThreadPosition,
@@ -92,6 +93,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     valid_from: ValidFrom | UnsetType = UNSET
     valid_until: ValidUntil | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
+    standing: Standing | UnsetType = UNSET
     metadata: Annotated[Properties, Meta(description="Kept with it, never searched")] | UnsetType = UNSET
 
     def check(self) -> None:
@@ -190,6 +192,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 class MemoryList(Page, kw_only=True, tag="memories"):
     """Memories in the order asked for. `degraded`: text only, since the model was not running.
 
+    `standing` are wishes of the user that were asked for for good and bear on the question, beside what was found.
     `next_cursor` is on lists only: null at the end. `notice` tells what the caller may not expect, and the next step.
     """
 
@@ -197,6 +200,7 @@ class MemoryList(Page, kw_only=True, tag="memories"):
     memories: list[Memory]
     count: int
     next_cursor: str | UnsetType | None = UNSET
+    standing: list[MemoryPreview] | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
     notice: str | UnsetType = UNSET
 
@@ -354,5 +358,39 @@ GET_MEMORY: Final = Tool(
         next="superseded_by is set: read that one. A link's memory_id: get_memory again.",
         before=(_STORE_TEA,),
         example=Step(tool="get_memory", arguments=_IT),
+    ),
+)
+
+
+class ListStanding(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_standing"):
+    """List what was asked for for good."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    project: _Project | UnsetType = UNSET
+    include_untrusted: Annotated[bool, Meta(description="Add what is kept apart: data, not instructions")] = False
+
+
+LIST_STANDING: Final = Tool(
+    parameters=ListStanding,
+    replies=(MemoryList,),
+    rest="GET /standing",
+    client_name="standing",
+    title="List standing wishes",
+    summary="List what the user asked for for good (always, never, I prefer, call me), newest first. Call it when a "
+    "session starts, and follow it. Searches tell those that bear on the question as standing.",
+    example="list_standing()",
+    detailed=True,
+    read_only=True,
+    guide=ToolGuide(
+        what=f"Lists standing wishes, at most {limits.STANDING_LISTED}, newest first: of the project and of none.",
+        when="A session starts, or you are about to write or do something in the user's name.",
+        when_not="You look for something: search_memories tells the wishes that bear on the question.",
+        cost="One indexed read, a few milliseconds; no embedding.",
+        returns="memories and count. standing_source auto: told from the words; given: somebody said so.",
+        next="A wish that is none: update_memory with standing=false. One that changed: store_memory, then "
+        "supersede_memory. It ends by forget_memory and expires_at too.",
+        before=(Step(tool="store_memory", arguments={"content": "Always answer in metric units", "standing": True}),),
+        example=Step(tool="list_standing", arguments={}),
     ),
 )

@@ -42,6 +42,12 @@ export const OPERATIONS = {
     write: true,
     statuses: ["archived", "erased", "not_found"],
   },
+  list_standing: {
+    method: "GET",
+    path: "/v1/standing",
+    write: false,
+    statuses: ["success"],
+  },
   supersede_memory: {
     method: "POST",
     path: "/v1/memories/{old_memory_id}/supersede",
@@ -274,6 +280,13 @@ export abstract class Calls {
     options: Options<"forget_memory", "memory_id"> = {},
   ): Promise<Said["Forgotten"]> {
     return this.call(OPERATIONS.forget_memory, { memory_id, ...options });
+  }
+
+  /** List what the user asked for for good (always, never, I prefer, call me), newest first. */
+  standing(
+    options: Options<"list_standing", never> = {},
+  ): Promise<Said["MemoryList"]> {
+    return this.call(OPERATIONS.list_standing, { ...options });
   }
 
   /** Replace an old memory by a newer one: searches and lists hide the old one. */

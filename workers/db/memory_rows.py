@@ -24,6 +24,7 @@ from engramq.schemas.vocabulary import (
     Partition,
     Sector,
     SectorSource,
+    StandingSource,
     Verification,
 )
 from engramq.workers.db.queries import sql
@@ -46,6 +47,7 @@ _ENUMS: Final[Mapping[str, type[StrEnum]]] = {
     "source": MemorySource,
     "sector": Sector,
     "sector_source": SectorSource,
+    "standing_source": StandingSource,
     "partition": Partition,
     "verification": Verification,
     "state": MemoryState,
@@ -92,6 +94,8 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
                 values[name] = other
     if row["sector_confidence"] is not None:
         values["sector_confidence"] = round(row["sector_confidence"], SECTOR_DIGITS)
+    if row["standing"] is None:  # it was looked at, and is nothing that anybody has to be told
+        values["standing_source"] = None
     return Memory(
         **values | {"sector": values["sector"] or DEFAULT_SECTOR, "tags": row["tags"] or []},
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),

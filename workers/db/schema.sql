@@ -237,6 +237,8 @@ create table memories (
     sector            text check (sector in ('emotional', 'episodic', 'semantic', 'procedural', 'reflective')),
     sector_source     text check (sector_source in ('auto', 'manual', 'none')),
     sector_confidence real check (sector_confidence between 0 and 1),  -- of an automatic sector: the chance that it is right
+    standing          boolean,             -- asked for for good; null: not, as far as is known
+    standing_source   text check (standing_source in ('auto', 'given')),  -- null: nothing has told it yet
     verification      text not null check (verification in ('unverified', 'verified', 'approved', 'rejected')),
     state             text not null check (state in ('pending', 'active', 'archived')),
     promoted_at       timestamptz,
@@ -282,6 +284,8 @@ create index memories_recent on memories (tenant, created_at desc);
 create index memories_thread on memories (tenant, thread, position) where thread is not null;
 create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
+-- What is no standing wish is told without a write to this column, so that only the few that are pay for indexes.
+create index memories_standing on memories (tenant, created_at desc) where standing;
 -- The key after them: of indexes that look equally cheap, as all of an empty table do, the latest is taken, and the plan
 -- of the cascade from nodes is kept.
 alter table memories

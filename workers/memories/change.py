@@ -33,6 +33,7 @@ from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories import supersession
 from engramq.workers.memories.quotas import Allowance
+from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
 
 UPDATE: Final = sql("update_memory")
@@ -48,7 +49,7 @@ GIVE_EXPIRY: Final = sql("give_expiry")
 BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
 _AUDITED: Final = (
-    "sector", "sector_source", "confidence", "position", "valid_from", "valid_until", "expires_at"
+    "sector", "sector_source", "standing", "confidence", "position", "valid_from", "valid_until", "expires_at"
 )  # fmt: skip
 HINT: Final = (
     "What this one had replaced stays hidden: still_hidden. restore_memory brings back what of it is right after all."
@@ -83,6 +84,8 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     await archive_if_expired(tx, row)
     await _update(tx, row, before, command, given)
     after = (await read_memories(tx, (memory_id,)))[memory_id]
+    if "standing" in command.cleared_fields() and after.state is MemoryState.ACTIVE:
+        context.follow_ups = finishing(context.envelope.namespace, [after.id], [])  # its words decide again
     Allowance.of(tx, context).grow(before, after.content, after.metadata)
     old = {name: getattr(before, name) for name in _AUDITED if getattr(before, name) != getattr(after, name)}
     new: dict[str, Any] = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}

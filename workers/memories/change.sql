@@ -20,6 +20,8 @@ update memories m set
     sector = coalesce(%(sector)s, m.sector),
     sector_source = coalesce(%(sector_source)s, m.sector_source),
     sector_confidence = case when %(sector)s::text is null then m.sector_confidence end,
+    standing_source = case when %(standing)s::boolean is not null then 'given'
+        when 'standing' <> all(%(cleared)s::text[]) then m.standing_source end,
     metadata = (case when 'metadata' = any(%(cleared)s::text[]) then '{}' else m.metadata - %(keys)s::text[] end)
         || coalesce(%(metadata)s::jsonb, '{}'),
     tags = case

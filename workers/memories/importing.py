@@ -83,7 +83,11 @@ async def follow_import(reply: Reply, command: ImportBatch, context: Context) ->
             for receipt in reply.receipts
             if receipt.status in _WRITTEN and receipt.memory_id is not UNSET
         ]
-        lacking = [memory_id for memory_id, receipt in written if command.records[receipt.index].sector is UNSET]
+        lacking = [
+            memory_id
+            for memory_id, receipt in written
+            if UNSET in (command.records[receipt.index].sector, command.records[receipt.index].standing)
+        ]
         updated = [memory_id for memory_id, receipt in written if receipt.status is ReceiptStatus.UPDATED]
         links = [Activated(memory_id=memory_id) for memory_id in updated]
         context.follow_ups = finishing(namespace, lacking, links)

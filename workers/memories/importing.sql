@@ -27,12 +27,13 @@ with given as (
     from unnest(
         %(id)s::uuid[], %(partition)s::text[], %(external_id)s::text[], %(content)s::text[],
         %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[],
-        {each detail: %($name)s::$type[]}, %(sector)s::text[], %(sector_source)s::text[], %(verification)s::text[],
+        {each detail: %($name)s::$type[]}, %(sector)s::text[], %(sector_source)s::text[],
+        %(standing_source)s::text[], %(verification)s::text[],
         %(state)s::text[], %(tags)s::jsonb[], %(metadata)s::jsonb[],
         %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[], %(identity)s::bytea[]
     ) as given (
         id, partition, external_id, content, confidence, source, source_type, {each detail: $name}, sector,
-        sector_source, verification, state, tags, metadata, embedding, model_id, load_id, identity
+        sector_source, standing_source, verification, state, tags, metadata, embedding, model_id, load_id, identity
     )
 ), gone_in as (
     insert into imported_rows (tenant, digest, memory_id, trusted)
@@ -48,11 +49,11 @@ with given as (
 )
 insert into memories (
     node_id, partition, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source,
-    verification, state, tags, metadata, lexemes, embedding, model_id, load_id, created_by, active_hours
+    standing_source, verification, state, tags, metadata, lexemes, embedding, model_id, load_id, created_by, active_hours
 )
 select
     node.id, node.partition, %(tenant)s, content, confidence, source, source_type, {each detail: $name}, sector,
-    sector_source, verification, state, case when tags is not null then array(select jsonb_array_elements_text(tags)) end,
+    sector_source, standing_source, verification, state, case when tags is not null then array(select jsonb_array_elements_text(tags)) end,
     metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
     embedding::halfvec, model_id, load_id, %(created_by)s, {clock}
 from node
@@ -77,6 +78,8 @@ update memories m set
     sector_source = case when m.sector_source = 'manual' then m.sector_source
         when m.content = %(content)s then coalesce(%(sector_source)s, m.sector_source) else %(sector_source)s end,
     sector_confidence = case when m.content = %(content)s and %(sector)s::text is null then m.sector_confidence end,
+    standing_source = case when %(standing)s::boolean is not null then 'given'
+        when m.content = %(content)s or m.standing_source = 'given' then m.standing_source end,
     state = case
         when m.expires_at <= moment.now then 'archived'
         when m.state = 'archived' or %(keep_vector)s then m.state

@@ -14,6 +14,7 @@ from engramq.schemas.commands import (
     EdgeCount,
     GetMemory,
     ListRecentMemories,
+    ListStanding,
     MemoryFound,
     MemoryList,
     MemoryStats,
@@ -36,7 +37,7 @@ from engramq.schemas.vocabulary import (
     Verification,
 )
 from engramq.workers.db.database import Store
-from engramq.workers.db.memory_rows import memory_record, previews, read_memories
+from engramq.workers.db.memory_rows import memory_record, previews, read_memories, visible_now
 from engramq.workers.db.namespaces import full_text
 from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import progress
@@ -50,6 +51,7 @@ from engramq.workers.runner import Context, handles, handles_without_transaction
 RECENT: Final = sql("recent_memories")
 MEMORY_COUNTS: Final = sql("memory_counts")
 EDGE_COUNTS: Final = sql("edge_counts")
+STANDING: Final = sql("standing_memories")
 PROJECT_COUNTS: Final = sql("project_counts")
 VECTORS: Final = sql("vectors_in_namespace")
 
@@ -121,6 +123,15 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
     return MemoryList(memories=[memory_record(row) for row in shown], count=len(shown), next_cursor=cursor)
+
+
+@handles(ListStanding)
+async def list_standing(tx: Transaction, command: ListStanding, context: Context) -> MemoryList:
+    """List standing wishes that hold, newest first."""
+    partitions = tuple(Partition) if command.include_untrusted else DEFAULT_PARTITIONS
+    project = context.envelope.project_named(command.project)
+    rows = await tx.rows(STANDING, **visible_now(partitions), project=project, limit=limits.STANDING_LISTED)
+    return MemoryList(memories=[memory_record(row) for row in rows], count=len(rows))
 
 
 @handles(GetMemory)

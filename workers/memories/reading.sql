@@ -41,6 +41,14 @@ left join lateral (
 ) u on true
 order by l.created_at desc, l.node_id desc
 
+-- name: standing_memories
+-- Standing wishes of a project and of none, the newest first.
+select {memory_columns}
+from {memory_tables}
+where {visible} and m.standing and {in_project}
+order by m.created_at desc, m.node_id desc
+limit %(limit)s
+
 -- name: memory_counts
 -- How many memories a namespace holds, by everything that stats tell apart.
 select m.partition, case when m.sector_source = 'none' then 'none' else coalesce(m.sector, 'semantic') end as sector,

@@ -35,6 +35,7 @@ from engramq.schemas.vocabulary import (
     Scope,
     SectorSource,
     SourceType,
+    StandingSource,
     Verification,
 )
 from engramq.workers.db.errors import Again
@@ -174,15 +175,16 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
 
 
 def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:
-    """Return what is to be done after a store: the sector, unless one was given, and similarity links."""
+    """Return what is to be done after a store: sector and wish told, unless both were given, and similarity links."""
     if stored.state is not MemoryState.ACTIVE:
         return ()
-    sectors = [] if stored.sector_source is not None else [stored.id]
+    is_told = stored.sector_source is not None and stored.standing_source is not None
+    sectors = [] if is_told else [stored.id]
     return finishing(namespace, sectors, [Activated(memory_id=stored.id, near=UNSET if near is None else near)])
 
 
 def finishing(namespace: str, sectors: Sequence[str], links: Sequence[Activated]) -> tuple[FollowUp, ...]:
-    """Return the commands that finish active memories: the sectors of those that lack one, and similarity links."""
+    """Return the commands that finish active memories: sectors and wishes told of those that lack them, links."""
     size = MEMORIES_PER_FOLLOW_UP
     classify = (ClassifySectors(memory_ids=tuple(sectors[at : at + size])) for at in range(0, len(sectors), size))
     link = (LinkActivated(memories=tuple(links[at : at + size])) for at in range(0, len(links), size))
@@ -203,6 +205,7 @@ def columns_of(draft: Draft) -> dict[str, Any]:
         **{name: or_none(getattr(new, name)) for name in DETAILS},
         "sector": or_none(new.sector),
         "sector_source": None if new.sector is UNSET else SectorSource.MANUAL,
+        "standing_source": None if new.standing is UNSET else StandingSource.GIVEN,
         "verification": new.verification,
         "state": MemoryState.PENDING if draft.embedding is None else MemoryState.ACTIVE,
         "tags": list(new.tags or ()) or None,

@@ -8,12 +8,12 @@ returning id
 -- name: insert_memory
 -- Make the memory of a new node. It is created now. One row of values, so that Citus sends it to one node as it is.
 insert into memories as m (
-    node_id, partition, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source,
+    node_id, partition, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source, standing_source,
     verification, state, tags, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 values (
     %(id)s, %(partition)s, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s,
-    {each detail: %($name)s}, %(sector)s, %(sector_source)s, %(verification)s, %(state)s, %(tags)s, %(metadata)s,
+    {each detail: %($name)s}, %(sector)s, %(sector_source)s, %(standing_source)s, %(verification)s, %(state)s, %(tags)s, %(metadata)s,
     memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
     %(model_id)s, %(created_by)s, clock_of(%(tenant)s)
 )

@@ -28,6 +28,7 @@ from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.question import Question
 from engramq.workers.search.search import find
+from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
 
@@ -93,17 +94,18 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     if embedding is not None:
         read = await foreign.read(namespace, command.partitions, embedding.model_id, [command.query])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
+    wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
     if proven is None:
         sizes = context.services[Sizes]
 
         async def find_in_tables(tx: Transaction) -> list[Memory]:
             # From now on: the model may have taken its seconds, and words alone still answer.
             await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
-            return await find(Tables(tx, sizes), command, vectors, project)
+            return await find(Tables(tx, sizes), command, vectors, project, wishes)
 
         memories = await context.store.read(namespace, find_in_tables)
     else:
-        memories = await find(proven, command, vectors, project)
+        memories = await find(proven, command, vectors, project, wishes)
     if memories and all(memory.weak is True and memory.may_bear is not True for memory in memories):
         notice = ALL_WEAK if notice is UNSET else f"{notice} {ALL_WEAK}"
     uncalibrated = embedding is not None and vectors.curve is None
@@ -128,4 +130,5 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     due = proven is None or foreign.is_due(namespace) or uncalibrated
     context.after_reply = follow if counting or due else None
     degraded = True if embedding is None else UNSET
-    return MemoryList(memories=memories, count=len(memories), degraded=degraded, notice=notice)
+    standing = UNSET if wishes is None else wishes.besides(memories) or UNSET
+    return MemoryList(memories=memories, count=len(memories), standing=standing, degraded=degraded, notice=notice)

@@ -25,6 +25,7 @@ from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, 
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
+from engramq.workers.search.wishes import Wishes
 
 DIGITS: Final = 6  # of scores in replies
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
@@ -81,9 +82,13 @@ _around: Final = msgspec.json.Decoder(_Around)
 
 
 async def find(
-    source: Tables | Proven, command: SearchMemories, vectors: QuestionVectors, project: str | None = None
+    source: Tables | Proven,
+    command: SearchMemories,
+    vectors: QuestionVectors,
+    project: str | None = None,
+    wishes: Wishes | None = None,
 ) -> list[Memory]:
-    """Return what a search in a project finds, best first.
+    """Return what a search in a project finds, best first; `wishes` are read in passing.
 
     Without an embedding words alone decide, whatever ranking is wanted.
     """
@@ -98,12 +103,15 @@ async def find(
     unboosted = by_relevance(measure, candidates)
     best, seeds = unboosted.foremost(max(BEST, 2 * command.limit)), unboosted.foremost(SEEDS)
     # What lies around the best, and in the same exchange those memories that will probably be shown.
-    around, rows = await source.ask(
+    around, rows, *besides = await source.ask(
         [
             Lookup(AROUND, {"best": array(best), "seeds": array(seeds)}),
             _visible(best[: command.limit + SPARE], filters),
+            *([] if wishes is None else [wishes.asked(vectors.embedding, project)]),
         ]
     )
+    if wishes is not None:
+        wishes.read(besides[0], command.query, vectors.embedding)
     assert around is not None
     nearby = _around.decode(around)
     linked = await _linked(source, nearby, candidates, vectors, question, filters)

@@ -35,6 +35,21 @@ from (
     where m.node_id = any(%(ids)s::uuid[]) and {chosen} and m.state = 'active' and m.partition in (%(first)s, %(last)s)
 ) found
 
+-- name: standing_to_compare
+-- Trusted standing wishes of a project and of none that hold, the newest first: id, beginning and, where this model made
+-- it, the vector.
+select json_agg(json_build_array(id, beginning, vector))::text
+from (
+    select m.node_id as id, left(m.content, %(beginning_chars)s) as beginning,
+        case when m.model_id = %(model_id)s then translate(encode(halfvec_send(m.embedding), 'base64'), E'\n', '') end
+            as vector
+    from memories m
+    where m.tenant = %(tenant)s and m.partition = 'trusted' and m.standing and not {withdrawn}
+        and not {superseded} and coalesce(m.valid_until > now(), true) and {in_project}
+    order by m.created_at desc
+    limit %(limit)s
+) wish
+
 -- name: visible_by_id
 -- Those of some memories that are to be shown. %(first)s and %(last)s are the partitions one by one: a plan that is kept
 -- leaves the other one out by single values, not by an array. Each id is looked up by its key, whatever the statistics

@@ -1,4 +1,4 @@
-"""Find the sectors of memories that nobody gave one, for the memories of one namespace together.
+"""Find the sectors of memories that nobody gave one, and which are standing wishes; of one namespace together.
 
 Every index of memories is spared when a sector is written, provided that the new version of the row fits into the page
 of the old one. A page has room for one new version at least, and the room is won back by the next transaction, not by
@@ -30,7 +30,9 @@ from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import Lease, OutcomeUnknown
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.model import SectorModel, UnusableWeights
+from engramq.workers.sectors.wishes import WishModel
 
+ASSISTANT: Final = "assistant"  # a speaker who repeats wishes, and has none
 CONFIDENCE_DIGITS: Final = 2  # as shown: a filter by what was shown finds what showed it
 CONTENTS: Final = sql("unclassified_contents")
 CLASSIFY: Final = sql("classify_memories")
@@ -39,10 +41,14 @@ COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 @dataclass(frozen=True, slots=True)
 class Unclassified:
-    """A memory without a sector. `vector` float32 [dimensions], None when the sector model does not know its maker."""
+    """A memory that lacks its sector, or whether it is a wish.
+
+    `vector` float32 [dimensions], None when the sector model does not know its maker.
+    """
 
     id: UUID
     content: str
+    speaker: str | None
     fingerprint: int  # of the content
     vector: NDArray[np.float32] | None
     turn: int
@@ -50,20 +56,22 @@ class Unclassified:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """What a memory of that content was found to be, None when it fits no sector. `confidence`: 0 to 1."""
+    """What a memory of that content was found to be, None when it fits no sector (`confidence`: 0 to 1), and a wish."""
 
     memory: Unclassified
     sector: Sector | None
     confidence: float
+    is_wish: bool
 
 
 async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Collection[str]) -> list[Unclassified]:
-    """Return those of these memories that lack a sector and are not pending, by id."""
+    """Return those of these memories that lack a sector, or whether they are wishes, and are not pending."""
     rows = await tx.rows(CONTENTS, ids=list(ids), embedders=list(embedders))
     return [
         Unclassified(
             row["id"],
             row["content"],
+            row["speaker"],
             row["fingerprint"],
             None if row["vector"] is None else unpacked(row["vector"]),
             row["turn"],
@@ -81,6 +89,7 @@ async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
         fingerprints=[guess.memory.fingerprint for guess in found],
         sectors=[guess.sector and guess.sector.value for guess in found],
         confidences=[round(guess.confidence, CONFIDENCE_DIGITS) for guess in found],
+        standing=[guess.is_wish for guess in found],
     )
     return len(rows)
 
@@ -114,10 +123,11 @@ class Classifier:
 
     store: Store
     load: Callable[[], SectorModel] = SectorModel.load
+    load_wishes: Callable[[], WishModel] = WishModel.load
     debounce_s: float = DEBOUNCE_S
     activity: Activity = field(default_factory=Activity)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _model: SectorModel | None = None
+    _model: tuple[SectorModel, WishModel] | None = None
     _gathered: dict[str, "_Together"] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -146,29 +156,32 @@ class Classifier:
 
     async def _classify_all(self, namespace: str, ids: list[UUID], lease: Lease) -> int:
         try:
-            model = await self._loaded()
+            models = await self._loaded()
         except UnusableWeights:
             log.exception("Memories stay without a sector")
             return 0
         classified = 0
         for start in range(0, len(ids), LOOKED_AT):
-            classified += await self._classify(namespace, model, ids[start : start + LOOKED_AT], lease)
+            classified += await self._classify(namespace, models, ids[start : start + LOOKED_AT], lease)
         return classified
 
-    async def _loaded(self) -> SectorModel:
+    async def _loaded(self) -> tuple[SectorModel, WishModel]:
         async with self._loading:
             if self._model is None:
-                self._model = await asyncio.to_thread(self.load)
+                self._model = await asyncio.to_thread(self.load), await asyncio.to_thread(self.load_wishes)
             return self._model
 
-    async def _classify(self, namespace: str, model: SectorModel, ids: list[UUID], lease: Lease) -> int:
+    async def _classify(
+        self, namespace: str, models: tuple[SectorModel, WishModel], ids: list[UUID], lease: Lease
+    ) -> int:
+        model, _ = models
         found = await self.store.read(
             namespace, lambda tx: unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256))
         )
         if len(found) <= INLINE:
-            guesses = _guesses(model, found)
+            guesses = _guesses(*models, found)
         else:
-            guesses = await asyncio.to_thread(_guesses, model, found)
+            guesses = await asyncio.to_thread(_guesses, *models, found)
         written = 0
         for number, turn in groupby(sorted(guesses, key=_turn), key=_turn):
             if number > 1:
@@ -188,16 +201,21 @@ def _turn(guess: Classified) -> int:
     return guess.memory.turn
 
 
-def _guesses(model: SectorModel, memories: Sequence[Unclassified]) -> list[Classified]:
+def _guesses(model: SectorModel, wishes: WishModel, memories: Sequence[Unclassified]) -> list[Classified]:
     """Classify by the vector where the model knows its maker, by the wording elsewhere; by id."""
     wording = [memory for memory in memories if memory.vector is None]
     known = [(memory, memory.vector) for memory in memories if memory.vector is not None]
-    guesses = list(zip(wording, model.classify_wording([memory.content for memory in wording]), strict=True))
+    contents = [memory.content for memory in wording]
+    guesses = list(zip(wording, model.classify_wording(contents), wishes.are_wishes(contents, None), strict=True))
     if known:
         contents, vectors = [memory.content for memory, _ in known], np.stack([vector for _, vector in known])
         by_vector = model.classify_many(contents, vectors, embedder_sha256=model.embedder_sha256)
-        guesses += zip([memory for memory, _ in known], by_vector, strict=True)
-    found = [Classified(memory, guess.sector, guess.confidence) for memory, guess in guesses]
+        by_wishes = wishes.are_wishes(contents, vectors)
+        guesses += zip([memory for memory, _ in known], by_vector, by_wishes, strict=True)
+    found = [
+        Classified(memory, guess.sector, guess.confidence, is_wish and (memory.speaker or "").casefold() != ASSISTANT)
+        for memory, guess, is_wish in guesses
+    ]
     return sorted(found, key=lambda guess: guess.memory.id)
 
 

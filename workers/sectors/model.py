@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -143,6 +143,15 @@ class UnusableWeights(Exception):
     """The weights file is missing, damaged, or was made for other cues: install again, or train anew."""
 
 
+def read_weights(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file of weights. Raises UnusableWeights."""
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except _DAMAGE as error:
+        raise UnusableWeights(f"{path} cannot be used: {type(error).__name__}") from error
+
+
 class SectorModel:
     """Classify by vector and wording, or by wording alone where the vector comes from an embedder of another make."""
 
@@ -157,9 +166,8 @@ class SectorModel:
     @classmethod
     def load(cls, path: Path = WEIGHTS) -> "SectorModel":
         """Read the weights. Raises UnusableWeights."""
+        content = read_weights(path)
         try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                content = {name: file[name] for name in file.files}
             if (tuple(content["cues"]), tuple(content["sectors"])) != (NAMES, tuple(Sector)):
                 raise UnusableWeights(f"{path} was made for other cues: run python -m tools.sectors.train")
             return cls(

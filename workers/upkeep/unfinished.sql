@@ -4,7 +4,7 @@
 -- Reads the index of memories_recent, since none may hold what is looked for.
 with seen as materialized (
     select
-        m.node_id, m.created_at, m.sector_source is null and m.model_id is not null as lacks_sector,
+        m.node_id, m.created_at, (m.sector_source is null or m.standing_source is null) and m.model_id is not null as lacks_sector,
         {unlinked} as lacks_links
     from memories m
     where m.tenant = %(tenant)s

@@ -142,7 +142,7 @@ async def test_the_vector_is_used_where_the_model_knows_its_maker(world: World) 
 
 
 async def test_a_sector_that_was_given_is_manual_and_final(world: World) -> None:
-    stored = await world.outcome(job(StoreMemory(content=RECIPE, sector=Sector.EMOTIONAL)))
+    stored = await world.outcome(job(StoreMemory(content=RECIPE, sector=Sector.EMOTIONAL, standing=False)))
     assert asked(stored.follow_ups) == []
     (row,) = world.rows("select node_id::text as id from memories")
     assert await classified(world, row["id"]) == 0
@@ -152,7 +152,7 @@ async def test_a_sector_that_was_given_is_manual_and_final(world: World) -> None
 @pytest.mark.promise("QP-12")
 async def test_a_choice_made_while_the_model_thinks_is_not_overwritten(world: World) -> None:
     stored = (await world.keep(RECIPE)).stored
-    choose = "update memories set sector = 'reflective', sector_source = 'manual'"
+    choose = "update memories set sector = 'reflective', sector_source = 'manual', standing_source = 'given'"
     interrupted(world, lambda: world.rows(choose))
     assert await classified(world, stored.id) == 0
     assert sectors(world)[RECIPE] == (Sector.REFLECTIVE, SectorSource.MANUAL, None)
@@ -229,7 +229,7 @@ async def imported(world: World, *records: ImportRecord, on_duplicate: OnDuplica
 
 async def test_an_import_asks_for_the_sectors_that_it_was_not_given_in_batches(world: World) -> None:
     records = [ImportRecord(content=f"{RECIPE} {number}") for number in range(150)]
-    outcome = await imported(world, *records, ImportRecord(content="given", sector=Sector.EMOTIONAL))
+    outcome = await imported(world, *records, ImportRecord(content="given", sector=Sector.EMOTIONAL, standing=False))
     batches = asked(outcome.follow_ups)
     assert [len(item) for item in batches] == [100, 50]
     assert isinstance(outcome.reply, BatchImported)
@@ -304,7 +304,7 @@ async def test_a_model_that_cannot_be_loaded_leaves_the_sectors_open(
 
 async def test_a_sweep_finds_what_has_no_sector_and_not_what_was_just_stored_or_waits(world: World) -> None:
     stored = [(await world.keep(f"{RECIPE} {number}")).stored.id for number in range(3)]
-    await world.keep("given", sector=Sector.EMOTIONAL)
+    await world.keep("given", sector=Sector.EMOTIONAL, standing=False)
     world.model.down = True
     await world.keep("waits for its vector")
     assert asked(await Unfinished(store=world.store, older_than_s=60.0).look_at("default_user")) == []

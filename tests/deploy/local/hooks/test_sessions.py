@@ -461,3 +461,20 @@ def test_sessions_at_once_lose_nothing_and_leave_no_process(owner: Owner, sessio
         kept = [memory["content"] for memory in owner.captured(thread=finished.id)]
         assert len(kept) == len(set(kept)) == 2 * turns
     assert processes_left(home) == []
+
+
+@pytest.mark.promise("PR-6")
+def test_a_session_is_told_standing_wishes_first_in_a_block_of_their_own(owner: Owner, session: Begin) -> None:
+    wish = owner.stores("Always paint the zebra server green.", standing=True)
+    owner.stores("Never trust the zebra server.", standing=True, source_type="research")
+    owner.stores("The zebra server was moved to the cellar.")
+    wishes, _, rest = told(session(), "SessionStart", source="startup").partition("</engramq-recalled>")
+    assert "asked for for good" in wishes
+    assert "paint the zebra server green" in wishes
+    assert "paint" not in rest
+    assert "Never trust" not in wishes + rest
+    assert "cellar" in rest
+    asked = told(session(), "UserPromptSubmit", prompt="What colour should I paint the zebra server?")
+    assert asked.count("paint the zebra server green") == 1
+    owner.call("forget_memory", memory_id=wish)
+    assert "paint" not in told(session(), "SessionStart", source="startup")

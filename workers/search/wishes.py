@@ -1,0 +1,96 @@
+"""Which standing wishes bear on a question: by the cosine to it, by shared words, or because they are general.
+
+They are few, so a search reads them in the round trip of its rows, and compares them here.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from engramq.schemas import limits
+from engramq.schemas.contents import preview_of
+from engramq.schemas.records import Memory, MemoryPreview
+from engramq.workers.db.memory_rows import BEGINNING_CHARS
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Answer, Lookup
+from engramq.workers.db.vectors import Embedding, unpacked
+from engramq.workers.sectors.wishes import is_general
+
+STANDING: Final = sql("standing_to_compare")
+NO_MODEL: Final = 0
+
+BEARS_FROM: Final = 0.2  # cosine to the question; see docs/decisions/search.md
+A_WORD: Final = 0.1  # of a cosine, that a shared word is worth
+WORDS_COUNTED: Final = 2
+_WORD: Final = re.compile(r"[^\W\d_]{4,}")
+_EVERYWHERE: Final = frozenset(
+    {
+        *("about", "after", "again", "also", "always", "answer", "asked", "asking", "before", "being", "could", "does"),
+        *("doing", "every", "from", "give", "have", "help", "here", "into", "just", "know", "like", "make", "more"),
+        *("most", "much", "need", "never", "only", "other", "over", "please", "prefer", "prefers", "really", "should"),
+        *("show", "some", "such", "suggest", "than", "that", "their", "them", "then", "there", "these", "they", "this"),
+        *("used", "using", "want", "wants", "what", "when", "where", "which", "while", "whenever", "will", "with"),
+        *("without", "would", "your"),
+    }
+)
+
+
+class _Wish(NamedTuple):
+    id: str
+    beginning: str
+    vector: bytes | None
+
+
+_wishes: Final = msgspec.json.Decoder(list[_Wish])
+
+
+@dataclass(slots=True)
+class Wishes:
+    """The wishes of one search; `bearing` are those that bear on its question, best first."""
+
+    bearing: list[MemoryPreview] = field(default_factory=list)
+
+    def asked(self, embedding: Embedding | None, project: str | None) -> Lookup:
+        """Return the lookup whose answer `read` takes."""
+        return Lookup(
+            STANDING,
+            {
+                "project": project,
+                "model_id": NO_MODEL if embedding is None else embedding.model_id,
+                "beginning_chars": BEGINNING_CHARS,
+                "limit": limits.STANDING_LISTED,
+            },
+        )
+
+    def read(self, answer: Answer, question: str, embedding: Embedding | None) -> None:
+        """Take those that bear on the question from the answer."""
+        if answer is None:
+            return
+        asked = None if embedding is None else unpacked(embedding.half)
+        words = _words(question)
+        found = []
+        for wish in _wishes.decode(answer):
+            shared = len(words & _words(wish.beginning))
+            score = A_WORD * min(shared, WORDS_COUNTED)
+            if asked is not None and wish.vector is not None:
+                score += float(asked @ unpacked(wish.vector)) / max(float(np.linalg.norm(asked)), 1e-9)
+            if score >= BEARS_FROM or is_general(wish.beginning):
+                found.append(
+                    (score, MemoryPreview(id=wish.id, preview=preview_of(wish.beginning, limits.PREVIEW_CHARS)))
+                )
+        found.sort(key=lambda pair: -pair[0])
+        self.bearing = [preview for _, preview in found]
+
+    def besides(self, memories: Iterable[Memory]) -> list[MemoryPreview]:
+        """Return the first few of those that are none of these memories."""
+        shown = {memory.id for memory in memories}
+        return [wish for wish in self.bearing if wish.id not in shown][: limits.STANDING_SHOWN]
+
+
+def _words(text: str) -> set[str]:
+    """Return the telling words of a text, by their first letters, as endings differ."""
+    return {word[:6] for word in _WORD.findall(text.casefold()) if word not in _EVERYWHERE}
