@@ -188,6 +188,7 @@ HINTS: Final[Mapping[Thing, str]] = {
     Thing.TOKEN: "There is no token of this id in the namespace. `engramq token list` shows all that there are.",
     Thing.DELETION: "`engramq graph deleted` lists what can be restored.",
     Thing.NAMESPACE: "`engramq tenant list` shows all that there are.",
+    Thing.AUDIT_ENTRY: "`engramq audit` shows what was done, each entry with its command id; plain stores have none.",
 }
 
 # The same of what was asked for by its id.

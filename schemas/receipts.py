@@ -20,7 +20,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """An entry of the audit log at its place in the chain.
 
     `body` is the JSON text of old, new and reason, and `salt` what its digest was made with; both are null once words
-    of it were erased. `before` and `hash` are those of the chain, in hex.
+    of it were erased. `previous` and `hash` are those of the chain, in hex.
     """
 
     id: int
@@ -33,7 +33,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     salt: str | None
     digest: str
     place: int
-    before: str
+    previous: str
     hash: str
 
     def problem(self) -> str | None:
@@ -51,7 +51,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def hash_now(self) -> str:
         """Return the hash that follows from the entry as it stands here."""
         facts = (self.place, self.id, self.at, self.actor, self.action, self.target_id, self.command_id, self.digest)
-        return hashlib.sha256(bytes.fromhex(self.before) + _encode(facts)).hexdigest()
+        return hashlib.sha256(bytes.fromhex(self.previous) + _encode(facts)).hexdigest()
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     engramq_receipt: Annotated[int, Meta(ge=1, le=1)] = 1
     namespace: str
     made_at: str
-    entries: Annotated[list[ChainedEntry], Meta(min_length=1)]
+    proven: Annotated[list[ChainedEntry], Meta(min_length=1)]
     omitted: int = 0
     public_key: str
     signature: str = ""

@@ -83,6 +83,7 @@ class Thing(StrEnum):
     TOKEN = "token"  # noqa: S105 - the name of a thing
     DELETION = "deletion"
     NAMESPACE = "namespace"
+    AUDIT_ENTRY = "audit_entry"
 
 
 class PairSkipped(StrEnum):

@@ -21,10 +21,11 @@ from engramq.schemas.commands import (
     ReceiptMade,
     VerifyAudit,
 )
-from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.faults import EngramqError, FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.receipts import Receipt, exact_time
 from engramq.schemas.settings import Settings, SettingsError
+from engramq.schemas.vocabulary import Thing
 from engramq.workers.db import audit_chain, namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.namespaces import Looks
@@ -48,19 +49,19 @@ async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
     )
     wanted = of_command or of_erased
     if wanted is None:
-        return ReceiptMade(status="not_found")
+        return ReceiptMade(status="not_found", **missing(Thing.AUDIT_ENTRY))
     store, namespace = context.store, context.envelope.namespace
     read = audit_chain.of_erased if of_command is None else audit_chain.of_command
     while await store.write(namespace, audit_chain.extend) == audit_chain.AT_ONCE:
         pass
     chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
     if not chained.entries:
-        return ReceiptMade(status="not_found")
+        return ReceiptMade(status="not_found", **missing(Thing.AUDIT_ENTRY))
     key = _private_key(context.settings)
     receipt = Receipt(
         namespace=namespace,
         made_at=exact_time(datetime.now(UTC)),
-        entries=chained.entries,
+        proven=chained.entries,
         omitted=chained.total - len(chained.entries),
         public_key=_public_key(key),
     )

@@ -63,7 +63,7 @@ def _verify(namespace: str | None, *, as_json: bool) -> ExitCode:
         late = f" {count_of(chain.unchained, 'entry has', 'entries have')} no place yet." if chain.unchained else ""
         click.echo(f"{count_of(chain.places, 'entry', 'entries')} as they were written{erased}.{late}")
     else:
-        entry = "" if chain.broken.entry_id is None else f", entry {chain.broken.entry_id}"
+        entry = "" if chain.broken.audit_id is None else f", entry {chain.broken.audit_id}"
         click.echo(f"Broken at place {chain.broken.place}{entry}: {chain.broken.problem}.", err=True)
     return ExitCode.DONE if chain.broken is None else ExitCode.FAILED
 

@@ -58,7 +58,7 @@ def verify_receipt(file: Path, key: str | None, *, as_json: bool) -> ExitCode:
     problem = _problem(receipt, None if key is None else _public_key(key))
     if as_json:
         about = {"valid": problem is None, "problem": problem, "public_key": receipt.public_key}
-        click.echo(json_line({**about, "key_given": key is not None, "entries": len(receipt.entries)}))
+        click.echo(json_line({**about, "key_given": key is not None, "entries": len(receipt.proven)}))
     elif problem is None:
         _show(receipt, named=key is not None)
     if problem is not None and not as_json:
@@ -67,7 +67,7 @@ def verify_receipt(file: Path, key: str | None, *, as_json: bool) -> ExitCode:
 
 
 def _show(receipt: Receipt, *, named: bool) -> None:
-    for entry in receipt.entries:
+    for entry in receipt.proven:
         target = f" {entry.target_id}" if entry.target_id else ""
         by = f"by {printable(entry.actor)} in {printable(receipt.namespace)}"
         click.echo(f"{entry.at}  {entry.action}{target}  {by}  entry {entry.id}, place {entry.place} of the audit log")
@@ -88,7 +88,7 @@ def _problem(receipt: Receipt, key: str | None) -> str | None:
     try:
         made_by = Ed25519PublicKey.from_public_bytes(bytes.fromhex(receipt.public_key))
         made_by.verify(bytes.fromhex(receipt.signature), receipt.signed_bytes())
-        problems = [(entry.id, entry.problem()) for entry in receipt.entries]
+        problems = [(entry.id, entry.problem()) for entry in receipt.proven]
     except (InvalidSignature, ValueError):
         return "the signature is not of what it says"
     return next((f"entry {entry_id}: {problem}" for entry_id, problem in problems if problem is not None), None)

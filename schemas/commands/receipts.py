@@ -10,7 +10,7 @@ from engramq.schemas.commands.base import Command, Reply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Identifier
 from engramq.schemas.receipts import Receipt as _SignedReceipt  # Receipt is that of an import's row
-from engramq.schemas.vocabulary import Scope, WorkerKind
+from engramq.schemas.vocabulary import Scope, Thing, WorkerKind
 
 RECEIPT_ENTRIES: Final = 100  # of one receipt; a purge has an entry for each memory
 CHECKED_AT_ONCE: Final = 5_000
@@ -36,6 +36,8 @@ class ReceiptMade(Reply, kw_only=True, tag="receipt_made"):
 
     status: Literal["success", "not_found"] = "success"
     receipt: _SignedReceipt | None = None
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class VerifyAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="verify_audit"):
@@ -49,10 +51,10 @@ class VerifyAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="v
 
 
 class ChainBreak(msgspec.Struct, frozen=True, kw_only=True):
-    """The first place at which the chain does not hold; `entry_id` is null where the place itself is missing."""
+    """The first place at which the chain does not hold; `audit_id` is null where the place itself is missing."""
 
     place: int
-    entry_id: int | None
+    audit_id: int | None
     problem: str
 
 

@@ -63,6 +63,7 @@ DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
         "[EdgeCount]": "memory_stats counts",
     },
     "entry": {"Overview": "guide, of the whole", "ToolGuide": "guide, of a tool"},
+    "pairs": {"[Contradiction]": "memories that disagree", "[BareContradiction]": "the same within a small budget"},
     "errors": {"[BatchRefusal]": "refused links", "text": "what the guide says of errors"},
     "id": {"text": "a UUID", "number": "of an audit entry, which counts up"},
     "links": {"[Link]": "of a memory", "text": "what the guide says of links"},

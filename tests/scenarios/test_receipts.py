@@ -84,7 +84,7 @@ async def test_erasing_gives_a_receipt_without_the_content_and_takes_the_words(
     assert await chained(agent, terminal) == 2
     await agent.call("forget_memory", memory_id=memory_id, erase=True)
     receipt = await receipt_of(terminal, "--erased", memory_id)
-    assert [(entry["action"], entry["target_id"]) for entry in receipt["entries"]] == [("erase", memory_id)]
+    assert [(entry["action"], entry["target_id"]) for entry in receipt["proven"]] == [("erase", memory_id)]
     assert SECRET not in json.dumps(receipt)
     assert "cranes" not in json.dumps(receipt)
     code, out, _ = await terminal("audit", "--verify")

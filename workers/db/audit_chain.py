@@ -109,13 +109,13 @@ def _problem(row: Row, place: int, before: bytes) -> ChainBreak | None:
     if row["place"] != place:
         return _missing(place)
     if row["id"] is None:
-        return ChainBreak(place=place, entry_id=row["entry"], problem="its entry is missing")
+        return ChainBreak(place=place, audit_id=row["entry"], problem="its entry is missing")
     problem = _chained(row, before, bytes(row["hash"]).hex()).problem()
-    return None if problem is None else ChainBreak(place=place, entry_id=row["entry"], problem=problem)
+    return None if problem is None else ChainBreak(place=place, audit_id=row["entry"], problem=problem)
 
 
 def _missing(place: int) -> ChainBreak:
-    return ChainBreak(place=place, entry_id=None, problem="it is missing")
+    return ChainBreak(place=place, audit_id=None, problem="it is missing")
 
 
 def _chained(row: Row, before: bytes, known_hash: str | None = None) -> ChainedEntry:
@@ -132,7 +132,7 @@ def _chained(row: Row, before: bytes, known_hash: str | None = None) -> ChainedE
         salt=None if salt is None else bytes(salt).hex(),
         digest=bytes(row["digest"]).hex(),
         place=row["place"],
-        before=before.hex(),
+        previous=before.hex(),
         hash=known_hash or "",
     )
     return entry if known_hash is not None else structs.replace(entry, hash=entry.hash_now())

@@ -38,7 +38,7 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
 
     whole = json.loads(file.read_text())
     for change in ({"actor": "somebody"}, {"at": "2020-01-01T00:00:00.000000+00:00"}, {"place": 7}, {"body": "{}"}):
-        file.write_text(json.dumps(whole | {"entries": [whole["entries"][0] | change]}))
+        file.write_text(json.dumps(whole | {"proven": [whole["proven"][0] | change]}))
         await shell.run("verify", str(file), code=ExitCode.FAILED)
         assert "proves nothing" in shell.err, change
     assert json.loads(await shell.run("verify", str(file), "--json", code=ExitCode.FAILED))["valid"] is False
