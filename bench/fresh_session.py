@@ -32,6 +32,7 @@ WANTS_ALL: Final = re.compile(
     r"|over time|progress\w*|develop(ed|ment)|evolv\w+|chang(e|ed|es)|compare\w*)\b",
     re.IGNORECASE,
 )
+SHOWN: Final = ("memories", "standing", "extracts")  # of replies
 KEPT: Final = ("content", "thread", "speaker", "occurred_at")
 
 
@@ -66,7 +67,7 @@ async def replies(client: McpClient, question: str) -> list[dict[str, Any]]:
 async def probe(client: McpClient, query: Row, ids: Mapping[str, str]) -> Probe:
     """Ask one question."""
     answered = await replies(client, query["query"])
-    seen = {item["id"] for reply in answered for item in reply.get("memories") or reply.get("extracts", [])}
+    seen = {item["id"] for reply in answered for shown in SHOWN for item in reply.get(shown, ())}
     evidence = [ids[external_id] in seen for external_id in query["evidence"]]
     return Probe(query["category"], mean(evidence), sum(tokens(json.dumps(reply)) for reply in answered))
 
