@@ -377,8 +377,8 @@ LIST_STANDING: Final = Tool(
     rest="GET /standing",
     client_name="standing",
     title="List standing wishes",
-    summary="List what the user asked for for good (always, never, I prefer, call me), newest first. Call it when a "
-    "session starts, and follow it. Searches tell those that bear on the question as standing.",
+    summary="List what the user asked for for good (always, I prefer). Call it when a session starts. For what bears "
+    "on a question call search_memories.",
     example="list_standing()",
     detailed=True,
     read_only=True,

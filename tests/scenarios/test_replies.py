@@ -195,7 +195,7 @@ async def test_links_that_were_made_together_are_all_told_again(agent: Agent) ->
 async def test_a_replay_is_rendered_as_it_is_asked_for(agent: Agent) -> None:
     given = {"content": "Once and for all", "speaker": "Ada", "idempotency_key": "k"}
     brief = await agent.call("store_memory", **given)
-    whole = await agent.call("store_memory", **given, detail="full", max_chars=900)
+    whole = await agent.call("store_memory", **given, detail="full", max_chars=1000)
     assert brief["stored"] == {"id": whole["stored"]["id"]}
     assert whole["stored"]["speaker"] == "Ada"
     assert await agent.call("store_memory", **given, detail="brief") == brief

@@ -282,7 +282,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.forget_memory, { memory_id, ...options });
   }
 
-  /** List what the user asked for for good (always, never, I prefer, call me), newest first. */
+  /** List what the user asked for for good (always, I prefer). */
   standing(
     options: Options<"list_standing", never> = {},
   ): Promise<Said["MemoryList"]> {

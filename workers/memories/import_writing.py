@@ -24,6 +24,7 @@ from engramq.schemas.vocabulary import (
     Partition,
     ReceiptStatus,
     SectorSource,
+    StandingSource,
 )
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
@@ -239,6 +240,7 @@ def _changes(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
         )
         or {**before.metadata, **given.get("metadata", {})} != before.metadata
         or ("sector" in given and before.sector_source is not SectorSource.MANUAL)
+        or ("standing" in given and before.standing_source is not StandingSource.GIVEN)
         or (before.state is MemoryState.PENDING and draft.embedding is not None)
     )
 

@@ -50,6 +50,7 @@ UNLIKE: dict[str, Any] = {
     "valid_from": "2026-01-01T00:00:00Z",
     "valid_until": "2126-01-01T00:00:00Z",
     "expires_at": "2126-01-01T00:00:00Z",
+    "standing": True,
     "metadata": {"page": 1, "huge": 1e300, "nested": {"b": [1.5, None], "a": "\u0000"[1:]}},
 }
 
@@ -137,6 +138,7 @@ async def test_whatever_an_author_says_of_a_memory_is_seen(world: World, name: s
     seen = digest_of(await look(world, memory_id))
     world.rows("update memories set source = 'extracted'")
     values = {"metadata": "jsonb_build_object('page', 1)", "tags": "'{weather}'", "confidence": "0.5", "position": "2"}
+    values["standing"] = "true, standing_source = 'given'"  # that the program recognises one is no word of its author
     world.rows(f"update memories set {name} = {values.get(name, repr(UNLIKE[name]))}")
     assert (await conflict(world, verdicts(memory_id, seen)[0])).changed == [name]
     assert set(UNLIKE) | {"content", "external_id", "sector"} == set(JUDGED[Memory])
