@@ -135,7 +135,7 @@ def forget(
 
 
 def standing(*, project: str | None = None, include_untrusted: bool | None = None) -> ClientCall[replies.MemoryList]:
-    """List what the user asked for for good (always, I prefer)."""
+    """List what was asked for for good."""
     return ClientCall("list_standing", locals())
 
 

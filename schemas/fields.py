@@ -36,9 +36,9 @@ ExpiresAt = Annotated[Moment, Meta(description="Archived then")]
 AsOf = Annotated[Moment, Meta(description="What held then")]
 Confidence = Annotated[UnitInterval, Meta(description="How sure you are")]
 Speaker = Annotated[Name, Meta(description="Who said it")]
-Standing = Annotated[bool, Meta(description="Asked for for good; left out: told from the words")]
+Standing = Annotated[bool, Meta(description="Asked for for good")]
 Thread = Annotated[Name, Meta(description="Conversation or document")]
-ThreadPosition = Annotated[Position, Meta(description="Order within the thread")]
+ThreadPosition = Annotated[Position, Meta(description="Within the thread")]
 
 
 def or_none(value: T | UnsetType) -> T | None:

@@ -49,7 +49,6 @@ class Bounded(msgspec.Struct, kw_only=True):
             Meta(
                 ge=limits.REPLY_CHARS_MIN,
                 le=limits.REPLY_CHARS_MAX,
-                description="Budget of the reply",
             ),
         ]
         | UnsetType

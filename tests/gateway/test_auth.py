@@ -39,6 +39,7 @@ VERIFIES = {"decide_proposal", "verify_memory", "memory_promote_to_trusted"}
 READS = {
     "search_memories",
     "list_recent_memories",
+    "list_contradictions",
     "list_standing",
     "get_memory",
     "get_node_by_name",

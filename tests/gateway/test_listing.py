@@ -107,6 +107,7 @@ SELF_EXPLAINING: Final = {
     "end_node",
     "idempotency_key",
     "limit",
+    "max_chars",
     "name",
     "node_id",
     "node_name",

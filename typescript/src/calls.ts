@@ -282,7 +282,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.forget_memory, { memory_id, ...options });
   }
 
-  /** List what the user asked for for good (always, I prefer). */
+  /** List what was asked for for good. */
   standing(
     options: Options<"list_standing", never> = {},
   ): Promise<Said["MemoryList"]> {
