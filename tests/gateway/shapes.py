@@ -64,6 +64,10 @@ DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "entry": {"Overview": "guide, of the whole", "ToolGuide": "guide, of a tool"},
     "pairs": {"[Contradiction]": "memories that disagree", "[BareContradiction]": "the same within a small budget"},
+    "standing": {
+        "boolean": "whether a memory is a standing wish",
+        "[MemoryPreview]": "the wishes that bear on a search",
+    },
     "errors": {"[BatchRefusal]": "refused links", "text": "what the guide says of errors"},
     "id": {"text": "a UUID", "number": "of an audit entry, which counts up"},
     "links": {"[Link]": "of a memory", "text": "what the guide says of links"},
