@@ -200,7 +200,8 @@ def checked_command(given: Mapping[str, Any], kind: type[C]) -> C:
     except msgspec.ValidationError as problem:
         raise CommandFailed(f"{problem}.", ExitCode.MISUSED) from None
     except EngramqError as problem:
-        raise CommandFailed(f"{problem.fault.error} {problem.fault.recovery}", ExitCode.MISUSED) from None
+        advice = problem.fault.recovery.removeprefix(FaultCode.INVALID_PARAMETER.recovery)
+        raise CommandFailed(f"{problem.fault.error} {advice}".strip(), ExitCode.MISUSED) from None
     return command
 
 

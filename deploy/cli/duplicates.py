@@ -17,7 +17,7 @@ from msgspec import UNSET
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.operating import Place, operating
 from engramq.deploy.cli.options import limit_option
-from engramq.deploy.cli.output import json_line, printable
+from engramq.deploy.cli.output import json_line, printable, refusal_text
 from engramq.gateway.operator import PROGRESS_S, Asker, run
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
@@ -67,7 +67,7 @@ def command(
     """List memories that say the same, and with --merge --yes keep one of each group.
 
     Of each group the one stays that is vouched for best, else the newest; the others are superseded by it, and
-    restore_memory brings one back. Memories of different partitions, projects, threads, speakers, times or tags are no
+    engramq restore brings one back. Memories of different partitions, projects, threads, speakers, times or tags are no
     duplicates, nor are short texts, nor texts that differ in a word, a number or their order. What has an external_id
     stays.
     """
@@ -83,7 +83,7 @@ def command(
         try:
             result = run(partial(_duplicates, place, listing, limit, merge and yes, progress))
         except EngramqError as refusal:
-            text = f"{refusal.fault.error} {refusal.fault.recovery}"
+            text = refusal_text(refusal.fault.error, refusal.fault.recovery)
             raise CommandFailed(f"{text} The same command again does what is left.", ExitCode.MIDWAY) from None
     if as_json:
         click.echo(_as_json(result, place, limit))
@@ -211,7 +211,7 @@ def _print(result: Duplicates, place: Place, shown: int, *, merge: bool) -> None
             f"{memories(result.count)} in {groups} can be superseded, {similarity} or more. Nothing {how}.", err=True
         )
     else:
-        click.echo(f"Superseded {memories(result.merged)} of {place.name}. restore_memory brings one back. By ids:")
+        click.echo(f"Superseded {memories(result.merged)} of {place.name}. engramq restore brings one back. By ids:")
         click.echo(f"engramq audit{place.option} --action supersede")
         if result.left:
             click.echo(f"Left, since they have changed meanwhile: {memories(len(result.left))}.")

@@ -17,7 +17,7 @@ import click
 
 from engramq.deploy.local import settings
 from engramq.schemas.ids import parse_time, parse_uuid
-from engramq.schemas.setting_values import integer, namespace
+from engramq.schemas.setting_values import integer, namespace, note
 from engramq.schemas.settings import SETTINGS, SettingsError
 from engramq.schemas.vocabulary import MemoryState, Partition, Scope, Sector, Verification
 
@@ -130,7 +130,7 @@ ONLY: Final = click.option("--only", "project_only", is_flag=True, help="Of that
 THREAD: Final = click.option("--thread", metavar="NAME", help="Of this conversation or document.")
 AS_OF: Final = click.option("--as-of", metavar="TIME", help="What held then: a date, or a time.")
 SUPERSEDED: Final = click.option("--include-superseded", is_flag=True, help="Also what was replaced.")
-REASON: Final = click.option("--reason", metavar="TEXT", help="For the audit log.")
+REASON: Final = click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
 
 
 def span_options(happened: str) -> Callable[[Body], Body]:

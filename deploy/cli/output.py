@@ -6,6 +6,7 @@ What others wrote is inert in all of them.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -38,18 +39,35 @@ FIELDS: Final = (
 )
 
 
-# What tools say to agents, and commands to people.
+# What tools say to agents, and commands to people: first whole phrases, then the tools that a command stands for.
 _AS_COMMANDS: Final = {
     FaultCode.INVALID_PARAMETER.recovery: "",
     "Call again in a few seconds; if it lasts, run `engramq status`.": "See `engramq status`.",
+    "Wait retry_after_s seconds, then call again.": "Try again in a few seconds.",
+    "report the command_id to the operator": "see `engramq doctor`",
     "Pass include_untrusted=true to see it": "--untrusted shows it",
-    "search_memories finds": "engramq search finds",
-    "verify_memory says": "engramq verify says",
-    "get_memory shows": "engramq show shows",
-    'get_memory with include_untrusted and detail="full" shows': "engramq show --untrusted shows",
+    'get_memory with include_untrusted and detail="full"': "engramq show --untrusted",
+    "get_memory with include_untrusted": "engramq show --untrusted",
+    "forget_memory with erase": "engramq forget --erase",
     "give the new digest as seen": "give its digest by --seen",
-    "restore_memory brings": "engramq restore brings",
+    "Use a fresh idempotency_key for a different request.": "",
+    "Call again": "Try again",
+    "search_memories": "engramq search",
+    "list_recent_memories": "engramq list",
+    "get_memory": "engramq show",
+    "store_memory": "engramq store",
+    "verify_memory": "engramq verify",
+    "memory_promote_to_trusted": "engramq promote",
+    "update_memory": "engramq update",
+    "supersede_memory": "engramq supersede",
+    "forget_memory": "engramq forget",
+    "restore_memory": "engramq restore",
 }
+# A sentence of advice that names what commands have nothing for.
+_NO_COMMAND: Final = (
+    r"graph_\w+|get_node_by_name|get_edge|list_proposals|begin_session|get_command|disconnect|if_exists"
+)
+_FOR_AGENTS: Final = re.compile(rf"[^.!?]*\b(?:{_NO_COMMAND})\b[^.!?]*[.!?]\s*")
 
 
 def printable(text: str | None) -> str:
@@ -123,8 +141,7 @@ def exit_code(reply: Reply) -> ExitCode:
 def refuse(reply: Reply) -> None:
     """Raise CommandFailed for a refusal, and for a write that is not done yet."""
     if reply["status"] in ("invalid_parameter", "error"):
-        said = [str(reply[name]) for name in ("error", "recovery") if reply.get(name)]
-        raise CommandFailed(printable(for_people(" ".join(said))), exit_code(reply))
+        raise CommandFailed(refusal_text(reply["error"], reply.get("recovery", "")), exit_code(reply))
     if reply["status"] == "pending":
         command = printable(str(reply["command_id"]))
         raise CommandFailed(f"It is taken, and not done yet (command {command}). See engramq status.", ExitCode.MIDWAY)
@@ -132,6 +149,15 @@ def refuse(reply: Reply) -> None:
 
 def for_people(text: str) -> str:
     """Return what a tool tells an agent in the words of the commands."""
+    return _in_commands(_FOR_AGENTS.sub("", text))
+
+
+def refusal_text(error: str, recovery: str) -> str:
+    """Return what a terminal shows of a refusal, in the words of the commands."""
+    return printable(f"{_in_commands(error)} {for_people(recovery)}".strip())
+
+
+def _in_commands(text: str) -> str:
     for tools, commands in _AS_COMMANDS.items():
         text = text.replace(tools, commands)
     return text.strip()

@@ -16,7 +16,7 @@ from msgspec import UnsetType
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.operating import Place, operating
 from engramq.deploy.cli.options import end_time
-from engramq.deploy.cli.output import json_line, printable
+from engramq.deploy.cli.output import json_line, printable, refusal_text
 from engramq.deploy.local import settings
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, checked_command, run
@@ -60,7 +60,7 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     --until, takes the principal's knowledge nodes, edges, links and proposals too, and what of the graph was deleted in
     the last 30 days.
 
-    What --archive takes can come back: memories with restore_memory, nodes and edges for 30 days with engramq graph
+    What --archive takes can come back: memories with engramq restore, nodes and edges for 30 days with engramq graph
     restore. Links and proposals stay.
 
     What was erased is in no table then, but its bytes stay in the servers' files until these are written over, or anew
@@ -82,7 +82,7 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
             found, done = run(partial(_purge, place, listing, yes=yes, as_json=as_json))
         except EngramqError as refusal:
             code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
-            raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", code) from None
+            raise CommandFailed(refusal_text(refusal.fault.error, refusal.fault.recovery), code) from None
     if as_json:
         click.echo(json_line(reply_body(done or found), **place.fields))
     else:
@@ -98,7 +98,7 @@ def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, p
         print(f"{word} {counted(done)} of {place.name}. What was {word.lower()}, by ids:")
         print(f"engramq audit{place.option} --command {done.command_id}")
         if listing.unarchived:
-            print("restore_memory brings a memory back.")
+            print("engramq restore brings a memory back.")
             _tell_way_back(done, place)
         _tell_kept(done, archived=listing.unarchived)
         _tell_changed(done, listing, place)
@@ -186,7 +186,7 @@ def _tell_hidden(done: Purged) -> None:
     if done.still_hidden_count:
         print(f"Still hidden, though nothing replaces it any more: {memories(done.still_hidden_count)}")
         _print_some(_lines(done.still_hidden), done.still_hidden_count)
-        print("restore_memory brings one back; purge does it with --restore-replaced.")
+        print("engramq restore brings one back; purge does it with --restore-replaced.")
 
 
 def _print_some(lines: Sequence[str], count: int) -> None:

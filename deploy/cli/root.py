@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import click
 
+from engramq.deploy.cli.output import refusal_text
 from engramq.deploy.local.home import DeployError
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
@@ -129,7 +130,7 @@ def _answer_to(problem: CommandFailed | DeployError | EngramqError | SettingsErr
         case CommandFailed():
             return str(problem), problem.code
         case EngramqError():
-            return f"{problem.fault.error} {problem.fault.recovery}", ExitCode.FAILED
+            return refusal_text(problem.fault.error, problem.fault.recovery), ExitCode.FAILED
         case DeployError():
             return str(problem), problem.exit_code
         case SettingsError():

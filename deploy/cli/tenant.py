@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.output import json_line, print_list, quoted
+from engramq.deploy.cli.output import json_line, print_list, quoted, refusal_text
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, checked_command, open_asker, run
 from engramq.schemas.codec import reply_body
@@ -77,7 +77,8 @@ def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None
         try:
             found, done = run(partial(_delete, settings, tenant, wanted, yes=yes, as_json=as_json))
         except EngramqError as refusal:
-            raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", ExitCode.MIDWAY) from None
+            text = refusal_text(refusal.fault.error, refusal.fault.recovery)
+            raise CommandFailed(text, ExitCode.MIDWAY) from None
     if found.status == "not_found":
         raise CommandFailed(f"There is no namespace {tenant!r}. {found.hint}")
     if as_json:

@@ -123,13 +123,13 @@ class Parameter:
             if len(value) > self.schema.get("maxLength", len(value)):
                 return f"one of {len(value)} characters"
             if not value.strip():
-                return "a blank one"
+                return "spaces alone" if value else "an empty text"
         if isinstance(value, list) and self.schema.get("type") == "array":
             wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
             most = self.schema.get("items", {}).get("maxLength", limits.CONTENT_CHARS)
             unfit = [len(item) for item in value if isinstance(item, str) and not (item.strip() and len(item) <= most)]
             if not wrong and unfit:
-                return f"one with a text of {unfit[0]} characters" if unfit[0] > most else "one with a blank text"
+                return f"one with a text of {unfit[0]} characters" if unfit[0] > most else "one with an empty text"
             return f"one with {shown(wrong[0])}" if wrong else f"one of {len(value)}"
         return shown(value)
 

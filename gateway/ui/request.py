@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp.audience import kept, reader
 from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.door import Door, Visitor
 from engramq.gateway.ui.html import DONE
@@ -45,6 +46,24 @@ _OWN: Final = (
 PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in (*OPERATOR_TOOLS, *_OWN)}}
 
 
+# Who reads the page has no tools: what advice says of one is left out.
+_PERSON: Final = reader((), dict.fromkeys(PAGE_TOOLS, ""))
+_ADVICE: Final = ("recovery", "hint", "notice")
+_PLAIN: Final = {FaultCode.INVALID_PARAMETER.recovery: "", "Call again": "Try again", "call again": "try again"}
+
+
+def for_people(body: Body) -> Body:
+    """Return a reply with its advice in words for people."""
+    return body | {name: _plain(str(body[name])) for name in _ADVICE if body.get(name)}
+
+
+def _plain(text: str) -> str:
+    text = kept(text, _PERSON)
+    for tools, page in _PLAIN.items():
+        text = text.replace(tools, page)
+    return text
+
+
 AskOverview = Callable[[], Awaitable[InstallationState]]
 FORM_FIELDS: Final = 200
 FORM_BYTES: Final = 64 * 1024  # the longest reason, each character of it written as twelve, has a third
@@ -53,11 +72,11 @@ MEMORY_FORM_BYTES: Final = 1024 * 1024
 
 
 class PageCallRefused(Exception):
-    """A call was refused; `body` is the refusal as every client reads it."""
+    """A call was refused; `body` is the refusal, in words for people."""
 
     def __init__(self, body: Body) -> None:
         super().__init__(body["error"])
-        self.body = body
+        self.body = for_people(body)
 
     @property
     def status(self) -> int:
@@ -115,7 +134,7 @@ class PageRequest:
         reply = await self.site.service.call(Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller))
         if reply.is_error:
             raise PageCallRefused(reply.body)
-        return reply.body
+        return for_people(reply.body)
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a template as a response; `done` in the address says what the form before has done."""

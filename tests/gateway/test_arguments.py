@@ -189,7 +189,7 @@ def test_a_list_where_a_text_is_wanted_is_called_a_list(given: list[str]) -> Non
     many = refusal(TOOLS["record_outcome"], {"memory_ids": [], "signal": 1}).fault.error
     assert "a list of 1 to 50" in many
     assert many.endswith("not one of 0.")
-    for text, told in (("y" * 300, "one with a text of 300 characters."), (" ", "one with a blank text.")):
+    for text, told in (("y" * 300, "one with a text of 300 characters."), (" ", "one with an empty text.")):
         error = refusal(TOOLS["store_memory"], {"content": "x", "tags": ["a", text]}).fault.error
         assert error.endswith(told)
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,8 +17,9 @@ import click
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.deploy.cli.output import draw_list
+from engramq.deploy.cli.output import draw_list, refusal_text
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.faults import HINTS, HINTS_OF_IDS, FaultCode
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from engramq.workers.auth.tokens import NewToken
@@ -384,6 +386,20 @@ async def test_restore_tells_a_memory_from_a_backup(
     await shell.run("restore", "backup.tar.gz", "--reason", "x", code=ExitCode.MISUSED)
     assert "--reason is for a memory" in shell.err
     assert (await shell.run("restore", stored)).strip() == "restored"
+
+
+async def test_nobody_at_a_terminal_is_told_of_tools_and_parameters(shell: Shell) -> None:
+    """A newcomer read "Correct the named parameter and call again"."""
+    for words in (("list", "--cursor", "x"), ("audit", "--action", "explode"), ("store", "x", "--expires-at", "soon")):
+        await shell.run(*words, code=ExitCode.MISUSED)
+        assert "named parameter" not in shell.err
+        assert "all again" not in shell.err
+    advice = [code.recovery for code in FaultCode] + [*HINTS.values(), *HINTS_OF_IDS.values()]
+    for text in (refusal_text("No.", text) for text in advice):
+        assert (
+            re.findall(r"\w+_(?:memory|memories|trusted|edges?|name|proposals|key|untrusted|exists)\b", text) == []
+        )
+        assert "named parameter" not in text
 
 
 async def test_what_is_refused_is_said_in_a_line(
