@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from typing import IO, Final, Self
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.output import for_people, printable
+from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.cli.progress import PhaseBars
 from engramq.deploy.importing.exports import Choices, LeftOut
 from engramq.deploy.importing.foreign import (
@@ -30,6 +32,7 @@ from engramq.deploy.importing.foreign import (
     look_through,
 )
 from engramq.deploy.importing.records import format_by_name, is_export, read_records
+from engramq.deploy.importing.rows import Row
 from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker, Options, import_file
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
@@ -165,6 +168,7 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
 
 
 SAMPLE_CHARS: Final = 160
+SAMPLE_WORDS: Final = 6
 CONVERSATIONS: Final = (ForeignFormat.CLAUDE, ForeignFormat.CHATGPT)
 
 
@@ -191,23 +195,32 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
         raise CommandFailed(f"{so_far} {AGAIN}", ExitCode.INTERRUPTED) from None
     _print_counts(importer)
     if isinstance(source, Export):
-        _print_export(source, done)
+        _print_export(source, done, settings)
     return _ended(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
-def _print_export(export: Export, done: ImportedExport) -> None:
+def _print_export(export: Export, done: ImportedExport, settings: Settings) -> None:
     if done.graph.found:
         print("  ".join(f"{kind} {count} ({done.graph.created[kind]} new)" for kind, count in done.graph.found.items()))
     if done.graph.only_ends:
         print(f"Edges name {done.graph.only_ends} more nodes, which are there now.")
     _print_left_out(done.left_out)
     kept_apart = export.format in CONVERSATIONS and not export.choices.trusted
-    if kept_apart and done.importer.counts[ReceiptStatus.STORED]:
+    if kept_apart and done.importer.sample is not None:
         print(
-            "What was said is kept apart, in the untrusted partition, since nobody has looked through it: "
-            "`engramq search --partition untrusted` finds it. --trusted says that you have.",
+            "What was said is kept apart, in the untrusted partition, since nobody has looked through it. For example, "
+            f"this finds some of it:\n{_search_for(done.importer.sample, settings)}\n"
+            "The inbox of the page makes it trusted, or engramq verify and promote do.",
             file=sys.stderr,
         )
+
+
+def _search_for(row: Row, settings: Settings) -> str:
+    """Return a search that finds a row, to copy into a shell."""
+    where = [] if row.namespace == settings.namespace else ["--namespace", row.namespace]
+    where += ["--project", row.record.project, "--only"] if isinstance(row.record.project, str) else []
+    words = re.findall(r"\w{3,}", row.record.content)[:SAMPLE_WORDS] or ["engramq"]
+    return printable(shlex.join(["engramq", "search", "--partition", "untrusted", *where, *words]))
 
 
 def _look_only(source: Path | Export | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
@@ -257,10 +270,10 @@ def _counted(counts: Counter[ReceiptStatus]) -> str:
 def _print_counts(importer: Importer) -> None:
     print(_counted(importer.counts))
     for absence, what in (
-        (Absence.FORGOTTEN, "is archived: restore_memory brings it back"),
-        (Absence.EXPIRED, "is past its time: restore_memory brings it back"),
+        (Absence.FORGOTTEN, "is archived: engramq restore brings it back"),
+        (Absence.EXPIRED, "is past its time: engramq restore brings it back"),
         (Absence.ERASED, "was erased, and stays so"),
-        (Absence.SUPERSEDED, "is hidden behind another: get_memory names that one"),
+        (Absence.SUPERSEDED, "is hidden behind another: engramq show names that one"),
     ):
         for status in (ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED):
             if rows := importer.absent[status, absence]:
@@ -336,7 +349,7 @@ def _refusals() -> Iterator[None]:
     if isinstance(problem, UnusableFile):
         raise CommandFailed(f"{problem} Nothing was imported.")
     if problem is not None:
-        refusal = (
-            problem.fault.error + " " + problem.fault.recovery if isinstance(problem, EngramqError) else str(problem)
-        )
-        raise CommandFailed(f"{for_people(refusal)} {AGAIN}", ExitCode.MIDWAY)
+        refusal = str(problem)
+        if isinstance(problem, EngramqError):
+            refusal = refusal_text(problem.fault.error, problem.fault.recovery)
+        raise CommandFailed(f"{refusal} {AGAIN}", ExitCode.MIDWAY)

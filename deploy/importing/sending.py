@@ -174,7 +174,7 @@ BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts
 class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored.
 
-    `read`: how many rows have been read, of which some are on their way.
+    `read`: how many rows have been read, of which some are on their way. `sample`: a row that was stored.
     """
 
     asker: QueueAsker
@@ -183,6 +183,7 @@ class Importer:
     progress: ProgressBar
     counts: Counter[ReceiptStatus]
     read: int = 0
+    sample: Row | None = None
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     degraded: bool = False
     secrets: Secrets = field(default_factory=Secrets)
@@ -218,6 +219,8 @@ class Importer:
                 self.reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or ""), row.file))
             else:
                 self.counts[receipt.status] += 1
+                if receipt.status is ReceiptStatus.STORED:
+                    self.sample = self.sample or row
                 if receipt.absence is not UNSET:
                     self.absent[receipt.status, receipt.absence] += 1
         self.progress.show(sum(self.counts.values()), self.read)

@@ -90,7 +90,11 @@ async def test_conversations_are_kept_apart_unless_they_were_looked_through(
     path = exports.claude(tmp_path)
     async with agent_of(await stage.gateway()) as agent, agent_of(await stage.gateway(), "other") as other:
         assert await bring_in(path) == ExitCode.DONE
-        assert "kept apart" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "kept apart" in told
+        (search,) = re.findall("(?m)^engramq search --partition untrusted (.+)$", told)
+        found = await agent.search(search, partitions=["untrusted"])
+        assert any(search in re.sub(r"\W+", " ", turn["content"]) for turn in found), "it finds what it is made of"
         assert await agent.found("garlic") == []
         turns = await agent.search("garlic", partitions=["untrusted"])
         assert {(turn["speaker"], turn["thread"]) for turn in turns} == {
