@@ -396,9 +396,7 @@ async def test_nobody_at_a_terminal_is_told_of_tools_and_parameters(shell: Shell
         assert "all again" not in shell.err
     advice = [code.recovery for code in FaultCode] + [*HINTS.values(), *HINTS_OF_IDS.values()]
     for text in (refusal_text("No.", text) for text in advice):
-        assert (
-            re.findall(r"\w+_(?:memory|memories|trusted|edges?|name|proposals|key|untrusted|exists)\b", text) == []
-        )
+        assert re.findall(r"\w+_(?:memory|memories|trusted|edges?|name|proposals|key|untrusted|exists)\b", text) == []
         assert "named parameter" not in text
 
 
