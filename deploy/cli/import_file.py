@@ -40,7 +40,7 @@ from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memo
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.settings import Settings, read_settings
-from engramq.schemas.vocabulary import Absence, ForeignFormat, OnDuplicate, ReceiptStatus, RowFormat
+from engramq.schemas.vocabulary import Absence, ForeignFormat, OnDuplicate, Partition, ReceiptStatus, RowFormat
 
 PIPE: Final = "-"
 LOOK_S: Final = 0.2  # between two looks at whether an import from standard input has ended
@@ -220,7 +220,7 @@ def _search_for(row: Row, settings: Settings) -> str:
     where = [] if row.namespace == settings.namespace else ["--namespace", row.namespace]
     where += ["--project", row.record.project, "--only"] if isinstance(row.record.project, str) else []
     words = re.findall(r"\w{3,}", row.record.content)[:SAMPLE_WORDS] or ["engramq"]
-    return printable(shlex.join(["engramq", "search", "--partition", "untrusted", *where, *words]))
+    return printable(shlex.join(["engramq", "search", "--partition", Partition.UNTRUSTED, *where, *words]))
 
 
 def _look_only(source: Path | Export | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
