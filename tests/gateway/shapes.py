@@ -76,7 +76,6 @@ DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
     "old": {"Memory": "what is replaced", "Verification": "older word for old_verification", "{any}": "what changed"},
     "origin": {"Origin": "of a link", "text": "memory_stats counts those of facts too, which have none"},
     "skipped": {"[SkippedMemory]": "of record_outcome", "number": "connects and imports count"},
-    "standing": {"boolean": "whether a memory is a wish", "[MemoryPreview]": "wishes that bear on a search"},
     "source": {"MemorySource": "who says that a memory is true", "NodeRef": "where an edge begins"},
     "state": {"MemoryState": "of a memory", "ProposalState": "of a proposal", "Resolution": "of a deferred link"},
     "status": {
