@@ -25,7 +25,9 @@ from engramq.schemas.commands import (
     UpdateMemory,
 )
 from engramq.schemas.settings import Pooler
+from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
 from tests.jobs import job
 from tests.workers.conftest import World
 
@@ -48,6 +50,19 @@ SETTINGS = (
 BEFORE_SET = tuple(
     (f"{name} = '1ms'",) for name in ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
 )
+# What each setting is in our sessions, and what the role gets instead: not all of these would change an answer above.
+HELD = {
+    "plan_cache_mode": ("force_custom_plan", "force_generic_plan"), "jit": ("off", "on"),
+    "search_path": ("public, pg_temp", "pg_catalog"), "row_security": ("on", "off"), "timezone": ("UTC", "Asia/Tokyo"),
+    "datestyle": ("ISO, MDY", "German"), "intervalstyle": ("postgres", "iso_8601"), "bytea_output": ("hex", "escape"),
+    "extra_float_digits": ("1", "-15"), "array_nulls": ("on", "off"), "transform_null_equals": ("off", "on"),
+    "standard_conforming_strings": ("on", "off"), "gin_fuzzy_search_limit": ("0", "1"),
+    "default_transaction_isolation": ("read committed", "serializable"),
+    "default_transaction_deferrable": ("off", "on"), "exit_on_error": ("off", "on"),
+    "hnsw.iterative_scan": ("relaxed_order", "off"), "hnsw.ef_search": ("100", "1"),
+    "hnsw.max_scan_tuples": ("20000", "1"), "statement_timeout": ("30s", "1h"), "transaction_timeout": ("30s", "1h"),
+    "lock_timeout": ("5s", "1h"), "idle_in_transaction_session_timeout": ("2500ms", "1h"),
+}  # fmt: skip
 BOUND_S = 300.0
 AT = datetime(2024, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 
@@ -125,6 +140,22 @@ async def test_an_altered_role_changes_no_answer(world: World, altered: str, usu
 @pytest.mark.parametrize("altered", SETTINGS, indirect=True)
 async def test_an_altered_role_changes_no_answer_through_a_pooler(world: World, altered: str, usual: list[str]) -> None:
     await compare(world, altered, usual, Pooler.ON)
+
+
+@pytest.mark.promise("OP-15")
+@pytest.mark.parametrize("pooler", [Pooler.OFF, Pooler.ON])
+@pytest.mark.parametrize("altered", [[f"{name} = '{other}'" for name, (_, other) in HELD.items()]], indirect=True)
+@pytest.mark.usefixtures("altered")
+async def test_every_setting_is_ours_whatever_the_role_has(world: World, pooler: Pooler) -> None:
+    """Each that is set no longer is noticed here, whether or not the answers above would show it."""
+
+    async def held(tx: Transaction) -> dict[str, str]:
+        rows = await tx.rows(b"select name, current_setting(name) as it from unnest(%(n)s::text[]) name", n=list(HELD))
+        return {row["name"]: row["it"] for row in rows}
+
+    async with await Store.open(world.database.url, pooler=pooler) as store:
+        assert await store.read("n", held) == {name: ours for name, (ours, _) in HELD.items()}
+    assert set(HELD) == set(SESSION)
 
 
 async def compare(world: World, altered: str, usual: list[str], pooler: Pooler) -> None:
