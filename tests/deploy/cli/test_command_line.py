@@ -152,6 +152,24 @@ def test_what_is_set_wrongly_is_named_before_anything_is_started(
     assert not home.exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://h/0?ssl_ca_certs=/etc/hostname", "must begin with rediss:// for ssl_ca_certs to count"),
+        ("rediss://h/0?ssl_certfile=/etc/hostname", "must name ssl_certfile and ssl_keyfile, both or neither"),
+    ],
+)
+def test_a_gateway_refuses_parameters_of_tls_that_do_not_fit(
+    url: str, told: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAMQ_REDIS_URL", url)
+    assert main(["gateway"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("engramq gateway: ENGRAMQ_REDIS_URL: ")
+    assert told in shown
+    assert not home.exists()
+
+
 def test_the_name_alone_shows_the_help(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     assert main([]) == 0
     bare = capsys.readouterr().out

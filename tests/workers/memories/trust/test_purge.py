@@ -40,6 +40,14 @@ def left(world: World) -> set[str]:
     return {row["content"] for row in world.rows("select content from memories")}
 
 
+async def test_the_log_says_by_which_command_a_purge_took_what(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await keep(world, "of the crawler", "too", principal=CRAWLER)
+    caplog.set_level("INFO", "engramq")
+    done = await purge(world, created_by="crawler", erase=True)
+    (line,) = [vars(record) for record in caplog.records if record.getMessage() == "Memories purged"]
+    assert (line["command_id"], line["count"]) == (done.command_id, 2)
+
+
 async def test_each_filter_takes_what_it_names_and_nothing_else(world: World) -> None:
     await keep(world, "mine", "mine too")
     await keep(world, "of the crawler", principal=CRAWLER)
