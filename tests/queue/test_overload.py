@@ -14,7 +14,6 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, Job, Outcome
-from engramq.workers.queue.settlement import Settlement
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping
 
 pytestmark = pytest.mark.anyio
@@ -227,11 +226,9 @@ async def carry_out(stage: Stage, served: int = 1) -> None:
     of = stage.keys.of[RECALL]
     where, arguments = (of.mailbox, of.wakeups, of.depth), ("me", 5_000, 1, 33, JOB_KEY, LEASE_KEY, TRIES_KEY, 0)
     _, _, _, _, name, *_ = await stage.redis.eval(CLAIM.text, len(where), *where, *arguments)
-    settlement = Settlement(stage.keys, RECALL)
-    packed = settlement.pack(name.decode(), "me", served)
-    assert packed
-    steps = [part for word, *rest in settlement._actions for part in (word, len(rest), *rest)]
-    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + name.decode(), "me", *steps) == 1
+    job = name.decode()
+    steps = ("end", 7, of.mailbox, of.depth, JOB_KEY + job, TRIES_KEY + job, job, of.rate, served)
+    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "me", *steps) == 1
 
 
 async def rate(stage: Stage) -> dict[str, float]:
@@ -252,3 +249,18 @@ async def test_a_job_that_was_begun_before_does_not_show_that_workers_are_busy(s
     await stage.redis.set(TRIES_KEY + poison, POISON_TRIES)
     await carry_out(stage)
     assert await rate(stage) == {}
+
+
+async def test_the_rate_is_what_busy_workers_end_in_a_time(stage: Stage) -> None:
+    await waiting(stage, 4)
+    await carry_out(stage, served=5)
+    began = await rate(stage)
+    assert "at" in began
+    assert not began.get("served"), "how long the first one took is not known"
+    of = stage.keys.of[RECALL].rate
+    await stage.redis.hset(of, mapping={"from": began["from"] - 500, "at": began["at"] - 500})
+    await carry_out(stage, served=30)
+    noted = await rate(stage)
+    assert noted["served"] == pytest.approx(30)
+    assert noted["busy"] == pytest.approx(noted["at"] - began["from"] + 500)
+    assert noted["full"] == 3, "the commands that were in the mailbox while jobs waited"
