@@ -139,6 +139,22 @@ def standing(*, project: str | None = None, include_untrusted: bool | None = Non
     return ClientCall("list_standing", locals())
 
 
+def survey(
+    topic: str,
+    *,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    thread: str | None = None,
+    project: str | None = None,
+    tags: Sequence[str] | None = None,
+    limit: int | None = None,
+    order: Literal["time", "relevance"] | None = None,
+    cursor: str | None = None,
+) -> ClientCall[replies.Surveyed]:
+    """See all about a topic: short extracts in order of time, totals."""
+    return ClientCall("survey_memories", locals())
+
+
 def supersede(
     old_memory_id: str, new_memory_id: str, *, session: str | None = None, idempotency_key: str | None = None
 ) -> ClientCall[replies.Superseded]:

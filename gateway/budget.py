@@ -26,11 +26,12 @@ _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
 _CHANGE: Final = "change"  # of a proposal: an object with fields of its own, or null
-_OBJECTS: Final = frozenset({"metadata", "properties", "explain", _CHANGE})
+_OBJECTS: Final = frozenset({"metadata", "properties", "explain", "by_month", "by_thread", _CHANGE})
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _LISTS: Final = (
     "memories",
     "standing",
+    "extracts",
     "similar_memories",
     "links",
     "replaces",
@@ -44,7 +45,7 @@ _LISTS: Final = (
 )
 _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
 # Else a page would have no end from which the next could go on.
-_AT_LEAST_ONE: Final = ("memories", "proposals", "edges", "entries", "pairs")
+_AT_LEAST_ONE: Final = ("memories", "extracts", "proposals", "edges", "entries", "pairs")
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _DIGEST: Final = "digest"
 _NEVER_CUT: Final = frozenset(

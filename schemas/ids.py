@@ -65,6 +65,15 @@ def parse_weight_position(text: str) -> tuple[float, UUID] | None:
     return None if found is None else (weight, found)
 
 
+_MARKS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def mark_of(identifier: str) -> str:
+    """Return 4 characters that stand for an id in a cursor: 24 bits of its hash."""
+    value = int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=3).digest(), "big")
+    return "".join(_MARKS[value >> shift & 63] for shift in (18, 12, 6, 0))
+
+
 def parse_uuid(text: str) -> UUID | None:
     """Return the UUID that `text` is in its canonical form, else None: a malformed id is an unknown id."""
     try:

@@ -11,10 +11,12 @@ QUERY_CHARS: Final = CONTENT_CHARS
 METADATA_BYTES: Final = 64 * 1024  # as JSON
 METADATA_DEPTH: Final = 32  # levels of nesting
 POSITION_MAX: Final = 2**31 - 1
-CURSOR_CHARS: Final = 512
+CURSOR_CHARS: Final = 1_536  # of a survey: it marks each of 200 memories that were shown
 
 SEARCH_LIMIT: Final = 50
 LIST_LIMIT: Final = 100
+SURVEY_LIMIT: Final = 100
+EXTRACT_CHARS: Final = 160
 SIMILAR_SHOWN: Final = 5
 TAGS: Final = 50  # of a memory
 REFERENCE_CHARS: Final = 60  # of what a reference stands for, in a reply

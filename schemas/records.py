@@ -51,6 +51,34 @@ class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None
 
 
+class Extract(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a memory says of a topic, in a sentence or less; `at` is the day of occurred_at, else of created_at.
+
+    `thread` and `speaker` are left out where they are those of the extract before. `same` near-duplicates are left out,
+    for which it stands.
+    """
+
+    id: Id
+    at: Time
+    thread: Key | UnsetType | None = UNSET
+    speaker: str | UnsetType | None = UNSET
+    text: str
+    same: int = 0
+
+
+class SurveyTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many of the memories looked at are about a topic: those that a search would not mark as weak.
+
+    The months with most of them are named, in order of time, and the threads with most; others are counted as omitted.
+    """
+
+    memories: int
+    by_month: dict[str, int]
+    by_thread: dict[str, int]
+    months_omitted: int = 0
+    threads_omitted: int = 0
+
+
 class Via(msgspec.Struct, frozen=True, kw_only=True):
     """The link over which a search result came: the memory at its other end."""
 

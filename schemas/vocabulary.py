@@ -237,6 +237,13 @@ class Decision(StrEnum):
     REJECT = "reject"
 
 
+class SurveyOrder(StrEnum):
+    """In which order a survey shows its extracts."""
+
+    TIME = "time"
+    RELEVANCE = "relevance"
+
+
 class Ranking(StrEnum):
     """Relevance is hybrid (vector and full text); similarity is plain cosine of the content."""
 

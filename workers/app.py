@@ -55,6 +55,7 @@ from engramq.workers.queue.inspection import REWRITE_EVERY_S, Inspection
 from engramq.workers.queue.process import Polling, configure_logging, serve
 from engramq.workers.runner import CommandHandler, CommandRunner, Services
 from engramq.workers.search import handlers as search
+from engramq.workers.search import survey
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.handlers import Usage
 from engramq.workers.sectors import handlers as sectors
@@ -111,6 +112,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     ),
     WorkerKind.RECALL: (
         search.search_memories,
+        survey.survey_memories,
         reading.list_recent,
         reading.list_standing,
         reading.get_memory,

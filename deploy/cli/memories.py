@@ -1,4 +1,4 @@
-"""The commands that call one tool each: search, list, recent, standing, show, store, forget."""
+"""The commands that call one tool each: search, survey, list, recent, standing, show, store, forget."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engramq.deploy.cli.output import (
 )
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer
-from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
+from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector, SurveyOrder
 
 PIPE: Final = "-"
 MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one memory holds
@@ -45,6 +45,34 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with door(namespace) as gateway:
         return _find(gateway, "search_memories", asked, draw_hits, as_json=as_json)
+
+
+@click.command("survey")
+@click.argument("topic", nargs=-1, required=True)
+@limit_option(100, 40, "So many extracts; fewer have longer texts.")
+@common.options(common.TAG, common.PROJECT, common.THREAD)
+@common.span_options("What happened")
+@click.option("--order", type=click.Choice([str(word) for word in SurveyOrder]), help="Default: time.")
+@click.option("--cursor", metavar="TEXT", help="Where the last page ended.")
+@common.options(common.NAMESPACE, common.JSON)
+def survey(topic: tuple[str, ...], limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
+    """Survey a topic: extracts of all that is kept about it, in order of time.
+
+    The words of TOPIC need no quotation marks. Each extract is one line, with tabs between id, day and text.
+    """
+    asked = {"topic": " ".join(topic), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
+    with door(namespace) as gateway:
+        return tell(gateway.call("survey_memories", asked), _draw_survey, as_json=as_json)
+
+
+def _draw_survey(reply: Reply) -> None:
+    for extract in reply["extracts"]:
+        same = f" (and {extract['same']} like it)" if extract.get("same") else ""
+        click.echo("\t".join((extract["id"], extract["at"], printable(extract["text"]) + same)))
+    by_month = ", ".join(f"{month}: {count}" for month, count in reply["totals"]["by_month"].items())
+    click.echo(f"Probably about it: {reply['totals']['memories']}" + (f" ({by_month})" if by_month else ""), err=True)
+    if reply.get("next_cursor"):
+        click.echo(f"There are more: --cursor {reply['next_cursor']}", err=True)
 
 
 @click.command("list")

@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
     "search": Lazy("memories", "Find memories by meaning and words, best first.", "search"),
+    "survey": Lazy("memories", "Survey a topic: extracts of all about it, in order of time.", "survey"),
     "list": Lazy("memories", "List memories, newest first, all that the options name.", "list_memories"),
     "recent": Lazy("memories", "Show the newest memories, of every kind of trust.", "recent"),
     "standing": Lazy("memories", "List standing wishes: what was asked for for good.", "standing"),

@@ -31,6 +31,7 @@ READ_TOOLS = frozenset(
         "list_standing",
         "memory_stats",
         "search_memories",
+        "survey_memories",
     }
 )
 _READ_METHODS = frozenset({"ping", "server/discover"})

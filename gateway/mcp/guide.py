@@ -64,6 +64,7 @@ def _overview(topics: Mapping[str, tuple[str, ...]]) -> Overview:
         way_of_working=(
             "begin_session when a task begins; pass the session that it returns.",
             "search_memories before you act: the task, then each person, project and tool in it.",
+            "For orders of events, counts, summaries, what changed: survey_memories.",
             "Act, and say which memories you relied on.",
             "store_memory what is worth keeping. If it replaces one of similar_memories, supersede_memory.",
             "record_outcome once you know whether they helped.",

@@ -19,6 +19,7 @@ from engramq.schemas.commands import (
     memories,
     receipts,
     sessions,
+    surveys,
     system,
     trust,
 )
@@ -33,6 +34,7 @@ from engramq.schemas.commands.links import *
 from engramq.schemas.commands.memories import *
 from engramq.schemas.commands.receipts import *
 from engramq.schemas.commands.sessions import *
+from engramq.schemas.commands.surveys import *
 from engramq.schemas.commands.system import *
 from engramq.schemas.commands.trust import *
 
@@ -57,7 +59,7 @@ else:  # a decoder has to know every tag
 
 # The files that declare tools, by the area that the guide lists them under.
 AREAS: Final[Mapping[str, tuple[ModuleType, ...]]] = {
-    "memories": (memories, changes, bulk),
+    "memories": (memories, surveys, changes, bulk),
     "trust": (trust,),
     "links": (links,),
     "knowledge graph": (graph, graph_reads),

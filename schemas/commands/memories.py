@@ -173,7 +173,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     since: (
         Annotated[datetime, Meta(tz=True, description="Time or date; on occurred_at, else created_at")] | UnsetType
     ) = UNSET
-    until: Annotated[Moment, Meta(description="As since, with the whole of a date")] | UnsetType = UNSET
+    until: Annotated[Moment, Meta(description="As since; whole date")] | UnsetType = UNSET
     as_of: AsOf | UnsetType = UNSET
     ranking: Annotated[Ranking, Meta(description="similarity: by cosine alone")] = Ranking.RELEVANCE
     min_similarity: Annotated[UnitInterval, Meta(description="Least cosine of a hit")] | UnsetType = UNSET

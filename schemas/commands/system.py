@@ -98,7 +98,7 @@ class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="aud
     action: Annotated[Name, Meta(description="E.g. erase")] | UnsetType = UNSET
     command_id: Annotated[Identifier, Meta(description="All that one write did")] | UnsetType = UNSET
     since: Annotated[datetime, Meta(tz=True, description="A time or date")] | UnsetType = UNSET
-    until: Annotated[Moment, Meta(description="As since, with the whole of a date")] | UnsetType = UNSET
+    until: Annotated[Moment, Meta(description="As since; whole date")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 20
     cursor: Cursor | UnsetType = UNSET
 

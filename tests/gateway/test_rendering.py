@@ -33,6 +33,7 @@ from engramq.schemas.commands import (
     Stored,
     StoreMemory,
     Superseded,
+    Surveyed,
     Verified,
 )
 from engramq.schemas.digests import digest_of
@@ -42,12 +43,14 @@ from engramq.schemas.records import (
     AuditEntry,
     Candidate,
     EdgeChange,
+    Extract,
     GraphEdge,
     Link,
     Memory,
     MemoryPreview,
     NodeRef,
     Proposal,
+    SurveyTotals,
     Via,
 )
 from engramq.schemas.vocabulary import (
@@ -325,6 +328,27 @@ REPLIES: dict[str, st.SearchStrategy[Any]] = {
     "search_memories": SEVERAL.map(lambda found: MemoryList(memories=found, count=len(found))),
     "list_recent_memories": SEVERAL.map(
         lambda found: MemoryList(memories=found, count=len(found), next_cursor="x" * 108)
+    ),
+    "survey_memories": st.builds(
+        lambda extracts, threads: Surveyed(
+            topic="boat",
+            answered="yes",
+            extracts=extracts,
+            totals=SurveyTotals(memories=9, by_month={"2026-01": 9}, by_thread=dict.fromkeys(threads, 1)),
+            next_cursor="x" * 108,
+        ),
+        st.lists(
+            st.builds(
+                Extract,
+                id=st.builds(uuid7),
+                at=st.just("2026-01-05"),
+                thread=st.none() | st.text(max_size=255),
+                text=st.text(max_size=160),
+                same=st.integers(0, 9),
+            ),
+            max_size=20,
+        ),
+        st.lists(st.text(max_size=255), max_size=8),
     ),
     "get_memory": st.builds(
         MemoryFound,

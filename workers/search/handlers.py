@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
@@ -17,6 +17,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -27,7 +28,7 @@ from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.question import Question
-from engramq.workers.search.search import find
+from engramq.workers.search.search import Lift, find
 from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
@@ -71,15 +72,20 @@ ALL_WEAK: Final = (
 )
 
 
-@handles_without_transaction(SearchMemories)
-async def search_memories(command: SearchMemories, context: Context) -> MemoryList:
-    """Find memories. While the model is away words alone decide, whatever ranking was asked for.
+class Searched(NamedTuple):
+    """What a search found. `refresh` is to be awaited after the reply, None when nothing is due."""
 
-    While the model runs, the copy of a small namespace is proven current.
-    """
-    if command.sectors == ():
-        context.session_state = SessionState(recalled=())
-        return MemoryList(memories=[], count=0)
+    memories: list[Memory]
+    notice: str | UnsetType
+    degraded: bool | UnsetType
+    curve: Calibration | None
+    refresh: Callable[[], Awaitable[None]] | None
+
+
+async def searched(
+    command: SearchMemories, context: Context, wishes: Wishes | None = None, lift: Lift | None = None
+) -> Searched:
+    """Find memories, as `find` does; while the model runs, the copy of a small namespace is proven."""
     namespace, copies = context.envelope.namespace, context.services[Copies]
     project = context.envelope.project_named(command.project)
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
@@ -94,41 +100,56 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     if embedding is not None:
         read = await foreign.read(namespace, command.partitions, embedding.model_id, [command.query])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
-    wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
     if proven is None:
         sizes = context.services[Sizes]
 
         async def find_in_tables(tx: Transaction) -> list[Memory]:
             # From now on: the model may have taken its seconds, and words alone still answer.
             await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
-            return await find(Tables(tx, sizes), command, vectors, project, wishes)
+            return await find(Tables(tx, sizes), command, vectors, project, wishes, lift)
 
         memories = await context.store.read(namespace, find_in_tables)
     else:
-        memories = await find(proven, command, vectors, project, wishes)
+        memories = await find(proven, command, vectors, project, wishes, lift)
+    uncalibrated = embedding is not None and vectors.curve is None
+
+    async def refresh() -> None:
+        await foreign.refresh(namespace)
+        if proven is None:
+            await copies.prepare(namespace, command.partitions)
+        if uncalibrated:
+            await confidence.calibration()
+
+    due = proven is None or foreign.is_due(namespace) or uncalibrated
+    degraded = True if embedding is None else UNSET
+    return Searched(memories, notice, degraded, vectors.curve, refresh if due else None)
+
+
+@handles_without_transaction(SearchMemories)
+async def search_memories(command: SearchMemories, context: Context) -> MemoryList:
+    """Find memories. While the model is away words alone decide, whatever ranking was asked for."""
+    if command.sectors == ():
+        context.session_state = SessionState(recalled=())
+        return MemoryList(memories=[], count=0)
+    wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
+    memories, notice, degraded, _, refresh = await searched(command, context, wishes)
     if memories and all(memory.weak is True and memory.may_bear is not True for memory in memories):
         notice = ALL_WEAK if notice is UNSET else f"{notice} {ALL_WEAK}"
-    uncalibrated = embedding is not None and vectors.curve is None
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted
     counting = [memory for memory in memories if not (untrusted and memory.partition is Partition.TRUSTED)]
 
     async def follow(use: SessionUse | None) -> None:
-        await foreign.refresh(namespace)
-        if proven is None:
-            await copies.prepare(namespace, command.partitions)
+        if refresh is not None:
+            await refresh()
         if counting:
             await asyncio.gather(
-                context.services[Usage].note(namespace, [UUID(memory.id) for memory in counting]),
+                context.services[Usage].note(context.envelope.namespace, [UUID(memory.id) for memory in counting]),
                 # What held at another time is no pair that is of use now.
                 *([context.services[CoRetrievals].note(counting, use)] if command.as_of is UNSET else ()),
             )
-        if uncalibrated:
-            await confidence.calibration()
 
-    due = proven is None or foreign.is_due(namespace) or uncalibrated
-    context.after_reply = follow if counting or due else None
-    degraded = True if embedding is None else UNSET
+    context.after_reply = follow if counting or refresh else None
     standing = UNSET if wishes is None else wishes.besides(memories) or UNSET
     return MemoryList(memories=memories, count=len(memories), standing=standing, degraded=degraded, notice=notice)

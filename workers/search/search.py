@@ -3,7 +3,8 @@
 `find` does so from the tables or from a proven copy of them; which of the two makes no difference to what it finds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -24,8 +25,10 @@ from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings,
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, single_partitions
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
+from engramq.workers.search.ranking import Candidates, Column, Measure, by_relevance, by_similarity, in_order
 from engramq.workers.search.wishes import Wishes
+
+Lift = Callable[[Candidates], Column]
 
 DIGITS: Final = 6  # of scores in replies
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
@@ -87,8 +90,9 @@ async def find(
     vectors: QuestionVectors,
     project: str | None = None,
     wishes: Wishes | None = None,
+    lift: Lift | None = None,
 ) -> list[Memory]:
-    """Return what a search in a project finds, best first; `wishes` are read in passing.
+    """Return what a search in a project finds, best first; `wishes` are read in passing, `lift` adds to the scores.
 
     Without an embedding words alone decide, whatever ranking is wanted.
     """
@@ -116,6 +120,10 @@ async def find(
     nearby = _around.decode(around)
     linked = await _linked(source, nearby, candidates, vectors, question, filters)
     ranking = boosted(measure, unboosted, _surroundings(nearby, candidates, best, linked))
+    if lift is not None:
+        ranked = ranking.ranked
+        ranked = in_order(ranked.candidates, ranked.scores + lift(ranked.candidates), ranked.parts)
+        ranking = replace(ranking, ranked=ranked)
     read = rows_from_json(rows)
     memories = await _shown(source, command, filters, ranking, read, vectors.curve)
     against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}

@@ -419,3 +419,17 @@ async def test_what_is_refused_is_said_in_a_line(
     assert "cannot be reached" in shell.err
     monkeypatch.setenv("ENGRAMQ_URL", "ftp://example.org")
     await shell.run("recent", code=ExitCode.MISUSED)
+
+
+@pytest.mark.promise("PR-5")
+async def test_a_topic_is_surveyed(shell: Shell) -> None:
+    for place in ("Lyon", "Porto"):
+        await shell.run("store", f"The office is in {place}", "--thread", "offices", "--occurred-at", "2026-01-05")
+    lines = (await shell.run("survey", "where", "is", "the", "office", "--limit", "1")).splitlines()
+    assert lines[0].split("\t")[1:] in (["2026-01-05", f"The office is in {place}"] for place in ("Lyon", "Porto"))
+    cursor = shell.err.rpartition(" ")[2].strip()
+    assert "Probably about it: 2 (2026-01: 2)" in shell.err
+    more = await shell.json("survey", "where is the office", "--limit", "1", "--cursor", cursor)
+    assert {lines[0].split("\t")[0]}.isdisjoint({extract["id"] for extract in more["extracts"]})
+    assert more["next_cursor"] is None
+    await shell.run("survey", "office", "--since", "2026-02-01", "--until", "2026-01-01", code=ExitCode.MISUSED)

@@ -105,7 +105,7 @@ def filled(value: Any, seen: dict[str, Any]) -> Any:
 async def test_the_guide_answers_without_any_worker(guided: Agent) -> None:
     overview = await guided.call("guide")
     assert (overview["status"], overview["topic"]) == ("success", "overview")
-    assert len(overview["entry"]["way_of_working"]) == 5
+    assert len(overview["entry"]["way_of_working"]) == 6
     assert overview == await guided.call("guide", topic="overview")
     entry = await guided.call("guide", topic="connect")
     assert (entry["status"], entry["topic"]) == ("success", "connect")

@@ -1,0 +1,121 @@
+"""A survey shows what is kept about a topic, in order, folded, counted, page by page (PR-5)."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bench.replies import tokens
+from tests.conftest import Database
+from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("PR-5"), pytest.mark.long]
+
+BEGIN = datetime(2026, 1, 5, 9, tzinfo=UTC)
+PARTS = ("ferry", "harbour", "mast", "rudder", "galley", "anchor", "keel", "lantern", "compass", "tiller")
+
+
+def _content(number: int) -> str:
+    return (
+        f"We talked for a while about the weather and the neighbours. For the boat of Ada we bought the "
+        f"{PARTS[number % 10]} number {number} from a dealer in {'Lyon' if number % 2 else 'Porto'} who "
+        "had repaired it himself. Then we ate."
+    )
+
+
+async def _keep(agent: Agent, count: int) -> list[str]:
+    kept = []
+    for number in range(count):
+        moment = BEGIN + timedelta(days=3 * number)
+        stored = await agent.store(
+            _content(number),
+            thread=f"talk {number // 10}",
+            position=number,
+            speaker="user" if number % 3 else "assistant",
+            occurred_at=moment.isoformat(),
+        )
+        kept.append(stored["id"])
+    return kept
+
+
+async def _pages(agent: Agent, topic: str, **arguments: Any) -> list[list[dict[str, Any]]]:
+    pages, cursor = [], None
+    while True:
+        body = await agent.call("survey_memories", topic=topic, cursor=cursor, **arguments)
+        pages.append(body["extracts"])
+        if (cursor := body["next_cursor"]) is None:
+            return pages
+
+
+async def test_a_topic_is_surveyed_in_order_within_its_tokens(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        ids = await _keep(agent, 50)
+        body = await agent.call("survey_memories", topic="What did we buy for the boat of Ada?")
+        first = await agent.call("survey_memories", topic="boat of Ada", limit=10, order="relevance")
+        added = await agent.store("For the boat of Ada we bought a bell in Oslo, which nobody had repaired.")
+        pages = [first["extracts"]]
+        cursor = first["next_cursor"]
+        while cursor is not None:
+            more = await agent.call("survey_memories", topic="boat of Ada", limit=10, order="relevance", cursor=cursor)
+            pages.append(more["extracts"])
+            cursor = more["next_cursor"]
+        with_thread = await agent.call("survey_memories", topic="boat of Ada", thread="talk 1", until="2026-03-01")
+    days = [extract["at"] for extract in body["extracts"]]
+    assert len(days) == 40
+    assert days == sorted(days)
+    assert tokens(json.dumps(body, separators=(",", ":"), ensure_ascii=False)) <= 2_500
+    assert all(len(extract["text"]) <= 160 and "bought" in extract["text"] for extract in body["extracts"])
+    assert body["totals"]["memories"] == sum(body["totals"]["by_thread"].values()) == 50
+    assert list(body["totals"]["by_month"]) == sorted(body["totals"]["by_month"])
+    shown = [extract["id"] for page in pages for extract in page]
+    assert len(shown) == len(set(shown)), "nothing comes twice, though something was stored meanwhile"
+    assert set(shown) - {added["id"]} == set(ids)
+    assert {extract["id"] for extract in with_thread["extracts"]} == {ids[number] for number in range(10, 19)}
+
+
+async def test_near_duplicates_are_counted_and_nothing_known_is_said(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        empty = await agent.call("survey_memories", topic="tea")
+        for end in ("", ".", "!"):
+            await agent.store(f"Ada drinks green tea before the stand-up in Lyon{end}")
+        await agent.store("Ada drinks no green tea before the stand-up in Lyon")
+        old = await agent.store("The tea of Ada stands in the blue tin")
+        new = await agent.store("The tea of Ada stands in the red tin now")
+        await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
+        await agent.store("The tea of Ada comes from a shop in Porto", partition="untrusted")
+        body = await agent.call("survey_memories", topic="the tea of Ada")
+        unknown = await agent.call("survey_memories", topic="Who composed the national anthem of Mongolia?")
+    assert (empty["answered"], empty["extracts"], empty["next_cursor"]) == ("no", [], None)
+    assert sorted(extract.get("same", 0) for extract in body["extracts"]) == [0, 0, 2]
+    assert body["answered"] == "yes"
+    assert new["id"] in {extract["id"] for extract in body["extracts"]}
+    assert (unknown["answered"], unknown["extracts"], unknown["totals"]["memories"]) == ("no", [], 0)
+
+
+async def test_what_is_wrong_is_refused_by_name(database: Database, redis_url: str, key_prefix: str) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        await asyncio.gather(*(agent.store(_content(number)) for number in range(4)))
+        page = await agent.call("survey_memories", topic="boat", limit=1)
+        wrong: list[tuple[str, dict[str, Any]]] = [
+            ("topic", {"topic": " "}),
+            ("until", {"topic": "boat", "since": "2026-02-01", "until": "2026-01-01"}),
+            ("limit", {"topic": "boat", "limit": 0}),
+            ("limit", {"topic": "boat", "limit": 101}),
+            ("order", {"topic": "boat", "order": "size"}),
+            ("cursor", {"topic": "boat", "cursor": "AAAA"}),
+            ("cursor", {"topic": "boats", "cursor": page["next_cursor"]}),
+        ]
+        for field, arguments in wrong:
+            body = await agent.call("survey_memories", **arguments)
+            assert (body["status"], body["field"]) == ("invalid_parameter", field)
+        pages = await _pages(agent, "boat", limit=1)
+    assert sorted(len(page) for page in pages) == [1, 1, 1, 1]

@@ -1,0 +1,55 @@
+"""What a survey makes of memories: groups, texts within their share, in whole words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramq.schemas.limits import EXTRACT_CHARS
+from engramq.schemas.records import Memory
+from engramq.workers.search.survey import PAGE_CHARS, best_piece, extracts_of, folded, totals_of
+
+pytestmark = pytest.mark.promise("PR-5")
+
+WORDS = ("ada", "boat", "tea", "never", "7", "lyon", "porto", "x" * 40)
+CONTENTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=60).map(" ".join), min_size=1, max_size=45)
+
+
+def _memories(contents: list[str]) -> list[Memory]:
+    at = "2026-01-05T09:00:00.000000Z"
+    return [
+        Memory(id=f"{number:032x}", content=content, created_by="ada", created_at=at, updated_at=at, thread="t")
+        for number, content in enumerate(contents)
+    ]
+
+
+@given(CONTENTS)
+def test_each_memory_is_in_one_group_and_texts_stay_within_their_page(contents: list[str]) -> None:
+    memories = _memories(contents)
+    groups = folded(memories)
+    assert sorted(memory.id for group in groups for memory in group) == [memory.id for memory in memories]
+    extracts = extracts_of("tea of Ada", groups[:40])
+    assert all(0 < len(extract.text) <= EXTRACT_CHARS for extract in extracts)
+    assert sum(len(extract.text) for extract in extracts) <= PAGE_CHARS
+    assert [extract.thread for extract in extracts[:1]] == ["t"]
+
+
+def test_numbers_and_negations_are_no_duplicates() -> None:
+    said = "the meeting of the billing team with all of the people from Lyon and Porto starts at nine on Monday"
+    groups = folded(_memories([said, f"{said}.", said.replace("starts", "never starts"), f"{said} 7"]))
+    assert [len(group) for group in groups] == [2, 1, 1]
+
+
+def test_a_long_sentence_is_cut_around_the_words_of_the_topic() -> None:
+    content = f"It rained. {'and so on ' * 40}the keel came from Porto {'and on ' * 40}"
+    piece = best_piece(content, {"keel": 2.0, "porto": 1.0}, 60)
+    assert "keel came from Porto" in piece
+    assert len(piece) <= 60
+    assert piece.startswith("…")
+
+
+def test_totals_name_the_largest_and_count_the_rest() -> None:
+    memories = _memories(["tea"] * 10)
+    for number, memory in enumerate(memories):
+        memory.thread = f"thread {number}"
+    totals = totals_of(memories)
+    assert (totals.memories, totals.by_month, totals.threads_omitted) == (10, {"2026-01": 10}, 2)
