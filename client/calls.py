@@ -243,7 +243,7 @@ def connect_by_query(
     dry_run: bool | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.QueryConnected]:
-    """Link the memories that best match two queries, if both are sure enough."""
+    """Link the memories that best match two queries."""
     return ClientCall("connect_by_query", locals())
 
 
@@ -429,7 +429,7 @@ def guide(*, topic: str | None = None) -> ClientCall[dict[str, Any]]:
 
 
 def get_command(command_id: str) -> ClientCall[replies.CommandReport]:
-    """Learn what became of a write; reply holds its answer once it is done or failed."""
+    """Learn what became of a write, and its reply."""
     return ClientCall("get_command", locals())
 
 

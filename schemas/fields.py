@@ -17,7 +17,7 @@ NOT_BLANK = r"\S"
 Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
 Note = Annotated[str, Meta(min_length=1, max_length=limits.NOTE_CHARS, pattern=NOT_BLANK)]
-Cursor = Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS)]
+Cursor = Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
 Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
 Tags = Annotated[tuple[Name, ...], Meta(max_length=limits.TAGS, extra_json_schema={"uniqueItems": True})]
 MemoryReference = Annotated[Identifier, Meta(description="Memory id, @stored or @recalled[N]")]

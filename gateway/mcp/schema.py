@@ -21,8 +21,10 @@ _REF: Final = "#/$defs/"
 LISTED_KEYS: Final = frozenset(
     {"type", "properties", "required", "enum", "items", "minimum", "maximum", "default", "description"}
 )
-# In nearly every tool, with a name that says it all: only the docs describe them.
-SAID_BY_NAME: Final = frozenset({"detail", "idempotency_key"})
+# In several tools, with a name that says it all: only the docs describe them.
+SAID_BY_NAME: Final = frozenset(
+    {"cursor", "detail", "idempotency_key", "max_chars", "session", "speaker", "valid_from", "valid_until"}
+)
 LISTED_MAXIMUM: Final = 1_000  # what is larger (a budget, a position) no model comes near
 
 
@@ -49,6 +51,7 @@ class Bounded(msgspec.Struct, kw_only=True):
             Meta(
                 ge=limits.REPLY_CHARS_MIN,
                 le=limits.REPLY_CHARS_MAX,
+                description="Budget of the reply",
             ),
         ]
         | UnsetType
@@ -160,7 +163,7 @@ def _parameter_for_clients(name: str, schema: Mapping[str, Any]) -> dict[str, An
     """Return the schema of the parameter of this name as clients see it."""
     shown = _for_clients(schema)
     if name in SAID_BY_NAME:
-        del shown["description"]
+        shown.pop("description", None)
     return shown
 
 

@@ -232,7 +232,7 @@ class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     memory_id: MemoryReference
     reason: Note | UnsetType = UNSET
-    erase: Annotated[bool, Meta(description="Remove it for good; takes an id, no reference")] = False
+    erase: Annotated[bool, Meta(description="Takes an id, no reference")] = False
 
 
 class Forgotten(WriteReply, kw_only=True, tag="forgotten"):

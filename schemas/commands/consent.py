@@ -85,8 +85,7 @@ RECLASSIFY_SECTOR: Final = Tool(
     client_name="reclassify_edge",
     title="Reclassify an edge",
     summary="Choose the sector of a graph edge by hand, for good. Call it when an edge has the wrong one, and "
-    "so fades or is filtered wrongly. ambiguous: call again with an edge_id. consent_required: do "
-    "what hint says. For a memory call update_memory.",
+    "so fades or is filtered wrongly. For a memory call update_memory.",
     example='reclassify_memory_sector(source_name="Ada", target_name="Engine", relation="DESIGNED", '
     'new_sector="episodic")',
     destructive=True,
@@ -253,7 +252,7 @@ LIST_PROPOSALS: Final = Tool(
     client_name="list_proposals",
     title="List proposals",
     summary="See proposals, newest first, and what each would do. Call it when you are asked to decide, or a "
-    "change still waits. Not right after a proposal: the reply had the id. Next call decide_proposal.",
+    "change still waits. Not right after a proposal: the reply had the id.",
     example='list_proposals(state="pending")',
     bounded=True,
     read_only=True,

@@ -186,8 +186,8 @@ ADD_EDGE: Final = Tool(
     client_name="add_edge",
     title="Add an edge",
     summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact to "
-    "check or walk exactly later. Again: properties merge, the rest only if given; valid_until ends it. ambiguous: "
-    "call again with labels. consent_required: do what hint says. If it takes a sentence, call store_memory.",
+    "check or walk exactly later. Again: properties merge, the rest only if given; valid_until ends it. "
+    "If it takes a sentence, call store_memory.",
     example='graph_add_edge(source_name="Ada", target_name="Engine", relation="DESIGNED")',
     idempotent=True,
     guide=ToolGuide(
@@ -260,8 +260,8 @@ DELETE_EDGE: Final = Tool(
     rest="DELETE /graph/edges/{edge_id}",
     client_name="delete_edge",
     title="Delete an edge",
-    summary="Remove an edge. Call it when the fact is false. A constitutive edge takes consent: this proposes it, "
-    "another principal calls the same or decide_proposal, then call again. If it held once, or properties or "
+    summary="Remove an edge. Call it when the fact is false. A constitutive edge takes consent: another "
+    "principal calls the same or decide_proposal, then call again. If it held once, or properties or "
     "weight are wrong, call graph_add_edge.",
     example='graph_delete_edge(edge_id="<id>")',
     destructive=True,

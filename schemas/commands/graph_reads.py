@@ -309,8 +309,7 @@ QUERY_NEIGHBORS: Final = Tool(
     client_name="neighbors",
     title="Query neighbours",
     summary="See what surrounds a node, nearest and most relevant first. Call it for all that is known around "
-    "a person, project or thing. For one exact fact call get_edge. To look for a text call "
-    "search_memories.",
+    "a person, project or thing. For one exact fact call get_edge.",
     example='graph_query_neighbors(node_name="Ada", depth=2)',
     read_only=True,
     guide=ToolGuide(

@@ -190,7 +190,7 @@ DISCONNECT: Final = Tool(
     title="Disconnect two memories",
     summary="Remove the link between two memories; it does not come back by itself. Call it when it leads searches "
     "to what does not belong. If only its relation is wrong, call connect with if_exists update.",
-    example='disconnect(source="@recalled[0]", target="@recalled[1]", guard_relation="similar")',
+    example='disconnect(source="@recalled[0]", target="@recalled[1]")',
     ids=("source", "target"),
     destructive=True,
     idempotent=True,
@@ -260,7 +260,7 @@ CONNECT_BY_QUERY: Final = Tool(
     rest="POST /links/by-query",
     client_name="connect_by_query",
     title="Connect memories by query",
-    summary="Link the memories that best match two queries, if both are sure enough. Call it when you know both by "
+    summary="Link the memories that best match two queries. Call it when you know both by "
     "what they say, not by id; first with dry_run. If you have just stored or recalled them, call connect.",
     example='connect_by_query(source_query="why Redis", target_query="queue latency", dry_run=true)',
     bounded=True,
@@ -360,7 +360,7 @@ CONNECTS: Final = Tool(
     title="Connect in a batch",
     summary="Make many links at once; bad ones are reported by index. Call it to link a whole set: the steps of a "
     "plan, what a report rests on. For one link call connect.",
-    example='connects(edges=[{"source": "@recalled[0]", "target": "@recalled[1]"}], atomic=true)',
+    example='connects(edges=[{"source": "@recalled[0]", "target": "@recalled[1]"}])',
     session=True,
     batches={"edges": Items(taken=LinkRequest, kept=BatchLink, ids=("source", "target"))},
     destructive=True,

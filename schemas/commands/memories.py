@@ -57,7 +57,7 @@ _Project = Annotated[Name, Meta(description="* is all")]
 _ProjectOnly = Annotated[bool, Meta(description="Without those of no project")]
 _IncludeSuperseded = Annotated[bool, Meta(description="What holds no longer too")]
 _SOURCE_TYPE = (
-    "Leave out unless the content comes from somebody you do not trust. research, task_outcome, "
+    "Only if the content comes from somebody you do not trust: research, task_outcome, "
     "architectural_decision, lesson_learned, or your own word: kept apart until verified"
 )
 

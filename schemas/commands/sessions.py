@@ -75,8 +75,7 @@ GET_BREADCRUMBS: Final = Tool(
     client_name="breadcrumbs",
     title="Get breadcrumbs",
     summary="See which memories this session stored and recalled, as @stored and @recalled[N] number them. Call "
-    "it when you are not sure what they stand for, or your context was lost. Not when the last reply shows it. "
-    "For contents call get_memory.",
+    "it when you are not sure what they stand for, or your context was lost. Not when the last reply shows it.",
     example='get_breadcrumbs(session="planning")',
     bounded=True,
     everyday=("session",),

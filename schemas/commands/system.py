@@ -65,9 +65,9 @@ GET_COMMAND: Final = Tool(
     rest="GET /commands/{command_id}",
     client_name="get_command",
     title="Get a command's outcome",
-    summary="Learn what became of a write; reply holds its answer once it is done or failed. Call it when a write "
-    "answered pending, or the connection broke in the middle. A write that answered is final. While it is "
-    "pending or running, ask again in a second; do not write again.",
+    summary="Learn what became of a write, and its reply. Call it when a write answered "
+    "pending, or the connection broke in the middle. A write that answered is final. While it is "
+    "pending or running, ask again; do not write again.",
     example='get_command(command_id="<id>")',
     detailed=True,
     everyday=("command_id",),

@@ -182,8 +182,7 @@ LIST_CONTRADICTIONS: Final = Tool(
     rest="GET /contradictions",
     client_name="contradictions",
     title="List contradictions",
-    summary="List pairs of memories that disagree. Call it to tidy up. Not for answers: call search_memories. Next "
-    "call supersede_memory.",
+    summary="List pairs of memories that disagree. Call it to tidy up. Not for answers: call search_memories.",
     example="list_contradictions()",
     bounded=True,
     read_only=True,

@@ -41,6 +41,7 @@ READS = {
     "list_recent_memories",
     "list_contradictions",
     "list_standing",
+    "survey_memories",
     "get_memory",
     "get_node_by_name",
     "get_edge",

@@ -110,16 +110,19 @@ SELF_EXPLAINING: Final = {
     "end_node",
     "idempotency_key",
     "limit",
-    "max_chars",
     "name",
     "node_id",
     "node_name",
     "proposal_id",
     "decision",
     "reason",
+    "session",
     "source_name",
+    "speaker",
     "start_node",
     "target_name",
+    "valid_from",
+    "valid_until",
 }
 WHEN: Final = re.compile(r"\bCall it\b")
 WHEN_NOT: Final = re.compile(r"\. (?:Not|If|For|To|Without|Before an edge|Right after|Your own|A write that)\b|, not ")

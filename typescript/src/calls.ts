@@ -48,6 +48,12 @@ export const OPERATIONS = {
     write: false,
     statuses: ["success"],
   },
+  survey_memories: {
+    method: "POST",
+    path: "/v1/memories/survey",
+    write: false,
+    statuses: ["success"],
+  },
   supersede_memory: {
     method: "POST",
     path: "/v1/memories/{old_memory_id}/supersede",
@@ -289,6 +295,14 @@ export abstract class Calls {
     return this.call(OPERATIONS.list_standing, { ...options });
   }
 
+  /** See all about a topic: short extracts in order of time, totals. */
+  survey(
+    topic: Options<"survey_memories", never>["topic"],
+    options: Options<"survey_memories", "topic"> = {},
+  ): Promise<Said["Surveyed"]> {
+    return this.call(OPERATIONS.survey_memories, { topic, ...options });
+  }
+
   /** Replace an old memory by a newer one: searches and lists hide the old one. */
   supersede(
     old_memory_id: Options<"supersede_memory", never>["old_memory_id"],
@@ -356,7 +370,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.disconnect, { source, target, ...options });
   }
 
-  /** Link the memories that best match two queries, if both are sure enough. */
+  /** Link the memories that best match two queries. */
   connectByQuery(
     source_query: Options<"connect_by_query", never>["source_query"],
     target_query: Options<"connect_by_query", never>["target_query"],
@@ -516,7 +530,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.guide, { ...options });
   }
 
-  /** Learn what became of a write; reply holds its answer once it is done or failed. */
+  /** Learn what became of a write, and its reply. */
   getCommand(
     command_id: Options<"get_command", never>["command_id"],
     options: Options<"get_command", "command_id"> = {},
