@@ -56,7 +56,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
 @click.option("--cursor", metavar="TEXT", help="Where the last page ended.")
 @common.options(common.NAMESPACE, common.JSON)
 def survey(topic: tuple[str, ...], limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
-    """Survey a topic: extracts of all that is kept about it, in order of time.
+    """Survey a topic: extracts of all about it, in order of time.
 
     The words of TOPIC need no quotation marks. Each extract is one line, with tabs between id, day and text.
     """
