@@ -54,9 +54,7 @@ WAITING_MAX: Final = 16_384  # callers of a process that may wait at once
 WAITING_BYTES: Final = 128 * 1024 * 1024  # of their commands together
 WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further batch beyond this size
 RETRY_AT_ONCE_S: Final = 0.1  # the least that a refused caller is told to wait
-OF_ITS_OWN: Final = (
-    "This namespace has as many requests waiting as it may: half of the places, so that others get theirs."
-)
+OF_ITS_OWN: Final = "This namespace has as many requests waiting as it may: half of the places that others leave free."
 _NO_BATCH: Final = (None, 0)
 
 

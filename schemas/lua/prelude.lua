@@ -24,12 +24,15 @@ local function shares_of(depth_key)
   return depth_key .. ':of'
 end
 -- Take a job in and return -1, or return how many commands there is room for when it does not fit wholly, and whether that
--- is because its namespace has its share: half of the bound, where namespaces take turns. A job that is there already
+-- is because its namespace has its share: half of what others leave, where namespaces take turns. A job that is there already
 -- counts as taken.
 local function enqueue(mailbox, wakeups, depth_key, job_key, job_id, payload, bound, at)
   local count, depth, mark, shares = commands_in(job_id), depth_of(mailbox, depth_key), mark_of(job_id), shares_of(depth_key)
   local room, own_room = bound - depth, bound
-  if mark and depth > 0 then own_room = math.ceil(bound / 2) - tonumber(redis.call('HGET', shares, mark) or '0') end
+  if mark and depth > 0 then
+    local own = tonumber(redis.call('HGET', shares, mark) or '0')
+    own_room = math.ceil((bound - (depth - own)) / 2) - own
+  end
   if count > math.min(room, own_room) then
     if redis.call('EXISTS', job_key) == 1 then return -1 end
     return math.max(0, math.min(room, own_room)), own_room < room

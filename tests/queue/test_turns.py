@@ -177,6 +177,16 @@ async def test_turns_that_disagree_with_the_mailbox_are_made_anew(stage: Stage, 
     assert await stage.redis.zcard(of.mailbox) == 5
 
 
+async def test_full_shares_of_two_namespaces_leave_room_for_a_third(stage: Stage) -> None:
+    bus = await stage.bus(bound=10)
+    for namespace, share in (("evil", 5), ("worse", 3)):
+        for _ in range(share):
+            await put(stage, IMPORT, namespace=namespace, bound=10)
+        with pytest.raises(EngramqError, match="half of the places"):
+            await send(bus, IMPORT, namespace=namespace)
+    await put(stage, IMPORT, namespace="zoe", bound=10)
+
+
 async def test_a_namespace_fills_half_of_the_mailbox_and_hears_why_it_may_not_more(stage: Stage) -> None:
     bus = await stage.bus(bound=10)
     for _ in range(5):
