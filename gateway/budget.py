@@ -40,6 +40,7 @@ _LISTS: Final = (
     "edges",
     "proposals",
     "entries",
+    "pairs",
     "session_memory_ids",
     "last_recalled_ids",
 )

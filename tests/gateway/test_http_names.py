@@ -12,7 +12,7 @@ from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import GUARDS
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import site_of
-from tests.gateway.test_http_identity import OPEN, guarded
+from tests.gateway.test_http_identity import METADATA, OPEN, guarded
 from tests.gateway.worker_side import worker_side
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def test_behind_a_proxy_the_public_name_counts(redis_url: str, keys: Keys)
         assert status == 401
         metadata = "https://memory.example.org/.well-known/oauth-protected-resource/mcp"
         assert f'resource_metadata="{metadata}"' in headers["www-authenticate"]
-        _, answer = await site.ask("GET", OPEN[2], host="pod-7")
+        _, answer = await site.ask("GET", METADATA[0], host="pod-7")
         assert json.loads(answer)["resource"] == "https://memory.example.org/mcp"
 
 
