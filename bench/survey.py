@@ -4,7 +4,7 @@
 
 Files as `bench.retrieval` takes them; a question is the topic, as it is. Memories are imported into a private stack.
 Prints a JSON line by category: the share of the evidence among 40, of a survey and of a search, the median and largest
-reply of a survey in tokens (o200k), and the median milliseconds of both.
+reply of a survey in tokens (o200k), how many surveys say that nothing is about it, and the median milliseconds of both.
 """
 
 import argparse
@@ -52,6 +52,7 @@ async def measured(url: str, queries: list[Row], names: dict[str, str]) -> dict[
                 for several in (survey["extracts"], search["memories"])
             ]
             figures = {"survey": shares[0], "search": shares[1], "tokens": float(tokens(text))}
+            figures["nothing"] = float(survey["answered"] == "no")
             found[str(query["category"])].append(figures | {"survey_ms": survey_ms, "search_ms": search_ms})
     return found
 
@@ -86,6 +87,7 @@ def main() -> None:
             n=len(several_figures),
             survey=statistics.mean(columns["survey"]),
             search=statistics.mean(columns["search"]),
+            nothing=sum(columns["nothing"]),
             tokens=statistics.median(columns["tokens"]),
             tokens_most=max(columns["tokens"]),
             survey_ms=statistics.median(columns["survey_ms"]),
