@@ -126,6 +126,8 @@ async def find(
         ranking = replace(ranking, ranked=ranked)
     read = rows_from_json(rows)
     memories = await _shown(source, command, filters, ranking, read, vectors.curve)
+    if lift is not None:
+        return memories  # extracts show nothing of what differs
     against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}
     mark(memories, _beside(memories, best[: command.limit + SPARE], read), against)
     return memories
