@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.cli import main
+from engramq.deploy.importing import sending
 from engramq.gateway import operator
 from engramq.schemas.command_line import ExitCode
 
@@ -38,11 +39,12 @@ def test_a_redis_that_is_away_ends_what_began(
 ) -> None:
     monkeypatch.setenv("ENGRAMQ_REDIS_URL", "unix:///nowhere")
     monkeypatch.setattr(operator, "GIVE_UP_S", 0.0)
+    monkeypatch.setattr(sending, "START_S", 0.0)
     arguments = {"import": [str(rows)], "purge": ["--thread", "t"]}[command]
     assert main([command, *arguments]) == ExitCode.MIDWAY
     said = capsys.readouterr().err
     assert said.startswith(f"engramq {command}: ")
-    assert "Nothing was applied." in said
+    assert {"import": "Run the same command again", "purge": "Nothing was applied."}[command] in said
     assert "Traceback" not in said
 
 
@@ -53,5 +55,10 @@ def test_rejects_that_cannot_be_told_of_end_an_import(
     rows.write_text("no json\n")
     rejects = rows.with_name("rows.jsonl.rejects.jsonl")
     rejects.mkdir()
+
+    async def all_there(_workers: sending.ImportWorkers, _patience_s: float) -> None:
+        """Let the import begin: no row of it is sent."""
+
+    monkeypatch.setattr(sending.ImportWorkers, "require", all_there)
     assert main(["import", str(rows)]) == ExitCode.MIDWAY
     assert f"{rejects} cannot be written: Is a directory. Name another file with --rejects." in capsys.readouterr().err
