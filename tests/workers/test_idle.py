@@ -29,7 +29,8 @@ __all__ = ["world"]
 pytestmark = pytest.mark.anyio
 
 SETTLED = (
-    "update memories set sector_source = 'auto', sector = 'semantic', links_made_at = now() where state = 'active'"
+    "update memories set sector_source = 'auto', sector = 'semantic', standing_source = 'auto', links_made_at = now() "
+    "where state = 'active'"
 )
 
 

@@ -83,7 +83,7 @@ async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
     code, out, err = await terminal("purge", "--created-by", "crawler", "--archive", "--yes", "--reason", "odd")
     assert (code, err) == (0, "")
     assert "Archived 1 memory, 2 nodes, 1 edge" in out
-    assert "restore_memory brings a memory back" in out
+    assert "engramq restore brings a memory back" in out
     assert await agent.recent() == []
     entries = await terminal.entries("--target", memory["id"])
     assert [(entry["action"], entry["reason"]) for entry in entries] == [("archive", "odd")]
