@@ -37,6 +37,7 @@ from engramq.workers.webhooks.sending import signing_key
 log = logging.getLogger(__name__)
 
 EXTEND_EVERY_S: Final = 15.0
+BATCHES: Final = 10  # of entries without a place, that one receipt waits for
 
 
 @handles_without_transaction(MakeReceipt)
@@ -52,9 +53,12 @@ async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
         return ReceiptMade(status="not_found", **missing(Thing.AUDIT_ENTRY))
     store, namespace = context.store, context.envelope.namespace
     read = audit_chain.of_erased if of_command is None else audit_chain.of_command
-    while await store.write(namespace, audit_chain.extend) == audit_chain.AT_ONCE:
-        pass
     chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
+    for _ in range(BATCHES):
+        if chained.entries or not await store.write(namespace, audit_chain.extend):
+            break
+    if not chained.entries:
+        chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
     if not chained.entries:
         return ReceiptMade(status="not_found", **missing(Thing.AUDIT_ENTRY))
     key = _private_key(context.settings)
@@ -96,7 +100,7 @@ class Chaining:
             log.warning("Nothing chained: the database is away")
 
     async def _extend(self, namespace: str) -> None:
-        while await self.store.write(namespace, audit_chain.extend) == audit_chain.AT_ONCE:
+        while await self.store.write(namespace, audit_chain.extend):
             pass
 
 

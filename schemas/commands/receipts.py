@@ -13,7 +13,7 @@ from engramq.schemas.receipts import Receipt as _SignedReceipt  # Receipt is tha
 from engramq.schemas.vocabulary import Scope, Thing, WorkerKind
 
 RECEIPT_ENTRIES: Final = 100  # of one receipt; a purge has an entry for each memory
-CHECKED_AT_ONCE: Final = 5_000
+CHECKED_AT_ONCE: Final = 1_000
 
 
 class MakeReceipt(Command, frozen=True, kw_only=True, omit_defaults=True, tag="make_receipt"):

@@ -1,8 +1,11 @@
 """The chain of the audit log, and receipts: who tampers is caught, and an outsider needs no network (SE-20)."""
 
+import asyncio
 import json
 from typing import Any
 
+import anyio
+import psycopg
 import pytest
 
 from engramq.schemas.command_line import ExitCode
@@ -89,8 +92,21 @@ async def test_erasing_gives_a_receipt_without_the_content_and_takes_the_words(
     assert "cranes" not in json.dumps(receipt)
     code, out, _ = await terminal("audit", "--verify")
     assert (code, out) == (ExitCode.DONE, "3 entries as they were written, words of 2 of them erased since.\n")
-    assert not database.rows("select from audit_chain where salt is not null and entry in (select id from audit_log "
+    assert not database.rows("select 1 as kept from audit_chain where salt is not null and entry in (select id from audit_log "
                              "where action = 'verify')"), "no salt, no guess"  # fmt: skip
+
+
+async def test_erasing_waits_for_who_reads_entries_to_give_them_places(agent: Agent, database: Database) -> None:
+    """Else the digest of erased words would get its place, with its salt, after they are gone."""
+    (memory_id,) = await judged(agent, 1)
+    with psycopg.connect(database.owner_url) as reading:
+        reading.execute("select pg_advisory_xact_lock(hashtextextended('engramq.audit_chain', tenant)) from namespaces")
+        erasing = asyncio.create_task(agent.call("forget_memory", memory_id=memory_id, erase=True))
+        with anyio.fail_after(20):
+            while not database.rows("select 1 as waiting from pg_locks where locktype = 'advisory' and not granted"):
+                await anyio.sleep(0.02)
+        assert not erasing.done()
+    await erasing
 
 
 async def test_what_nobody_did_has_no_receipt(agent: Agent, terminal: Terminal) -> None:

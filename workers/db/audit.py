@@ -19,6 +19,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
 
 AUDIT: Final = sql("audit")
+NOTE: Final = sql("note_change")
 BLANK: Final = sql("blank_audit")
 ENTRIES: Final = sql("audit_entries")
 
@@ -68,6 +69,8 @@ async def write(
 
     `target` is None for what is not about one memory, node, edge or token.
     """
+    if command_id is None:
+        await tx.send(NOTE)  # commands have noted their change already; upkeep looks there for entries
     return await tx.send(
         AUDIT,
         actor=actor,

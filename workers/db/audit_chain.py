@@ -28,7 +28,7 @@ OF_COMMAND: Final = sql("links_of_command")
 OF_ERASED: Final = sql("links_of_erased")
 
 AT_ONCE: Final = 1_000  # entries that one transaction gives places
-FEW: Final = 1_000  # last places among which the lowest entry tells how far behind others may have come late
+FEW: Final = 10_000  # last places among which the lowest entry tells how far behind others may have come late
 SALT_BYTES: Final = 16
 ERASING: Final = (
     AuditAction.ERASE,
@@ -46,15 +46,15 @@ class ChainedEntries(NamedTuple):
     total: int
 
 
-async def extend(tx: Transaction, *, whole: bool = False) -> int:
-    """Give places to at most AT_ONCE entries that have none; return to how many.
+async def extend(tx: Transaction, behind: int | None = None) -> int:
+    """Give places to at most AT_ONCE entries that have none; return the id of the last if more may follow, else 0.
 
-    `whole`: look at all entries, also for those of a restored export, which may be older than any that has a place.
+    `behind`: look at all entries behind this one. Those of a restored export may be older than any that has a place.
     """
     await tx.send(LOCK)
     end = await tx.row(END, few=FEW)
     assert end is not None
-    after = 0 if whole or end["lowest"] is None else end["lowest"] - 1
+    after = behind if behind is not None else (end["lowest"] or 1) - 1
     place, before = end["place"] or 0, end["hash"] or START
     rows = await tx.rows(UNCHAINED, after=after, limit=AT_ONCE)
     added: list[tuple[int, int, bytes, bytes, bytes]] = []
@@ -66,7 +66,7 @@ async def extend(tx: Transaction, *, whole: bool = False) -> int:
     if added:
         places, entries, salts, digests, hashes = map(list, zip(*added, strict=True))
         await tx.rows(ADD, places=places, entries=entries, salts=salts, digests=digests, hashes=hashes)
-    return len(added)
+    return rows[-1]["id"] if len(rows) == AT_ONCE else 0
 
 
 async def verified(tx: Transaction, after: int, limit: int) -> AuditVerified:

@@ -212,8 +212,9 @@ class _Restoration:
         counts = dict(reading.summary.counts)
         contents = {"from": head.namespace, "exported_at": format_time(head.exported_at), **counts}
         await audit.write(tx, self.actor, AuditAction.RESTORE_TENANT, None, old={}, new=contents)
-        while await audit_chain.extend(tx, whole=True) == audit_chain.AT_ONCE:
-            pass  # entries of the export may be older than any that has a place
+        last = await audit_chain.extend(tx, 0)
+        while last:
+            last = await audit_chain.extend(tx, last)
         await namespaces.note(tx)
         return Restored(counts=counts, pending=self.pending)
 
