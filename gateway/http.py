@@ -123,7 +123,8 @@ class _Exchange:
         message = await self._receive()
         if self.is_read and self.body_bytes > LARGE_BYTES and message["type"] == "http.request":
             caller: Caller | None = self.scope.get(CALLER)
-            await self.turns.take((caller.namespace, caller.principal.identity) if caller else self.scope.get("client"))
+            address = self.scope.get("client") or ("",)
+            await self.turns.take(caller.namespace if caller else address[0])
         return message
 
     async def _receive(self) -> Message:
@@ -139,7 +140,8 @@ class _Exchange:
                 more = True
                 while more and self.body_bytes < DISCARD_BYTES:
                     more = (await self._receive()).get("more_body", False)
-                    await anyio.sleep(DISCARD_PAUSE_S)
+                    if more:
+                        await anyio.sleep(DISCARD_PAUSE_S)
             self.is_read = True
         await self.give(message)
 
