@@ -4,6 +4,7 @@ The order is that of a search but for two kinds of topics. What somebody asks to
 user; a summary is of long memories too, whose words count whole there. See docs/decisions/search.md.
 """
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
-from engramq.workers.search.handlers import searched
+from engramq.workers.search.handlers import Searched, searched
 from engramq.workers.search.ranking import Candidates, Column
 from engramq.workers.search.search import NEAR
 
@@ -33,6 +34,7 @@ LEAST_CHARS: Final = 40  # of a text, on average, on longer pages
 STARTS: Final = 50  # words of the topic in a sentence, around which it may be cut
 SAID_BY_USER: Final = 1.0  # deviations of the score; on BEAM orders of events .54 to .65 among 40
 WHOLE_WORDS: Final = 1.0  # the same of what a memory has of the words, whatever its length; summaries .31 to .41
+COMPARED_CHARS: Final = 2_000  # of a memory: near-duplicates differ nowhere, long ones hardly behind that
 ALIKE: Final = 0.9  # of the words of two memories together, that both have
 MONTHS_SHOWN: Final = 12
 THREADS_SHOWN: Final = 8
@@ -58,6 +60,10 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
             await found.refresh()
 
     context.after_reply = None if found.refresh is None else follow
+    return await asyncio.to_thread(_surveyed, command, found)  # 200 long memories take a second
+
+
+def _surveyed(command: SurveyMemories, found: Searched) -> Surveyed:
     shown = command.cursor or ""
     groups = [group for group in folded(found.memories) if not _was_shown(group, shown)]
     answered = _answered(found.memories, found.curve)
@@ -96,9 +102,9 @@ def lifted(topic: str, candidates: Candidates) -> Column:
 
 def folded(memories: Iterable[Memory]) -> list[list[Memory]]:
     """Return near-duplicates together, in the order of the first of each group, which stands for the others."""
-    groups: list[tuple[Mapping[str, int], list[Memory]]] = []
+    groups: list[tuple[frozenset[str], list[Memory]]] = []
     for memory in memories:
-        words = Counter(_WORD.findall(memory.content.casefold()))
+        words = frozenset(_WORD.findall(memory.content[:COMPARED_CHARS].casefold()))
         alike = next((group for others, group in groups if _are_alike(words, others)), None)
         if alike is None:
             groups.append((words, [memory]))
@@ -107,13 +113,15 @@ def folded(memories: Iterable[Memory]) -> list[list[Memory]]:
     return [group for _, group in groups]
 
 
-def _are_alike(words: Mapping[str, int], others: Mapping[str, int]) -> bool:
+def _are_alike(words: frozenset[str], others: frozenset[str]) -> bool:
     """Say whether two memories have nearly the same words; a number or negation of one alone tells them apart."""
     fewer, more = sorted((len(words), len(others)))
     if not fewer or fewer < ALIKE * more:
         return False
-    differing = words.keys() ^ others.keys()
-    both = len(words.keys() & others.keys())
+    both = len(words & others)
+    if both < ALIKE * more:
+        return False
+    differing = words ^ others
     return both >= ALIKE * (both + len(differing)) and not any(
         word in _NEGATIONS or any(character.isdigit() for character in word) for word in differing
     )
