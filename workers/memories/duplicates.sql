@@ -81,12 +81,12 @@ where found.distance <= %(farthest)s and (%(of_any_kind)s or ({telling} and {kin
 
 -- name: duplicates_compared
 -- What tells whether active memories are duplicates, and which of them is to stay. What somebody has chosen a sector for,
--- linked, or brings again by its external_id, is `kept`.
+-- called a wish or none, linked, or brings again by its external_id, is `kept`.
 select
     m.node_id as id, {kind} as kind, m.content, {telling} as is_telling, {telling} or {same_turn} as is_told,
     m.verification, m.created_at,
     case when m.model_id = %(model_id)s then halfvec_send(m.embedding) end as embedding,
-    coalesce(m.sector_source = 'manual', false)
+    coalesce(m.sector_source = 'manual' or m.standing_source = 'given', false)
         or n.external_id is not null
         or exists (
             select from edges e

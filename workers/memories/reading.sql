@@ -45,7 +45,7 @@ order by l.created_at desc, l.node_id desc
 -- Standing wishes of a project and of none, the newest first.
 select {memory_columns}
 from {memory_tables}
-where {visible} and m.standing and {in_project}
+where {visible} and m.standing and m.standing_source is not null and {in_project}
 order by m.created_at desc, m.node_id desc
 limit %(limit)s
 

@@ -44,7 +44,8 @@ from (
         case when m.model_id = %(model_id)s then translate(encode(halfvec_send(m.embedding), 'base64'), E'\n', '') end
             as vector
     from memories m
-    where m.tenant = %(tenant)s and m.partition = 'trusted' and m.standing and not {withdrawn}
+    where m.tenant = %(tenant)s and m.partition = 'trusted' and m.standing and m.standing_source is not null
+        and not {withdrawn}
         and not {superseded} and coalesce(m.valid_until > now(), true) and {in_project}
     order by m.created_at desc
     limit %(limit)s

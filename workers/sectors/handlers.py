@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from engramq.schemas.commands import ClassifySectors, SectorsClassified
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import Sector
+from engramq.schemas.vocabulary import Sector, SourceType
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.queries import sql
@@ -49,6 +49,7 @@ class Unclassified:
     id: UUID
     content: str
     speaker: str | None
+    source_type: str | None
     fingerprint: int  # of the content
     vector: NDArray[np.float32] | None
     turn: int
@@ -72,6 +73,7 @@ async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Colle
             row["id"],
             row["content"],
             row["speaker"],
+            row["source_type"],
             row["fingerprint"],
             None if row["vector"] is None else unpacked(row["vector"]),
             row["turn"],
@@ -213,10 +215,15 @@ def _guesses(model: SectorModel, wishes: WishModel, memories: Sequence[Unclassif
         by_wishes = wishes.are_wishes(contents, vectors)
         guesses += zip([memory for memory, _ in known], by_vector, by_wishes, strict=True)
     found = [
-        Classified(memory, guess.sector, guess.confidence, is_wish and (memory.speaker or "").casefold() != ASSISTANT)
+        Classified(memory, guess.sector, guess.confidence, is_wish and _may_wish(memory))
         for memory, guess, is_wish in guesses
     ]
     return sorted(found, key=lambda guess: guess.memory.id)
+
+
+def _may_wish(memory: Unclassified) -> bool:
+    """Say whether somebody may have said this of themselves: not the assistant, and no page that was looked up."""
+    return (memory.speaker or "").casefold() != ASSISTANT and memory.source_type != SourceType.RESEARCH
 
 
 @handles_without_transaction(ClassifySectors)

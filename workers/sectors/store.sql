@@ -2,7 +2,7 @@
 -- Those of the given memories whose sector or standing nothing has told yet, and that are not pending. The vector goes along where the sector model
 -- knows the embedder that made it. Rows of one page have different turns: see handlers.py.
 select
-    m.node_id as id, m.content, m.speaker, hashtextextended(m.content, 0) as fingerprint,
+    m.node_id as id, m.content, m.speaker, m.source_type, hashtextextended(m.content, 0) as fingerprint,
     case when e.sha256 = any(%(embedders)s::text[]) then halfvec_send(m.embedding) end as vector,
     row_number() over (partition by m.tableoid, (m.ctid::text::point)[0] order by m.node_id) as turn
 from memories m
