@@ -32,6 +32,7 @@ READ: Final = sql("contradictions_read")
 LOOKED_UP_TOGETHER: Final = 50  # of one transaction: 5 ms each on two busy cores
 TRANSACTIONS: Final = 4  # of a page at most, which ends sooner where something was seen
 PAIRS: Final = 50  # of a page
+MARKED: Final = 20  # the first of a reply; each pair takes up to .2 ms
 OTHERS: Final = 3  # that one memory of a reply is said to differ from
 TRUSTED: Final = (Partition.TRUSTED,)
 
@@ -43,8 +44,9 @@ def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Coll
 
     `linked`: those that an agent linked as contradicting each other.
     """
-    for place, memory in enumerate(memories):
-        for other in memories[place + 1 :]:
+    first = memories[:MARKED]
+    for place, memory in enumerate(first):
+        for other in first[place + 1 :]:
             _mark(memory, other, linked)
         for other in beside:
             _mark(memory, other, linked, beside=True)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 PIECE_CHARS: Final = 80
 READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
+LOOKED_AT_CHARS: Final = 4 * READ_CHARS  # of which code is left out
 STATEMENTS: Final = 8  # of a text
 DENIED: Final = 0.6  # of the words of "I have never ...", that are in what denies it
 DONE: Final = 0.4  # the same, where what is done is among them
@@ -155,7 +156,7 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
     """
     if earlier == later:
         return None
-    old, new = _read_text(earlier), _read_text(later)
+    old, new = _read_text(earlier[:LOOKED_AT_CHARS]), _read_text(later[:LOOKED_AT_CHARS])
     common = old.keys & new.keys
     if not common:
         return None
@@ -182,7 +183,7 @@ def _candidates(text: _Text, common: frozenset[str]) -> list[_Statement]:
     ]
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=128)  # those of one reply, which are compared with each other
 def _read_text(text: str) -> _Text:
     """Return what a text states; questions, code and suppositions are left out."""
     found: list[_Statement] = []
