@@ -45,6 +45,8 @@ def verify(
     """
     file = Path(identifiers[0])
     if len(identifiers) == 1 and file.is_file():
+        if approved or reason or how["seen"] or how["yes"]:
+            raise click.UsageError(f"{file} is a file: a receipt is checked with --key and --json alone.")
         return verify_receipt(file, key, as_json=how["as_json"])
     if key is not None:
         raise click.UsageError("--key is for the file of a receipt.")
