@@ -80,7 +80,7 @@ def test_a_prompt_without_words_is_told_what_a_start_owes(somebody: Session) -> 
     somebody.tell("SessionStart", source="startup")
     with answering(home_of(somebody), knows) as calls:
         assert "kettle" in told(somebody, "UserPromptSubmit", prompt=" ")
-    assert {call["name"] for call in calls} == {"list_recent_memories"}
+    assert {call["name"] for call in calls} == {"list_recent_memories", "list_standing"}
     assert not notes_of(somebody).owes_start
 
 
