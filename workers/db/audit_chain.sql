@@ -24,20 +24,22 @@ from (
     limit %(few)s
 ) last
 
--- name: unchained_entries
--- Entries behind one that have no place yet, in the order of their ids.
-select a.id, a.at, a.actor, a.action, a.target_id, a.command_id, {audit_body} as body
+-- fragment: without_place
+-- Entries of the audit log (a) that have no place yet.
 from audit_log a
-where a.tenant = %(tenant)s and a.id > %(after)s
-    and not exists (select from audit_chain c where c.tenant = %(tenant)s and c.entry = a.id)
+where a.tenant = %(tenant)s and not exists (select from audit_chain c where c.tenant = %(tenant)s and c.entry = a.id)
+
+-- name: unchained_entries
+-- Those behind one, in the order of their ids.
+select a.id, a.at, a.actor, a.action, a.target_id, a.command_id, {audit_body} as body
+{without_place} and a.id > %(after)s
 order by a.id
 limit %(limit)s
 
 -- name: unchained_count
 -- How many entries have no place yet.
 select count(*) as entries
-from audit_log a
-where a.tenant = %(tenant)s and not exists (select from audit_chain c where c.tenant = %(tenant)s and c.entry = a.id)
+{without_place}
 
 -- name: add_to_chain
 -- Give entries their places.
@@ -61,22 +63,23 @@ limit %(limit)s
 -- The hash of one place.
 select c.hash from audit_chain c where c.tenant = %(tenant)s and c.place = %(place)s
 
--- name: links_of_command
--- What a command did, each entry at its place with the hash of the place before; and how many entries there are.
+-- fragment: proven_links
+-- Entries (a) at their places, each with the hash of the place before; and how many entries there are.
 select {chain_link}, b.hash as before, count(*) over () as total
 from audit_log a
 join audit_chain c on c.tenant = %(tenant)s and c.entry = a.id
 left join audit_chain b on b.tenant = %(tenant)s and b.place = c.place - 1
+
+-- name: links_of_command
+-- What a command did.
+{proven_links}
 where a.tenant = %(tenant)s and a.command_id = %(wanted)s
 order by c.place
 limit %(limit)s
 
 -- name: links_of_erased
--- How something was erased, in the same form.
-select {chain_link}, b.hash as before, count(*) over () as total
-from audit_log a
-join audit_chain c on c.tenant = %(tenant)s and c.entry = a.id
-left join audit_chain b on b.tenant = %(tenant)s and b.place = c.place - 1
+-- How something was erased.
+{proven_links}
 where a.tenant = %(tenant)s and a.target_id = %(wanted)s and a.action = any(%(erasing)s)
 order by c.place
 limit %(limit)s
