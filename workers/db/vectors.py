@@ -95,6 +95,12 @@ def unpacked(half: bytes) -> NDArray[np.float32]:
     return np.frombuffer(half, dtype=">f2", offset=_HALF_HEADER_BYTES).astype(np.float32)
 
 
+def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a vector at the length of one; zeros stay."""
+    length = float(np.linalg.norm(vector))
+    return vector / np.float32(length) if length else vector
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """Rows of a namespace (counted up to just above EXACT_ROWS) and about how many rows everybody has."""

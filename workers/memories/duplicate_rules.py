@@ -89,12 +89,6 @@ def said(content: str) -> _Said:
     return _Said(content)
 
 
-def unit(vector: Vector) -> Vector:
-    """Return a vector at the length of one."""
-    norm = float(np.linalg.norm(vector))
-    return vector / norm if norm else vector
-
-
 def similarity_to(stays: Compared, goes: Compared, least: float) -> float | None:
     """Return how similar a memory is to one that may stand for it; None when that one may not."""
     if goes.kept or stays.kind != goes.kind or stays.rank < goes.rank or stays.id == goes.id:

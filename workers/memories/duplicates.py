@@ -25,12 +25,12 @@ from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, previews, visible_now
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.db.vectors import Sizes, cheaper, unpacked
+from engramq.workers.db.vectors import Sizes, cheaper, unit, unpacked
 from engramq.workers.embedders.confidence import SHIPPED, Confidence
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to, unit
+from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to
 from engramq.workers.memories.supersession import pointers, supersede_locked
 from engramq.workers.queue.background import Activity
 from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin

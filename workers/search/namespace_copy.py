@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
-from engramq.workers.db.vectors import Embedding, HalfBytes, unpacked
+from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpacked
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
 from engramq.workers.search.question import HALF_LENGTH, Question
@@ -162,13 +162,13 @@ class NamespaceCopy:
         if self._vectors.shape[1] < len(vector):  # the first vector, or one of a model with longer ones
             self._vectors = np.pad(self._vectors, ((0, 0), (0, len(vector) - self._vectors.shape[1])))
         self._vectors[place] = 0.0
-        self._vectors[place, : len(vector)] = _unit(vector)
+        self._vectors[place, : len(vector)] = unit(vector)
 
     def _put_pieces(self, place: int, packed: Sequence[bytes]) -> None:
         if (former := self._pieces.pop(place, None)) is not None:
             self._piece_bytes -= former.nbytes
         if packed:
-            self._pieces[place] = pieces = np.stack([_unit(unpacked(piece)) for piece in packed])
+            self._pieces[place] = pieces = np.stack([unit(unpacked(piece)) for piece in packed])
             self._piece_bytes += pieces.nbytes
 
     def _chosen(self, filters: Filters) -> Mask:
@@ -231,7 +231,7 @@ class NamespaceCopy:
             return nearest
         pieces = [self._pieces[int(rows[place])] for place in long]
         counts = np.array([len(several) for several in pieces])
-        cosines_of_pieces = np.concatenate(pieces) @ _unit(unpacked(cosines.wanted))
+        cosines_of_pieces = np.concatenate(pieces) @ unit(unpacked(cosines.wanted))
         best = np.maximum.reduceat(cosines_of_pieces, np.cumsum(counts) - counts) - PIECE_PENALTY * np.log(counts)
         nearest[long] = np.fmax(nearest[long], np.clip(best, -1.0, 1.0))
         return nearest
@@ -243,7 +243,7 @@ class NamespaceCopy:
             return similarity
         wanted = np.zeros(self._vectors.shape[1], dtype=np.float32)
         vector = unpacked(half)
-        wanted[: len(vector)] = _unit(vector)
+        wanted[: len(vector)] = unit(vector)
         cosines = np.empty(len(comparable), dtype=np.float32)
         for start in range(0, len(comparable), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -323,8 +323,3 @@ def _between(moment: datetime, filters: Filters) -> bool:
 
 def _seconds(moment: datetime | None) -> float:
     return math.inf if moment is None else moment.timestamp()
-
-
-def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    length = float(np.linalg.norm(vector))
-    return vector / np.float32(length) if length else vector

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
 from engramq.schemas import limits
 from engramq.schemas.contents import preview_of
@@ -17,7 +16,7 @@ from engramq.schemas.records import Memory, MemoryPreview
 from engramq.workers.db.memory_rows import BEGINNING_CHARS
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Answer, Lookup
-from engramq.workers.db.vectors import Embedding, unpacked
+from engramq.workers.db.vectors import Embedding, unit, unpacked
 from engramq.workers.sectors.wishes import is_general
 
 STANDING: Final = sql("standing_to_compare")
@@ -70,14 +69,14 @@ class Wishes:
         """Take those that bear on the question from the answer."""
         if answer is None:
             return
-        asked = None if embedding is None else unpacked(embedding.half)
+        asked = None if embedding is None else unit(unpacked(embedding.half))
         words = _words(question)
         found = []
         for wish in _wishes.decode(answer):
             shared = len(words & _words(wish.beginning))
             score = A_WORD * min(shared, WORDS_COUNTED)
             if asked is not None and wish.vector is not None:
-                score += float(asked @ unpacked(wish.vector)) / max(float(np.linalg.norm(asked)), 1e-9)
+                score += float(asked @ unpacked(wish.vector))
             if score >= BEARS_FROM or is_general(wish.beginning):
                 found.append(
                     (score, MemoryPreview(id=wish.id, preview=preview_of(wish.beginning, limits.PREVIEW_CHARS)))

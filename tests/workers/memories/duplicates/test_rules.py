@@ -12,6 +12,7 @@ import pytest
 from engramq.deploy.cli.duplicates import transactions
 from engramq.schemas.commands import DuplicateGroup
 from engramq.schemas.vocabulary import Verification
+from engramq.workers.db.vectors import unit
 from engramq.workers.memories.duplicate_rules import (
     Compared,
     digest,
@@ -19,7 +20,6 @@ from engramq.workers.memories.duplicate_rules import (
     said,
     says_the_same,
     similarity_to,
-    unit,
 )
 from tests.workers.memories.duplicates.pairs import OPPOSED, SAME_WORDS
 
