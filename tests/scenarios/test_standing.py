@@ -40,11 +40,20 @@ async def test_wishes_are_recognised_listed_told_beside_hits_and_ended(
         wish, seldom = await agent.store(WISH), await agent.store(SELDOM, sector="procedural")
         plain = [await agent.store(content) for content in PLAIN]
         echo = await agent.store(WISH.replace("euros", "pounds"), speaker="assistant")
+        await agent.store(WISH.replace("euros", "yen"), source_type="research")
 
         async def are_recognised() -> bool:
             return await listed(agent) == {SELDOM: "auto", WISH: "auto"}
 
         await until(are_recognised)
+
+        async def is_looked_at() -> bool:
+            (page,) = (await agent.call("list_recent_memories", partitions=["untrusted"]))["memories"]
+            return page["sector_source"] is not None
+
+        await until(is_looked_at)
+        known = await listed(agent, include_untrusted=True)
+        assert known == {SELDOM: "auto", WISH: "auto"}, "what was looked up is nobody's wish"
         for memory in (*plain, echo):
             found = (await agent.call("get_memory", memory_id=memory["id"]))["memory"]
             assert (found["standing"], found["standing_source"]) == (None, None)
@@ -63,50 +72,34 @@ async def test_wishes_are_recognised_listed_told_beside_hits_and_ended(
         assert await besides(agent, QUESTION) == []
 
 
-async def test_somebody_may_say_what_is_a_wish_and_take_it_back(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    async with (
-        staged(stage_settings(database, redis_url, key_prefix)) as stage,
-        agent_of(await stage.gateway()) as agent,
-    ):
-        none, wish = await agent.store(WISH, standing=False), await agent.store(PLAIN[0], standing=True)
-        rows = [{"content": "Blue is best", "standing": True, "external_id": "blue"}]
-        await agent.call("import_memories", records=rows)
-        assert await listed(agent) == {"Blue is best": "given", PLAIN[0]: "given"}
-        await agent.call("update_memory", memory_id=wish["id"], standing=False)
-        assert await listed(agent) == {"Blue is best": "given"}
-        await agent.call("update_memory", memory_id=none["id"], clear=["standing"])
+async def test_somebody_may_say_what_is_a_wish_and_take_it_back(agent: Agent) -> None:
+    none, wish = await agent.store(WISH, standing=False), await agent.store(PLAIN[0], standing=True)
+    rows = [{"content": "Blue is best", "standing": True, "external_id": "blue"}]
+    await agent.call("import_memories", records=rows)
+    assert await listed(agent) == {"Blue is best": "given", PLAIN[0]: "given"}
+    await agent.call("update_memory", memory_id=wish["id"], standing=False)
+    assert await listed(agent) == {"Blue is best": "given"}
+    await agent.call("update_memory", memory_id=none["id"], clear=["standing"])
 
-        async def is_recognised() -> bool:  # by its words again, without a vector of the bundled model
-            return (await listed(agent)).get(WISH) == "auto"
+    async def is_recognised() -> bool:  # by its words again, without a vector of the bundled model
+        return (await listed(agent)).get(WISH) == "auto"
 
-        await until(is_recognised)
+    await until(is_recognised)
 
 
-async def test_an_untrusted_wish_is_told_only_where_that_is_asked_for(
-    database: Database, redis_url: str, key_prefix: str
-) -> None:
-    async with (
-        staged(stage_settings(database, redis_url, key_prefix)) as stage,
-        agent_of(await stage.gateway()) as agent,
-    ):
-        wish = await agent.store(WISH, source_type="research", standing=True)
-        assert await listed(agent) == {}
-        for partitions in (["trusted"], ["untrusted"], ["trusted", "untrusted"]):
-            assert await besides(agent, WISH, partitions=partitions) == []
-        assert await listed(agent, include_untrusted=True) == {WISH: "given"}
-        await agent.call("verify_memory", memory_id=wish["id"], verification="verified")
-        await agent.call("memory_promote_to_trusted", memory_id=wish["id"])
-        assert await listed(agent) == {WISH: "given"}
+async def test_an_untrusted_wish_is_told_only_where_that_is_asked_for(agent: Agent) -> None:
+    wish = await agent.store(WISH, source_type="research", standing=True)
+    assert await listed(agent) == {}
+    for partitions in (["trusted"], ["untrusted"], ["trusted", "untrusted"]):
+        assert await besides(agent, WISH, partitions=partitions) == []
+    assert await listed(agent, include_untrusted=True) == {WISH: "given"}
+    await agent.call("verify_memory", memory_id=wish["id"], verification="verified")
+    await agent.call("memory_promote_to_trusted", memory_id=wish["id"])
+    assert await listed(agent) == {WISH: "given"}
 
 
-async def test_a_wish_of_another_project_is_not_told(database: Database, redis_url: str, key_prefix: str) -> None:
-    async with (
-        staged(stage_settings(database, redis_url, key_prefix)) as stage,
-        agent_of(await stage.gateway()) as agent,
-    ):
-        await agent.store(WISH, standing=True, project="rover")
-        await agent.store(PLAIN[0])
-        assert (await listed(agent), await besides(agent, WISH)) == ({}, [])
-        assert await listed(agent, project="rover") == {WISH: "given"}
+async def test_a_wish_of_another_project_is_not_told(agent: Agent) -> None:
+    await agent.store(WISH, standing=True, project="rover")
+    await agent.store(PLAIN[0])
+    assert (await listed(agent), await besides(agent, WISH)) == ({}, [])
+    assert await listed(agent, project="rover") == {WISH: "given"}
