@@ -3,9 +3,13 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import structs
 
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.receipts import ChainedEntry, Receipt
 from tests.deploy.cli.test_tool_commands import Shell, here, shell
 from tests.gateway.conftest import keys, redis_url
 from tests.gateway.test_identity_end_to_end import Served, settings
@@ -20,9 +24,9 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
 ) -> None:
     memory = (await shell.run("store", "The harbour has four cranes", "--source-type", "research")).strip()
     await shell.run("verify", memory, "--yes")
-    entry = json.loads(await shell.run("audit", "--action", "verify", "--json"))
+    judged = json.loads(await shell.run("audit", "--action", "verify", "--json"))
     file, key = tmp_path / "receipt.json", tmp_path / "key.json"
-    assert f"engramq verify {file}" in await shell.run("receipt", entry["command_id"], "--out", str(file))
+    assert f"engramq verify {file}" in await shell.run("receipt", judged["command_id"], "--out", str(file))
     status, body = await here.site.ask("GET", "/.well-known/engramq.json")
     assert status == 200, "anybody may read the key"
     key.write_bytes(body)
@@ -42,6 +46,17 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
         await shell.run("verify", str(file), code=ExitCode.FAILED)
         assert "proves nothing" in shell.err, change
     assert json.loads(await shell.run("verify", str(file), "--json", code=ExitCode.FAILED))["valid"] is False
+
+    forger = Ed25519PrivateKey.generate()
+    entry = msgspec.convert(whole["proven"][0] | {"body": "{}"}, ChainedEntry)
+    forged = structs.replace(
+        msgspec.convert(whole, Receipt), proven=[entry], public_key=forger.public_key().public_bytes_raw().hex()
+    )
+    signature = forger.sign(forged.signed_bytes()).hex()
+    file.write_bytes(msgspec.json.encode(structs.replace(forged, signature=signature)))
+    await shell.run("verify", str(file), code=ExitCode.FAILED)
+    assert "what it says was changed" in shell.err, "whoever signed it"
+
     file.write_text("{}")
     await shell.run("verify", str(file), code=ExitCode.FAILED)
     assert "is no receipt" in shell.err
