@@ -183,7 +183,7 @@ def _candidates(text: _Text, common: frozenset[str]) -> list[_Statement]:
     ]
 
 
-@lru_cache(maxsize=128)  # those of one reply, which are compared with each other
+@lru_cache(maxsize=1_024)  # 60 to 100 us each; with 128 a search of 1,000 memories took 2 ms more
 def _read_text(text: str) -> _Text:
     """Return what a text states; questions, code and suppositions are left out."""
     found: list[_Statement] = []
