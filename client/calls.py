@@ -92,7 +92,7 @@ def get(
     as_of: datetime | date | str | None = None,
     session: str | None = None,
 ) -> ClientCall[replies.MemoryFound]:
-    """Read one memory by id, with its links; also a pending, archived or superseded one."""
+    """Read one memory by id, with its links; a hidden one too."""
     return ClientCall("get_memory", locals())
 
 
@@ -130,7 +130,7 @@ def forget(
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Forgotten]:
-    """Hide a memory from searches and lists, or with erase remove it for good."""
+    """Hide a memory, or with erase remove it for good."""
     return ClientCall("forget_memory", locals())
 
 
@@ -158,7 +158,7 @@ def survey(
 def supersede(
     old_memory_id: str, new_memory_id: str, *, session: str | None = None, idempotency_key: str | None = None
 ) -> ClientCall[replies.Superseded]:
-    """Replace an old memory by a newer one: searches and lists hide the old one."""
+    """Replace an old memory by a newer one, which hides it."""
     return ClientCall("supersede_memory", locals())
 
 
@@ -449,5 +449,5 @@ def audit(
 
 
 def stats(*, partitions: Sequence[Literal["trusted", "untrusted"]] | None = None) -> ClientCall[replies.Stats]:
-    """Count memories by partition, sector, state and project, links, and what waits in the queues."""
+    """Count memories by partition, sector, state and project, links, and waiting jobs."""
     return ClientCall("memory_stats", locals())

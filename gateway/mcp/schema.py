@@ -26,6 +26,7 @@ SAID_BY_NAME: Final = frozenset(
     {"cursor", "detail", "idempotency_key", "max_chars", "session", "speaker", "valid_from", "valid_until"}
 )
 LISTED_MAXIMUM: Final = 1_000  # what is larger (a budget, a position) no model comes near
+LEAST_COUNT: Final = 1  # that a number of things is no less goes without saying
 
 
 class SessionParameter(msgspec.Struct, kw_only=True):
@@ -152,6 +153,10 @@ def _for_clients(schema: Mapping[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in schema.items() if key in LISTED_KEYS}
     if shown.get("maximum", 0) > LISTED_MAXIMUM:
         del shown["maximum"]
+    if shown.get("type") == "integer" and shown.get("minimum", 2) <= LEAST_COUNT:
+        del shown["minimum"]
+    if shown.get("default") is False:
+        del shown["default"]
     if "properties" in shown:
         shown["properties"] = {name: _parameter_for_clients(name, value) for name, value in shown["properties"].items()}
     if "items" in shown:
@@ -163,7 +168,7 @@ def _parameter_for_clients(name: str, schema: Mapping[str, Any]) -> dict[str, An
     """Return the schema of the parameter of this name as clients see it."""
     shown = _for_clients(schema)
     if name in SAID_BY_NAME:
-        shown.pop("description", None)
+        shown = {key: value for key, value in shown.items() if key not in {"description", "minimum"}}
     return shown
 
 

@@ -135,9 +135,9 @@ class Tool:
     schema cannot say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller
     must be allowed to do); `description` (what a client's model reads: at most 400 characters that say what it does,
     when to call it and when not, with an example call); `annotations` (the hints of the protocol: `idempotentHint` only
-    where it is true of a write, since its default is false and reads have no use for it; the others always, since
-    clients assume the worst of one that is missing); for REST `method`, `path`, `in_path` (the parameters in the path)
-    and `has_body` (whether the others come as JSON, else in the query).
+    where it is true of a write, since its default is false; `destructiveHint` of every write, since clients assume the
+    worst where it is missing; neither of a read, where they mean nothing to the protocol); for REST `method`, `path`,
+    `in_path` (the parameters in the path) and `has_body` (whether the others come as JSON, else in the query).
     """
 
     title: str
@@ -190,7 +190,7 @@ class Tool:
             "description": f"{self.summary} Example: {self.example}",
             "annotations": {
                 "readOnlyHint": self.read_only,
-                "destructiveHint": self.destructive,
+                **({} if self.read_only else {"destructiveHint": self.destructive}),
                 **({"idempotentHint": True} if self.idempotent and not self.read_only else {}),
                 "openWorldHint": False,
             },

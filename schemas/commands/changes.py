@@ -75,9 +75,9 @@ SUPERSEDE_MEMORY: Final = Tool(
     rest="POST /memories/{old_memory_id}/supersede",
     client_name="supersede",
     title="Supersede a memory",
-    summary="Replace an old memory by a newer one: searches and lists hide the old one. Call it when a fact has "
-    "changed, or was wrong and you have stored the right one. If both are true, call connect. If nothing replaces "
-    "it, call forget_memory. restore_memory undoes it.",
+    summary="Replace an old memory by a newer one, which hides it. Call it when a fact has changed, or was "
+    "wrong and the right one is stored. If both are true, call connect. If nothing replaces it, call "
+    "forget_memory. restore_memory undoes it.",
     example='supersede_memory(old_memory_id="@recalled[0]", new_memory_id="@stored")',
     detailed=True,
     everyday=("old_memory_id", "new_memory_id", "session"),
@@ -255,9 +255,9 @@ FORGET_MEMORY: Final = Tool(
     rest="DELETE /memories/{memory_id}",
     client_name="forget",
     title="Forget a memory",
-    summary="Hide a memory from searches and lists, or with erase remove it for good. Call it when you are asked "
-    "to forget, or a memory is wrong and nothing replaces it; erase what must not be kept. If "
-    "something newer replaces it, call supersede_memory. restore_memory undoes hiding.",
+    summary="Hide a memory, or with erase remove it for good. Call it when asked to forget, or when it is "
+    "wrong and nothing replaces it; erase what must not be kept. If something newer replaces it, call "
+    "supersede_memory. restore_memory undoes hiding.",
     example='forget_memory(memory_id="@recalled[0]")',
     bounded=True,
     everyday=("memory_id", "reason", "erase", "session"),

@@ -138,8 +138,8 @@ GET_EDGE: Final = Tool(
     client_name="get_edge",
     title="Get an edge",
     summary="Verify a fact: read the edge of exactly this source, target and relation, or null. Call it before "
-    "you rely on a fact, or after you wrote it. Direction counts. not_found means not known, not false. Without "
-    "the exact words call graph_list_edges.",
+    "you rely on a fact. Direction counts. not_found means not known, not false. Without the exact "
+    "words call graph_list_edges.",
     example='get_edge(source_name="Ada", target_name="Engine", relation="DESIGNED")',
     shown_as_not_empty=("source_name", "target_name", "relation"),
     read_only=True,

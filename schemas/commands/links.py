@@ -129,8 +129,8 @@ CONNECT: Final = Tool(
     client_name="connect",
     title="Connect two memories",
     summary="Say how two memories are related, so that searches for one lift the other. Call it when one "
-    "explains, supports or contradicts the other and the words alone do not show it. Mere likeness is "
-    "linked by itself. If one replaces the other, call supersede_memory.",
+    "explains, supports or contradicts the other. Mere likeness is linked by itself. If one replaces "
+    "the other, call supersede_memory.",
     example='connect(source="@stored", target="@recalled[0]", relation="supports")',
     everyday=("source", "target", "relation", "note", "session"),
     ids=("source", "target"),
@@ -358,8 +358,8 @@ CONNECTS: Final = Tool(
     rest="POST /links/batch",
     client_name="connect_many",
     title="Connect in a batch",
-    summary="Make many links at once; bad ones are reported by index. Call it to link a whole set: the steps of a "
-    "plan, what a report rests on. For one link call connect.",
+    summary="Make many links at once; bad ones are reported by index. Call it to link a whole set: the steps "
+    "of a plan. For one link call connect.",
     example='connects(edges=[{"source": "@recalled[0]", "target": "@recalled[1]"}])',
     session=True,
     batches={"edges": Items(taken=LinkRequest, kept=BatchLink, ids=("source", "target"))},

@@ -57,8 +57,8 @@ _Project = Annotated[Name, Meta(description="* is all")]
 _ProjectOnly = Annotated[bool, Meta(description="Without those of no project")]
 _IncludeSuperseded = Annotated[bool, Meta(description="What holds no longer too")]
 _SOURCE_TYPE = (
-    "Only if the content comes from somebody you do not trust: research, task_outcome, "
-    "architectural_decision, lesson_learned, or your own word: kept apart until verified"
+    "Kind of what you do not trust yet, kept apart until verified: research, task_outcome, "
+    "architectural_decision, lesson_learned, or your own word"
 )
 
 
@@ -284,8 +284,8 @@ LIST_RECENT_MEMORIES: Final = Tool(
     rest="GET /memories",
     client_name="recent",
     title="List recent memories",
-    summary="List memories, newest first. Call it after a break, to see what was just written, or to review what "
-    "is archived or rejected. To look for something call search_memories.",
+    summary="List memories, newest first. Call it after a break, or to review archived or rejected ones. To "
+    "look for something call search_memories.",
     example="list_recent_memories(limit=20)",
     detailed=True,
     everyday=("limit", "cursor"),
@@ -338,9 +338,8 @@ GET_MEMORY: Final = Tool(
     rest="GET /memories/{memory_id}",
     client_name="get",
     title="Get a memory",
-    summary="Read one memory by id, with its links; also a pending, archived or superseded one. Call it to see "
-    "why a memory is hidden, or what is linked to it. Without an id call search_memories. If superseded_by is "
-    "set, read that one next.",
+    summary="Read one memory by id, with its links; a hidden one too. Call it to see why it is hidden, or what "
+    "is linked to it. Without an id call search_memories. If superseded_by is set, read that next.",
     example='get_memory(memory_id="@recalled[0]")',
     detailed=True,
     ids=("memory_id",),

@@ -65,9 +65,9 @@ GET_COMMAND: Final = Tool(
     rest="GET /commands/{command_id}",
     client_name="get_command",
     title="Get a command's outcome",
-    summary="Learn what became of a write, and its reply. Call it when a write answered "
-    "pending, or the connection broke in the middle. A write that answered is final. While it is "
-    "pending or running, ask again; do not write again.",
+    summary="Learn what became of a write, and its reply. Call it when one answered pending, or the connection "
+    "broke. A write that answered is final. While it is pending or running, ask again; do not write "
+    "again.",
     example='get_command(command_id="<id>")',
     detailed=True,
     everyday=("command_id",),
@@ -209,8 +209,8 @@ MEMORY_STATS: Final = Tool(
     rest="GET /stats",
     client_name="stats",
     title="Memory statistics",
-    summary="Count memories by partition, sector, state and project, links, and what waits in the queues. Call it "
-    "to judge how much is known, to see your project and others, or why things are slow. Not for contents.",
+    summary="Count memories by partition, sector, state and project, links, and waiting jobs. Call it to judge "
+    "how much is known, or why things are slow. Not for contents.",
     example="memory_stats()",
     read_only=True,
     guide=ToolGuide(

@@ -60,8 +60,8 @@ VERIFY_MEMORY: Final = Tool(
     rest="POST /memories/{memory_id}/verify",
     client_name="verify",
     title="Verify a memory",
-    summary="Say how far a memory is vouched for; a rejected one is hidden. Call it when you or a person have "
-    "checked the content against its source, not when you merely believe it. To make an untrusted one trusted, "
+    summary="Say how far a memory is vouched for; a rejected one is hidden. Call it when the content was "
+    "checked against its source, not when you merely believe it. To make an untrusted one trusted, "
     "call memory_promote_to_trusted next.",
     example='verify_memory(memory_id="<id>", verification="verified")',
     bounded=True,

@@ -264,7 +264,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.search_memories, { query, ...options });
   }
 
-  /** Read one memory by id, with its links; also a pending, archived or superseded one. */
+  /** Read one memory by id, with its links; a hidden one too. */
   get(
     memory_id: Options<"get_memory", never>["memory_id"],
     options: Options<"get_memory", "memory_id"> = {},
@@ -280,7 +280,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.update_memory, { memory_id, ...options });
   }
 
-  /** Hide a memory from searches and lists, or with erase remove it for good. */
+  /** Hide a memory, or with erase remove it for good. */
   forget(
     memory_id: Options<"forget_memory", never>["memory_id"],
     options: Options<"forget_memory", "memory_id"> = {},
@@ -303,7 +303,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.survey_memories, { topic, ...options });
   }
 
-  /** Replace an old memory by a newer one: searches and lists hide the old one. */
+  /** Replace an old memory by a newer one, which hides it. */
   supersede(
     old_memory_id: Options<"supersede_memory", never>["old_memory_id"],
     new_memory_id: Options<"supersede_memory", never>["new_memory_id"],
@@ -545,7 +545,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.audit, { ...options });
   }
 
-  /** Count memories by partition, sector, state and project, links, and what waits in the queues. */
+  /** Count memories by partition, sector, state and project, links, and waiting jobs. */
   stats(
     options: Options<"memory_stats", never> = {},
   ): Promise<Said["Stats"]> {
