@@ -12,8 +12,8 @@ from engramq.deploy.connect.catalogue import how_started
 from engramq.deploy.connect.files import require_inside
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
 from engramq.deploy.local.hooks import run
-from engramq.deploy.local.hooks.capture import CLIENTS
 from engramq.deploy.local.hooks.connection import principal_of
+from engramq.deploy.local.hooks.transcripts import CLIENTS
 
 client_argument = click.argument("client", type=click.Choice(list(HOOK_CLIENTS)), metavar="CLIENT")
 project_option = click.option("--project", is_flag=True, help="For the project in this folder alone.")

@@ -10,21 +10,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.claude_code import CLAUDE_CODE
-from engramq.deploy.local.hooks.codex import CODEX
 from engramq.deploy.local.hooks.connection import Away, HookCallRefused, HookConnection
-from engramq.deploy.local.hooks.gemini import GEMINI
 from engramq.deploy.local.hooks.notes import SessionNotes
+from engramq.deploy.local.hooks.transcripts import CLIENTS, opened, turn_in, whole_lines
 from engramq.deploy.local.hooks.turns import UNTRUSTED, ClientFormat, Turn
 
-CLIENTS: Final = {client.name: client for client in (CLAUDE_CODE, CODEX, GEMINI)}
 TAG: Final = "captured"
 SOURCE_TYPE: Final = "conversation"
 LOG: Final = "hooks.log"
@@ -35,8 +31,6 @@ _CALL_CHARS: Final = 128 * 1024
 # Of the 32,768 that a memory may have: marks in the place of secrets are longer than some.
 _CONTENT_CHARS: Final = 30_000
 _GAPS: Final = ("\n\n", "\n", " ")
-# A longer line is the output of a tool, which is not captured.
-_LONGEST_LINE: Final = 4 * 1024 * 1024
 _LOG_BYTES: Final = 256 * 1024  # some thousand refusals; then it is begun anew, and the one before is kept
 _ERROR_CHARS: Final = 300
 
@@ -92,33 +86,14 @@ def _turns_after(path: str, offset: int, client: ClientFormat) -> Iterator[tuple
     A file that is shorter than that was written anew, and is read from its beginning. Raises OSError when it cannot be
     read.
     """
-    # A pipe would be waited for.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is no file")
-        file.seek(offset if offset <= status.st_size else 0)
+    with opened(path) as file:
+        file.seek(offset if offset <= os.fstat(file.fileno()).st_size else 0)
         at = file.tell()
-        while line := file.readline(_LONGEST_LINE):
-            length, is_whole = len(line), line.endswith(b"\n")
-            while not is_whole and (rest := file.readline(_LONGEST_LINE)):
-                length, is_whole, line = length + len(rest), rest.endswith(b"\n"), b""
-            if not is_whole:
+        for length, line in whole_lines(file):
+            if line is None:
                 return
             at += length
-            yield at, _turn_in(line, client)
-
-
-def _turn_in(line: bytes, client: ClientFormat) -> Turn | None:
-    # Most lines are of tools: parsing them would take the most time.
-    if not any(word in line for word in client.spoken):
-        return None
-    try:
-        content = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return client.turn_of(content) if isinstance(content, dict) else None
+            yield at, turn_in(line, client)
 
 
 def store(memory: HookConnection, turns: Iterable[Turn], client: str, session: str) -> None:
@@ -126,7 +101,7 @@ def store(memory: HookConnection, turns: Iterable[Turn], client: str, session: s
 
     A turn that is refused for good is noted and left out: it must not keep the others from being kept.
     """
-    records = [record for turn in turns for record in _records(turn, client, session)]
+    records = [record for turn in turns for record in records_of(turn, client, session)]
     refused: list[str] = []
     for start in range(0, len(records), _TURNS):
         refused += _send(memory, records[start : start + _TURNS])
@@ -146,7 +121,7 @@ def _send(memory: HookConnection, records: Sequence[Mapping[str, Any]]) -> list[
     return [f"get_command has the receipts of {reply['command_id']}"] * (len(records) - reply["accepted"])
 
 
-def _records(turn: Turn, client: str, session: str) -> list[Mapping[str, Any]]:
+def records_of(turn: Turn, client: str, session: str) -> list[Mapping[str, Any]]:
     """Return the memories that a turn is: one, unless it is very long."""
     return [
         {

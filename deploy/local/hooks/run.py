@@ -17,11 +17,12 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError, Home, home_from
-from engramq.deploy.local.hooks.capture import CLIENTS, capture, store
+from engramq.deploy.local.hooks.capture import capture, store
 from engramq.deploy.local.hooks.connection import Away, HookConnection
 from engramq.deploy.local.hooks.notes import SessionNotes, quiet_sessions
 from engramq.deploy.local.hooks.projects import project_of
 from engramq.deploy.local.hooks.recall import recall
+from engramq.deploy.local.hooks.transcripts import CLIENTS
 from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, make_turn, spoken_text, storable
 from engramq.schemas.command_line import ExitCode
 
