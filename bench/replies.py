@@ -171,7 +171,7 @@ async def with_targets(reader: Reader) -> None:
         await reader.text("store_memory", content=MIDDLE.format(number))
     similar = await reader.text("store_memory", content=MIDDLE.format(9))
     for measured, text, target in (
-        ("search, five hits of 60 characters", hits, 450),
+        ("search, five hits of 60 characters", hits, 300),
         ("store, alone", alone, 80),
         ("store, five similar ones of 300 characters", similar, 460),
     ):

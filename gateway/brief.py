@@ -32,7 +32,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
 from engramq.schemas.records import Candidate, Difference, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
-from engramq.schemas.vocabulary import MemoryState, Partition
+from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource
 
 SIMILARITY_DIGITS: Final = 2
 SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no mention
@@ -42,9 +42,9 @@ _SECONDS: Final = len("2026-01-31T09:00:00")
 class BriefMemory(MemoryFields, kw_only=True, omit_defaults=True):
     """A memory in brief: a field that is not there is null or has the default shown here.
 
-    `created_at` is to the second; `updated_at` is there where it differs, `created_by` where it is not the caller. Only
-    a budget leaves out content, confidence and created_at, and says so in `omitted_fields`; of an update the content is
-    left out too.
+    `created_at` is to the second; `updated_at` is there where it differs, `created_by` where it is not the caller,
+    `confidence` where it is less than 1, `sector_source` where it is neither `auto` nor null. Only a budget leaves out content and created_at, and says so in
+    `omitted_fields`; of an update the content is left out too.
     """
 
     similarity: float | UnsetType | None = None
@@ -283,6 +283,10 @@ def _memory(memory: Memory, caller: str) -> BriefMemory:
     brief.created_at = f"{memory.created_at[:_SECONDS]}Z"
     if brief.created_by == caller:
         brief.created_by = UNSET
+    if brief.confidence == 1.0:
+        brief.confidence = UNSET
+    if brief.sector_source is SectorSource.AUTO:
+        brief.sector_source = None
     if brief.sector_confidence is not None and brief.sector_confidence >= SURE:
         brief.sector_confidence = None
     if brief.similarity:

@@ -68,13 +68,12 @@ def test_a_memory_in_brief_has_what_says_something() -> None:
     assert in_brief(plain) == {
         "id": plain.id,
         "content": "Ada prefers tea",
-        "confidence": 1.0,
         "created_at": "2026-01-31T09:00:00Z",
         "similarity": 0.51,
     }
     assert "similarity" not in in_brief(memory(similarity=None))
     told = memory(sector=Sector.EPISODIC, sector_source=SectorSource.AUTO, sector_confidence=0.7)
-    assert "sector_confidence" not in in_brief(told)
+    assert {"sector_source", "sector_confidence"} & set(in_brief(told)) == set()
     talk = in_brief(memory(sector_source=SectorSource.NONE, sector_confidence=0.91))
     assert (talk["sector_source"], "sector" in talk, "sector_confidence" in talk) == ("none", False, False)
     assert in_brief(memory(), "somebody else")["created_by"] == ME
@@ -94,7 +93,7 @@ def test_nothing_is_lost_in_brief_that_the_reader_could_not_put_back() -> None:
         "thread": "t",
         "position": 0,
         "sector": Sector.EPISODIC,
-        "sector_source": SectorSource.AUTO,
+        "sector_source": SectorSource.NONE,
         "sector_confidence": 0.69,
         "partition": Partition.UNTRUSTED,
         "verification": Verification.VERIFIED,
@@ -144,7 +143,7 @@ def test_writes_repeat_nothing() -> None:
     assert len(similar["preview"]) <= limits.PREVIEW_CHARS
     updated = brief(MemoryChanged(status="updated", memory=own, command_id="c"))
     assert "secret" not in text_of(updated)
-    assert {"id", "confidence", "created_at"} <= set(updated["memory"])
+    assert {"id", "created_at"} <= set(updated["memory"])
 
 
 @pytest.mark.promise("AG-3")
