@@ -43,8 +43,8 @@ class BriefMemory(MemoryFields, kw_only=True, omit_defaults=True):
     """A memory in brief: a field that is not there is null or has the default shown here.
 
     `created_at` is to the second; `updated_at` is there where it differs, `created_by` where it is not the caller,
-    `confidence` where it is less than 1, `sector_source` where it is neither `auto` nor null. Only a budget leaves out content and created_at, and says so in
-    `omitted_fields`; of an update the content is left out too.
+    `confidence` where it is less than 1, `sector_source` where it is neither `auto` nor null. Only a budget leaves out
+    content and created_at, and says so in `omitted_fields`; of an update the content is left out too.
     """
 
     similarity: float | UnsetType | None = None
