@@ -72,8 +72,13 @@ def door(namespace: str | None) -> Iterator[Door]:
     environment = {name: value for name, value in os.environ.items() if name not in _OF_AGENTS}
     if namespace is not None:
         environment[settings.NAMESPACE] = namespace
-    with contextlib.closing(_HomeDoor(environment)) as own:
+    with home_door(environment) as own:
         yield own
+
+
+def home_door(environment: dict[str, str]) -> contextlib.closing[_HomeDoor]:
+    """Return a door of the home that an environment names, whose stack is started if it does not run."""
+    return contextlib.closing(_HomeDoor(environment))
 
 
 def write(door: Door, tool: str, arguments: Mapping[str, Any]) -> Reply:

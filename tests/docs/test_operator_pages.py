@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from engramq.deploy.cli import tour
 from engramq.deploy.local.settings import SECRETS
 from engramq.schemas.checks import CheckName
 from tests.architecture.source import ROOT
-from tools.session import STEPS
+from tools.session import COMMAND
 
 DOCS = ROOT / "docs"
 
@@ -109,9 +110,15 @@ def test_the_page_names_the_secrets_that_stay_variables_of_the_chart() -> None:
     assert "in no environment" not in row
 
 
-def test_the_recorded_session_has_the_commands_that_are_recorded() -> None:
-    text = " ".join(
+@pytest.mark.promise("RC-13")
+def test_the_recorded_session_is_of_the_demo_as_it_is_now() -> None:
+    lines = [
         unescape(line) for line in re.findall(r"<text[^>]*>(.*)</text>", (DOCS / "session.svg").read_text("utf-8"))
-    )
-    for step in ("engramq up", *STEPS):
-        assert " ".join(f"$ {step}".split()) in " ".join(text.split())
+    ]
+    assert lines[0] == f"$ {COMMAND}"
+    shown = " ".join(" ".join(lines).split())
+    for said in (tour.MONDAY, tour.TUESDAY, tour.WEDNESDAY, tour.OF_DECISIONS):
+        assert said in shown
+    thursday = shown.partition("Thursday: ")[2].partition("It is not lost")[0]
+    assert f"- {tour.WEDNESDAY}" in thursday
+    assert tour.MONDAY not in thursday

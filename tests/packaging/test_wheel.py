@@ -15,7 +15,7 @@ from tests.architecture.source import PACKAGES, ROOT
 pytestmark = pytest.mark.promise("RC-1")
 
 ENGRAMQ = str(Path(sys.executable).parent / "engramq")
-INTEGRATIONS = "integrations"  # whose folders are linked one by one
+BESIDE = ("integrations", "docs")  # whose folders are linked one by one
 
 
 def run(*command: str, cwd: Path, **variables: str) -> str:
@@ -46,10 +46,11 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ours() -> set[str]:
     """What git knows of or would take, below the linked folders and the package, by its name in the wheel."""
-    folders = (*PACKAGES, INTEGRATIONS, "engramq")
+    linked = {path.resolve().relative_to(ROOT).as_posix() for path in (ROOT / "engramq").iterdir() if path.is_symlink()}
+    folders = (*linked, "engramq")
     listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *folders, cwd=ROOT)
     paths = [path for path in listed.split("\0") if path and (ROOT / path).is_file()]
-    files = {path.removeprefix(f"{INTEGRATIONS}/") for path in paths}
+    files = {path.partition("/")[2] if path.startswith(BESIDE) else path for path in paths}
     return {path if path.startswith("engramq/") else f"engramq/{path}" for path in files}
 
 

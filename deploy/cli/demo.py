@@ -1,0 +1,96 @@
+"""`engramq demo`: a throw-away home full of this project's decisions, and a tour of it on the terminal and the page."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from engramq.deploy.cli.tour import Tour
+from engramq.deploy.local import settings
+from engramq.deploy.local.home import Home, refuse_unsupported_platform
+from engramq.deploy.local.lease import take_lease
+from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.supervisor.stack import UP
+from engramq.deploy.local.supervisor.state import shut_down
+from engramq.schemas.command_line import CommandFailed
+
+# What is left of the caller's own settings: where the programs are, not what is kept or who asks.
+_KEPT: Final = frozenset({"ENGRAMQ_REDIS_BINARY", "ENGRAMQ_LOG_LEVEL"})
+
+
+@click.command("demo")
+@click.option("--keep", is_flag=True, help="Leave the home when it ends, and say where it is.")
+def command(*, keep: bool) -> None:
+    """Show in a throw-away home what the memory does, with this project's own decisions.
+
+    On a terminal Enter goes on, and the page stays open until the last one. Elsewhere it goes through at once. Neither
+    your own home nor your clients are touched.
+    """
+    refuse_unsupported_platform()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C does: what was started ends
+        signal.signal(number, signal.default_int_handler)
+    with _throw_away(keep=keep) as home:
+        environment = _environment(home)
+        click.echo(f"Starting engramq in {home.path}, a home that is thrown away ...")
+        with closing(take_lease(home, UP, environment, READY_BOUND_S)) as lease:
+            tour = Tour(environment, lease.addresses["http"], _pause if _is_watched() else _go_on)
+            tour.fill()
+            tour.show()
+
+
+def _environment(home: Home) -> dict[str, str]:
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(settings.PREFIX) or name in _KEPT
+    }  # fmt: skip
+    return own | {settings.HOME: str(home.path), settings.PORT: "0"}
+
+
+@contextmanager
+def _throw_away(*, keep: bool) -> Iterator[Home]:
+    """Make a home for the block; stop what runs there at its end, however that comes, and remove it unless `keep`."""
+    home = Home(Path(tempfile.mkdtemp(prefix="engramq-demo-")))
+    try:
+        yield home
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a second one would leave servers behind
+            signal.signal(number, signal.SIG_IGN)
+        click.echo("Stopping ...")
+        shut_down(home)
+        if keep:
+            click.echo(f"The home is left. To go on: {settings.HOME}={shlex.quote(str(home.path))} engramq up")
+        else:
+            _remove(home)
+
+
+def _remove(home: Home) -> None:
+    try:
+        for folder in (home.run, home.postgres_sockets):  # elsewhere than in the home where its path is long
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(home.path)
+    except OSError as problem:
+        raise CommandFailed(f"{home.path} cannot be removed: {problem.strerror}. Nothing runs there.") from None
+    click.echo("Stopped, and removed the home.")
+
+
+def _is_watched() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _pause(_wait_for: str) -> None:
+    click.prompt(click.style(_wait_for, dim=True), default="", show_default=False, prompt_suffix=" ")
+
+
+def _go_on(_wait_for: str) -> None:
+    """Nobody is there who could press a key."""

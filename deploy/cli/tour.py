@@ -1,0 +1,122 @@
+"""The tour of `engramq demo`: what two agents and a person see, as calls of tools, and then on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import click
+
+from engramq.deploy.cli.decisions import read_decisions, supersessions
+from engramq.deploy.cli.door import WHOLE, home_door, write
+from engramq.deploy.cli.output import ID_CHARS, WEAK, Reply, printable, refuse
+from engramq.deploy.local import settings
+from engramq.schemas.command_line import count_of
+
+ONWARDS: Final = "Enter goes on."
+CHARS: Final = 90  # of a memory in the tour
+HITS: Final = 3
+DECISIONS: Final = 120  # the newest so many: making vectors of all would take most of the demo's time
+# What is said, and asked in other words.
+MONDAY: Final = "We deploy the shop on Tuesdays; nothing goes out on a Friday"
+TUESDAY: Final = "can I ship this change on Friday?"
+WEDNESDAY: Final = "Since the on-call rota is full again we deploy the shop on any weekday, Fridays too"
+OF_DECISIONS: Final = "may a tenant live in a database of its own?"
+
+
+class Tour:
+    """Fills the home that an environment names, and shows it; `pause` waits for whoever watches."""
+
+    def __init__(self, environment: Mapping[str, str], http: str, pause: Callable[[str], None]) -> None:
+        self._environment = environment
+        self._page = f"{http}/ui"
+        self._pause = pause
+
+    def fill(self) -> None:
+        """Keep the newest decisions of this project, and all that were replaced, which are superseded.
+
+        The latter and their replacements are stored one by one, so that they have their vectors at once.
+        """
+        decisions = list(read_decisions())
+        pairs = list(supersessions(decisions))
+        singly = {index for pair in pairs for index in pair}
+        rest = [decision.record() for index, decision in enumerate(decisions) if index not in singly][-DECISIONS:]
+        with home_door(self._as("decisions")) as door:
+            ids = {index: _stored(write(door, "store_memory", decisions[index].record())) for index in sorted(singly)}
+            refuse(write(door, "import_memories", {"records": rest}))
+            for old, new in pairs:
+                refuse(write(door, "supersede_memory", {"old_memory_id": ids[old], "new_memory_id": ids[new]}))
+        click.echo(
+            f"Kept {count_of(len(ids) + len(rest), 'decision')} of this project, {len(pairs)} of them superseded by "
+            "later ones. The vectors of most follow in the background."
+        )
+
+    def show(self) -> None:
+        """Go through the tour; raises CommandFailed where a call is refused or not done in time."""
+        self._heading("Monday: Claude Code learns something")
+        old = self._store("claude-code", MONDAY)
+        self._heading("Tuesday: Codex, another client, is asked in other words")
+        self._search("codex", TUESDAY)
+        self._heading("Wednesday: it is no longer so. Claude Code stores what holds now, and supersedes the old memory")
+        new = self._store("claude-code", WEDNESDAY)
+        self._call("claude-code", "supersede_memory", {"old_memory_id": old, "new_memory_id": new})
+        click.echo("  superseded: searches and lists hide the old one, in every client, from now on")
+        self._heading("Thursday: Codex is asked the same, and the old memory stays away")
+        self._search("codex", TUESDAY)
+        self._heading("It is not lost: who asks for history gets it")
+        self._search("codex", TUESDAY, include_superseded=True)
+        self._heading("The same with the decisions of this project: there were several databases once")
+        self._search("codex", OF_DECISIONS)
+        self._search("codex", OF_DECISIONS, include_superseded=True)
+        self._heading("Who did what is kept, in a log that nobody can change unseen: engramq audit")
+        self._heading("All of it on the page")
+        for name, path in (
+            ("overview", ""),
+            ("memories", f"/memories?{urlencode({'q': OF_DECISIONS})}"),
+            ("inbox", "/inbox"),
+            ("audit", "/audit"),
+        ):
+            click.echo(f"  {name:10} {self._page}{path}")
+        self._pause("Enter stops it.")
+
+    def _as(self, principal: str) -> dict[str, str]:
+        return {**self._environment, settings.PRINCIPAL: principal}
+
+    def _heading(self, text: str) -> None:
+        self._pause(ONWARDS)
+        click.echo("\n" + click.style(text, bold=True))
+
+    def _call(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        said = ", ".join(f"{name}={_short(value)!r}" for name, value in arguments.items())
+        click.echo(click.style(f"  {principal}> {tool}({said})", fg="cyan"))
+        with home_door(self._as(principal)) as door:
+            reply = door.call(tool, arguments) if tool == "search_memories" else write(door, tool, arguments)
+        refuse(reply)
+        return reply
+
+    def _store(self, principal: str, content: str) -> str:
+        stored = _stored(self._call(principal, "store_memory", {"content": content}))
+        click.echo(f"  stored {_short(stored)}: it is committed, and the next search finds it")
+        return stored
+
+    def _search(self, principal: str, query: str, **options: Any) -> None:
+        reply = self._call(principal, "search_memories", {"query": query, "limit": HITS, **options})
+        answering = [memory for memory in reply["memories"] if not memory.get(WEAK)]
+        for memory in answering:
+            mark = click.style("superseded: ", fg="yellow") if memory.get("superseded_by") else ""
+            text = printable(memory["content"])
+            click.echo(f"  - {mark}{text if len(text) <= CHARS else text[:CHARS] + ' ...'}")
+        if not answering:
+            click.echo("  nothing that is kept answers this")
+
+
+def _stored(reply: Reply) -> str:
+    """Return the id of what was stored; raises CommandFailed for a refusal, and for what is not done in time."""
+    refuse(reply)
+    return str(reply["stored"]["id"])
+
+
+def _short(value: Any) -> Any:
+    """Return an id as lists show it, and any other value as it is."""
+    return value[:ID_CHARS] if isinstance(value, str) and WHOLE.fullmatch(value) else value
