@@ -5,8 +5,8 @@ import errno
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -87,6 +87,40 @@ def _name_in(authority: str) -> str:
     """Return the name in a Host header without its port, which does not matter: proxies change it."""
     found = _AUTHORITY.fullmatch(authority)
     return "" if found is None else found[1].lower()
+
+
+class CallerLeft(Exception):
+    """The caller has closed the connection: there is nobody to answer."""
+
+
+@asynccontextmanager
+async def while_there(receive: Receive, *, is_read: bool) -> AsyncIterator[None]:
+    """Run the block; a read is cancelled when its caller hangs up, which raises CallerLeft. A write goes on.
+
+    The request's body has been read, so that `receive` gives nothing more but the end of the connection.
+    """
+    if not is_read:
+        yield
+        return
+    block, has_left = asyncio.current_task(), False
+    assert block is not None
+
+    async def watch() -> None:
+        nonlocal has_left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_left = True
+        block.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if has_left and not block.uncancel():
+            raise CallerLeft from None
+        raise
+    finally:
+        watching.cancel()
 
 
 class Turns:
@@ -198,7 +232,10 @@ class Router:
         scope = {**scope, "headers": headers, "path": path}
         exchange = _Exchange(scope, receive, send, self._turns)
         app = self._refusal(headers, path) or self._app
-        await app(scope, exchange.receive, exchange.send)
+        try:
+            await app(scope, exchange.receive, exchange.send)
+        except CallerLeft:
+            return
 
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]

@@ -34,6 +34,7 @@ _NUMBERS: Final = {
     "TURNS_AT_ONCE": 1_000,  # jobs that one claim gives a turn: 2 ms; until all have theirs, none is claimed
     "TURNS_TTL_S": 3_600,  # of the turns of namespaces, once nothing is claimed
     "CLOCKS_TTL_S": 600,  # of what was said of clocks, once nobody says anything
+    "ABANDONED_MS": 10_000,  # by which a worker has learnt that nobody waits for its job, as it renews the lease
     "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter
 }
 
@@ -65,6 +66,7 @@ def _script(name: str, *, flags: str = "allow-oom") -> Script:
 
 ENQUEUE_WRITES: Final = _script("enqueue", flags="")
 ENQUEUE_READS: Final = _script("enqueue")
+ABANDON: Final = _script("abandon")
 CLAIM: Final = _script("claim")
 RENEW: Final = _script("renew")
 RELEASE: Final = _script("release")

@@ -95,7 +95,7 @@ WAITING: Final = _gauge("engramq_calls_waiting", "Calls that wait for a worker's
 # Of a worker.
 COMMANDS: Final = _counter(
     "engramq_commands_total",
-    "Tries of commands; the outcome is done, retried, set_aside or a refusal's code",
+    "Tries of commands; the outcome is done, retried, set_aside, abandoned or a refusal's code",
     *("kind", "command", "outcome"),
 )
 QUEUED: Final = _histogram("engramq_command_queue_seconds", "How long commands waited for their handler", "kind")

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from engramq.gateway.http import CallerLeft, while_there
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
 from engramq.gateway.mcp.audience import CORE, Reader, allowed, choose_tools, kept, reader_of
@@ -314,15 +315,20 @@ class _Handlers:
 
     async def _call(self, ctx: Context, tool: Tool, arguments: Any) -> ToolReply:
         traceparent = (ctx.meta or {}).get("traceparent")
-        return await self._service.call(
-            Call(
-                tool=tool,
-                arguments=arguments,
-                caller=self._caller_of(ctx),
-                traceparent=traceparent if isinstance(traceparent, str) else None,
-                tools=self._profile.tools,
-            )
+        call = Call(
+            tool=tool,
+            arguments=arguments,
+            caller=self._caller_of(ctx),
+            traceparent=traceparent if isinstance(traceparent, str) else None,
+            tools=self._profile.tools,
         )
+        if ctx.request is None:  # a stdio session
+            return await self._service.call(call)
+        try:
+            async with while_there(ctx.request.receive, is_read=not tool.write):
+                return await self._service.call(call)
+        except CallerLeft:
+            raise MCPError(types.CONNECTION_CLOSED, "The caller has left.") from None
 
 
 def _resource(uri: str, name: str, title: str, description: str) -> types.Resource:

@@ -20,6 +20,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engramq.gateway.http import while_there
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.service import Call, ToolReply
 from engramq.schemas import limits
@@ -198,17 +199,17 @@ class HttpWire:
         if isinstance(message, Refusal):
             await Response(message.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
         elif isinstance(message, WireCall) and (accept := _accepted(scope, message)) is not None:
-            await self._answer(message, scope[CALLER], accept, send)
+            await self._answer(message, accept, scope, receive, send)
         else:
             if isinstance(message, types.JSONRPCRequest):  # its id may have been written as 1.0
                 body = dump_model(message)
             await self._app(scope, _again(body, receive), send)
 
-    async def _answer(self, call: WireCall, caller: Caller, accept: bytes, send: Send) -> None:
+    async def _answer(self, call: WireCall, accept: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""
         wants_progress = as_request_id(call.meta.get("progressToken")) is not None
         if not (call.tool.reports and _EVENTS in accept and wants_progress):
-            answer = await self._calls.answer(call, caller, None)
+            answer = await self._carried_out(call, scope, receive, None)
             headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": answer})
@@ -220,7 +221,11 @@ class HttpWire:
 
         headers = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await event(await self._calls.answer(call, caller, event), more=False)
+        await event(await self._carried_out(call, scope, receive, event), more=False)
+
+    async def _carried_out(self, call: WireCall, scope: Scope, receive: Receive, write: Write | None) -> bytes:
+        async with while_there(receive, is_read=not call.tool.write):
+            return await self._calls.answer(call, scope[CALLER], write)
 
 
 def _accepted(scope: Scope, call: WireCall) -> bytes | None:

@@ -32,9 +32,9 @@ from engramq.schemas.jobs import (
     RETRY_AFTER_S,
     commands_per_job,
 )
-from engramq.schemas.keys import JOB_KEY, Keys, turn_mark
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
 from engramq.schemas.redis_problems import RefusalLog, doubt_of
-from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES, REGISTER
+from engramq.schemas.scripts import ABANDON, ENQUEUE_READS, ENQUEUE_WRITES, REGISTER
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import process_name
 
@@ -44,6 +44,7 @@ UNREACHABLE_S: Final = 2.0  # a command that could not be sent for so long is re
 REFUSED_S: Final = 30.0  # how long a refusal is reported that nothing since has contradicted
 SEND_S: Final = 2.0  # for the replies to one write
 NOTES_MAX: Final = 1_000  # notes kept while Redis is away
+ABANDONED_MAX: Final = 1_000  # jobs that nobody waits for any more, and Redis has not heard of that
 NOTE_WAIT_S: Final = 0.5  # how long a caller waits for its note to be written
 FULL_S: Final = 0.05  # before a mailbox without room is asked again
 BLOCK_S: Final = 5  # of the read that waits for answers
@@ -105,6 +106,7 @@ class WaitingCall:
     born: float = field(default_factory=time.monotonic)
     sent: bool = False
     job_id: str = ""
+    batch: "Batch | None" = None  # the one it was sent in
 
     def expire(self) -> None:
         """End the wait: a write that was sent may have been or be carried out, everything else is refused."""
@@ -142,7 +144,7 @@ class BusLane:
         self._lanes = lanes
         self._keys = keys
         self.reply_list = keys.replies(uuid7())
-        self._sending = RedisConnection(lanes.server, (ENQUEUE_READS, ENQUEUE_WRITES), key=keys.prefix)
+        self._sending = RedisConnection(lanes.server, (ENQUEUE_READS, ENQUEUE_WRITES, ABANDON), key=keys.prefix)
         self._reading = RedisConnection(lanes.server, (REGISTER,), key=keys.prefix)
         self._presence = Presence(
             keys, process_name("gateway"), forgotten_s=REPLY_LIST_MAX_AGE_S, fresh_s=3 * REGISTER_S
@@ -155,6 +157,7 @@ class BusLane:
         self._callers = callers
         self._notes: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
         self._pings: list[asyncio.Future[None]] = []
+        self._abandoned: deque[bytes] = deque(maxlen=ABANDONED_MAX)
         self._wake = asyncio.Event()
         self._refusals = RefusalLog(log)
         self._refused, self._refused_at, self._takes_reads = "", 0.0, False
@@ -234,6 +237,9 @@ class BusLane:
         self._wake.set()
         try:
             answer = await waiting.future
+        except asyncio.CancelledError:
+            self._abandon(waiting)
+            raise
         finally:
             timer.cancel()
             del self._waiting[waiting.id]
@@ -242,6 +248,16 @@ class BusLane:
         if answer is None:
             await self._write_note(waiting, envelope)
         return answer
+
+    def _abandon(self, waiting: WaitingCall) -> None:
+        """End the job of a read whose caller has gone, once nobody waits for any of its commands. A write goes on."""
+        batch = waiting.batch
+        if waiting.write or batch is None or not all(other.future.done() for other in batch.commands):
+            return
+        of, job = self._keys.of[batch.mailbox], waiting.job_id
+        keys = (of.mailbox, of.depth, JOB_KEY + job, LEASE_KEY + job, TRIES_KEY + job, *self._keys.guard)
+        self._abandoned.append(pack_script(ABANDON, keys, (job,)))
+        self._wake.set()
 
     async def _write_note(self, waiting: WaitingCall, envelope: Envelope) -> None:
         """Say in Redis where the command went; while Redis is away the note is kept and written later."""
@@ -266,7 +282,7 @@ class BusLane:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._new or self._resend or self._notes or self._pings:
+            while self._new or self._resend or self._notes or self._pings or self._abandoned:
                 try:
                     await self._send()
                     failures = 0
@@ -298,9 +314,10 @@ class BusLane:
         if not self._lanes.number_is_right:
             await self._lanes.require_number()
         batches, notes, pings = self._batches(), dict(self._notes), len(self._pings)
-        if not (batches or notes or pings):
+        abandoned = [self._abandoned.popleft() for _ in range(len(self._abandoned))]  # if lost, their reads end in time
+        if not (batches or notes or pings or abandoned):
             return
-        commands = [batch.packed for batch in batches] + [packed for packed, _ in notes.values()]
+        commands = [batch.packed for batch in batches] + [packed for packed, _ in notes.values()] + abandoned
         try:
             replies = await self._exchange([*commands, pack("PING")] if pings else commands, SEND_S)
         except CONNECTION_ERRORS:
@@ -353,7 +370,7 @@ class BusLane:
                 arguments = (job, payload, self._mailbox_bound, longest_ms, FEWEST_WAITING)
                 batch.packed = pack_script(script, where, arguments)
                 for waiting in batch.commands:
-                    waiting.job_id = job
+                    waiting.job_id, waiting.batch = job, batch
             for waiting in batch.commands:
                 waiting.sent = True
         return batches

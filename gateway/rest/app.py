@@ -11,10 +11,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from engramq.gateway.budget import Body, text_of
+from engramq.gateway.http import while_there
 from engramq.gateway.identity.authorization import CALLER
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.rest import openapi
-from engramq.gateway.rest.requests import MISSING, CallerLeft, PathMatch, WrongRequest, arguments_of, match
+from engramq.gateway.rest.requests import MISSING, PathMatch, WrongRequest, arguments_of, match
 from engramq.gateway.service import Call, Service, fault_reply
 from engramq.schemas.commands import REST_PREFIX, Tool
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
@@ -36,11 +37,8 @@ class Rest:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        try:
-            response = await self._answer(scope, receive)
-        except CallerLeft:
-            return
+        """Answer a request; raises CallerLeft."""
+        response = await self._answer(scope, receive)
         await response(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
@@ -66,7 +64,8 @@ class Rest:
         except EngramqError as refused:
             return _refusal(refused.fault, scope)
         call = Call(tool=tool, arguments=arguments, caller=caller, traceparent=headers.get("traceparent"))
-        reply = await self._service.call(call)
+        async with while_there(receive, is_read=not tool.write):
+            reply = await self._service.call(call)
         return _respond(reply.body, status_of(reply.body, write=tool.write), reply.text)
 
 

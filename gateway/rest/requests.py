@@ -10,6 +10,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
+from engramq.gateway.http import CallerLeft
 from engramq.gateway.mcp.arguments import parameters_of
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
@@ -79,10 +80,6 @@ class WrongRequest(Exception):
         super().__init__(error)
         self.status = status
         self.fault = invalid(field, error, recovery).fault
-
-
-class CallerLeft(Exception):
-    """The caller closed the connection before the body had come."""
 
 
 async def arguments_of(

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engramq.gateway.budget import Body
+from engramq.gateway.http import while_there
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.audience import kept, reader
 from engramq.gateway.service import Call, Service
@@ -129,9 +130,14 @@ class PageRequest:
         return self.form.get(name, [""])[0].strip()
 
     async def ask(self, tool: str, **arguments: Any) -> Body:
-        """Return the reply to a call by this visitor; what is None or empty is left out. Raises PageCallRefused."""
+        """Return the reply to a call by this visitor; what is None or empty is left out.
+
+        Raises PageCallRefused, CallerLeft.
+        """
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
-        reply = await self.site.service.call(Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller))
+        call = Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller)
+        async with while_there(self.request.receive, is_read=not call.tool.write):
+            reply = await self.site.service.call(call)
         if reply.is_error:
             raise PageCallRefused(reply.body)
         return for_people(reply.body)

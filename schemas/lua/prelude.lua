@@ -3,6 +3,8 @@ local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- What stands in a lease's place when nobody waits for the job any more; no token of a worker's is like it.
+local ABANDONED = 'abandoned'
 local function wake(wakeups)
   redis.call('LPUSH', wakeups, '1')
   redis.call('LTRIM', wakeups, 0, 63)

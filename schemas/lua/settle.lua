@@ -1,6 +1,7 @@
 -- Everything that a worker does with a job that it holds. KEYS lease; ARGV token, then actions, each a word, how many
--- arguments it has, and these. Returns 0 with nothing done when the lease is not this worker's any more, else 1, or when
--- sessions were used: now, then instance, ticked and owed of each (see use_session).
+-- arguments it has, and these. Returns 0 with nothing done when the lease is not this worker's any more (-1 when nobody
+-- waits for the job any more), else 1, or when sessions were used: now, then instance, ticked and owed of each (see
+-- use_session).
 --   end     mailbox, depth, job, tries, job id, rate, how many of its commands were served: the job is over
 --   reply   reply list, ttl (s), answers...; left out when the gateway reads none and too many bytes wait for it
 --   refuse  until when (ms) its caller waits, then what `reply` takes, then what `job` takes: a write that was not applied is
@@ -9,7 +10,8 @@
 --   dead    dead letters, their index, their bytes, id, letter, most to keep, most bytes: the oldest go, never the last
 --   session_state  session state, touched, sessions, principals, session, ttl (s), gap (ms), most to keep, stored
 --           ('' none), recalled ('-' none, else ids each with a newline), touched ids...
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local held = redis.call('GET', KEYS[1])
+if held ~= ARGV[1] then return held == ABANDONED and -1 or 0 end
 local now = now_ms()
 local actions, used = {}, {now}
 actions['end'] = function(a)

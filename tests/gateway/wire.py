@@ -57,7 +57,7 @@ async def exchange(app: Any, headers: list[tuple[str, str]], body: bytes, parts:
 
     async def receive() -> Message:
         if not pieces:
-            return {"type": "http.disconnect"}
+            await anyio.sleep_forever()  # the caller stays until it is answered
         return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
 
     async def send(message: Message) -> None:

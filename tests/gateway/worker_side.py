@@ -130,7 +130,7 @@ class WorkerSide:
         for job in await self.redis.zrange(self.keys.of[kind].mailbox, 0, -1):
             payload = await self.redis.get(JOB_KEY + job.decode())
             await self.redis.zrem(self.keys.of[kind].mailbox, job)
-            for data in decode_job(payload):
+            for data in () if payload is None else decode_job(payload):  # None: its caller has hung up
                 await self._answer(decode_envelope(data))
 
     async def _answer(self, envelope: Envelope) -> None:

@@ -211,6 +211,7 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
                 handlers.go.set()
                 await slow
                 handlers.go.clear()
+                await _hang_up(bus, handlers, namespace)
             await asyncio.wait_for(turns.wait(), BOUND_S)
             look = await bus.look()
             assert {state.kind for state in look.mailboxes if state.workers == 1} == set(KINDS)
@@ -221,6 +222,21 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
             await views.scrub_namespace(namespace)
             await storing
         await views.rewrite_log()
+
+
+async def _hang_up(bus: Bus, handlers: Handlers, namespace: str) -> None:
+    """Ask for what takes long, and leave."""
+    asked = asyncio.create_task(ask(bus, namespace, "slow"))
+
+    async def begun() -> bool:
+        return handlers.running == 1
+
+    async def ended() -> bool:
+        return handlers.running == 0
+
+    await until(begun)
+    asked.cancel()
+    await until(ended)
 
 
 @pytest.mark.promise("MT-19")

@@ -39,6 +39,7 @@ class Lease:
     token: str
     sent_at: float
     lost: bool = False
+    abandoned: bool = False  # lost since nobody waits for the job any more
 
     def require(self, seconds: float = 0.0) -> None:
         """Return if the lease surely holds for that many more seconds, else raise LeaseLost."""

@@ -34,6 +34,9 @@ from engramq.workers.queue.settlement import GatheredFollowUps, Result, Session,
 log = logging.getLogger(__name__)
 
 SETTLE_AGAIN_S: Final = 0.1
+# What the scripts say of a lease: another worker has it, or nobody waits for its job any more.
+LOST: Final = 0
+GONE: Final = -1
 MAX_TRIES: Final = 5
 RETRY_FIRST_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
@@ -41,6 +44,7 @@ RETRY_MAX_S: Final = 5.0
 DONE: Final = "done"
 RETRIED: Final = "retried"
 SET_ASIDE: Final = "set_aside"
+ABANDONED: Final = "abandoned"  # its callers have gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Mailbox:
 
 @dataclass(slots=True, eq=False)
 class _Progress:
-    """How far a try of a command is. `outcome`: `done`, `retried`, `set_aside`, or its refusal's code."""
+    """How far a try of a command is. `outcome`: `done`, `retried`, `set_aside`, `abandoned`, or its refusal's code."""
 
     came: float  # when its command came, by `clock`
     began: float = 0.0  # when its handler began, by `clock`; 0: it has not
@@ -102,7 +106,7 @@ class ClaimedJob:
                 await self._carry_out_all(envelopes)
             await self._settle(last=True)
         except* LeaseLost:
-            log.warning("A lease was lost", extra={"job_id": self.job_id, "command_ids": list(self.open)})
+            self.tell_lost()
         except* Exception as problems:  # noqa: BLE001 - whatever goes wrong, the worker lives
             error = type(problems.exceptions[0]).__name__
             log.error("A job could not be ended", extra={"job_id": self.job_id, "error": error})
@@ -114,7 +118,15 @@ class ClaimedJob:
         try:
             await self._settle(last=True)
         except LeaseLost:
-            log.warning("A lease was lost", extra={"job_id": self.job_id, "command_ids": list(self.open)})
+            self.tell_lost()
+
+    def tell_lost(self) -> None:
+        """Log that the lease was lost, which is no trouble where the callers of its reads have gone."""
+        extra = {"job_id": self.job_id, "command_ids": list(self.open)}
+        if self.lease.abandoned:
+            log.info("Nobody waits for a job any more", extra=extra)
+        else:
+            log.warning("A lease was lost", extra=extra)
 
     def _read(self) -> list[Envelope]:
         """Decode the job. What cannot be read becomes a dead letter; a read that nobody waits for any more is dropped.
@@ -186,6 +198,8 @@ class ClaimedJob:
             try:
                 self._results.append(await self._result_of(envelope, progress))
             finally:
+                if self.lease.abandoned:
+                    progress.outcome = ABANDONED
                 active.tell("engramq.outcome", progress.outcome)
                 if actor.observe is not None:
                     ended = clock()
@@ -303,8 +317,8 @@ class ClaimedJob:
                 repeated = True
                 await asyncio.sleep(SETTLE_AGAIN_S)
                 continue
-            if not written and not repeated:
-                self.lease.lost = True
+            if written in (LOST, GONE) and not repeated:
+                self.lease.lost, self.lease.abandoned = True, written == GONE
                 raise LeaseLost
             if not isinstance(written, list):
                 return {}

@@ -26,7 +26,7 @@ from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import LEASE_S, Actor, Lease
-from engramq.workers.queue.job import ClaimedJob, Mailbox
+from engramq.workers.queue.job import GONE, LOST, ClaimedJob, Mailbox
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import GatheredFollowUps
 
@@ -250,9 +250,13 @@ class MailboxWorker:
         sent_at = clock()
         tokens = [part for job in jobs for part in (job.job_id, job.lease.token)]
         renew = pack_script(RENEW, (self._mailbox_key, *self._guard), (_LEASE_MS, in_progress_key_prefix, *tokens))
-        held = [job for job, granted in zip(jobs, await self._pipeline.call(renew), strict=True) if granted]
-        for job in held:
-            job.lease.sent_at = sent_at
+        held = []
+        for job, granted in zip(jobs, await self._pipeline.call(renew), strict=True):
+            if granted in (LOST, GONE):
+                job.lease.abandoned = granted == GONE
+            else:
+                job.lease.sent_at = sent_at
+                held.append(job)
         return held
 
     async def _release_unsure(self) -> None:
@@ -293,8 +297,9 @@ class MailboxWorker:
                 continue
             for task, job in held.items():
                 if job not in renewed and not (task.done() or job.ending):
-                    # Another worker holds it. A job that writes its end has just ended, or learns of the loss itself.
-                    log.warning("A lease was lost", extra={"job_id": job.job_id, "command_ids": list(job.open)})
+                    # Another worker holds it, or its callers have gone. A job that writes its end has just ended, or
+                    # learns of the loss itself.
+                    job.tell_lost()
                     job.lease.lost = True
                     task.cancel()
 
