@@ -284,6 +284,16 @@ class ForeignFormat(StrEnum):
     OBSIDIAN = "obsidian"
 
 
+class TranscriptFormat(StrEnum):
+    """The coding agents whose transcripts of past sessions an import can read."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    GEMINI = "gemini"
+    CURSOR = "cursor"
+    OPENCODE = "opencode"
+
+
 class Absence(StrEnum):
     """Why the memory of a row that was imported before is not to be found: archived, expired, gone for good, or
     replaced by another (get_memory names it in `superseded_by`)."""

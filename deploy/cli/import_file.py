@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, Self
@@ -17,9 +16,22 @@ from typing import IO, Final, Self
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.output import printable, refusal_text
+from engramq.deploy.cli.import_report import (
+    AGAIN,
+    counted,
+    ended,
+    print_counts,
+    print_kept_apart,
+    print_left_out,
+    print_secrets,
+    refusals,
+    refuse_options,
+    require_writable,
+)
+from engramq.deploy.cli.import_sessions import import_found, import_named, sessions_format
+from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import PhaseBars
-from engramq.deploy.importing.exports import Choices, LeftOut
+from engramq.deploy.importing.exports import Choices
 from engramq.deploy.importing.foreign import (
     EDGES,
     MEMORIES,
@@ -32,50 +44,31 @@ from engramq.deploy.importing.foreign import (
     look_through,
 )
 from engramq.deploy.importing.records import format_by_name, is_export, read_records
-from engramq.deploy.importing.rows import Row
-from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker, Options, import_file
+from engramq.deploy.importing.sending import Options, import_file
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
-from engramq.schemas.faults import EngramqError
-from engramq.schemas.packed_lines import Source, UnusableFile
+from engramq.schemas.packed_lines import Source
 from engramq.schemas.settings import Settings, read_settings
-from engramq.schemas.vocabulary import Absence, ForeignFormat, OnDuplicate, Partition, ReceiptStatus, RowFormat
+from engramq.schemas.vocabulary import ForeignFormat, OnDuplicate, ReceiptStatus, RowFormat, TranscriptFormat
 
 PIPE: Final = "-"
 LOOK_S: Final = 0.2  # between two looks at whether an import from standard input has ended
-AGAIN: Final = "What is in stays. Run the same command again: it skips what is in, and goes on with the rest."
 # Records of which more than one are called otherwise than by an s.
 NAMES: Final = {"memory": ("memory", "memories"), "audit": ("audit entry", "audit entries")}
 OF_CONVERSATIONS: Final = ("all_messages", "looked_through")
+NOT_OF_SESSIONS: Final = ("on_duplicate", "split", *OF_CONVERSATIONS)
+FORMATS: Final = (*RowFormat, *ForeignFormat, *TranscriptFormat)
 OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", *OF_CONVERSATIONS)
 
 
-def _require_writable(rejects: Path, source: Path | None) -> None:
-    """Refuse a file for rejects that could not be written, before anything is imported."""
-    if rejects.is_dir():
-        raise click.BadParameter(f"{str(rejects)!r} is a directory.", param_hint="'--rejects'")
-    if not rejects.exists():
-        if not os.access(rejects.absolute().parent, os.W_OK):
-            raise click.BadParameter(
-                f"{str(rejects.parent)!r} is no folder that can be written to.", param_hint="'--rejects'"
-            )
-    elif not os.access(rejects, os.W_OK):
-        raise click.BadParameter(f"{str(rejects)!r} cannot be written to.", param_hint="'--rejects'")
-    elif source is not None and rejects.samefile(source):
-        raise click.BadParameter(f"{str(rejects)!r} is the file that is to be imported.", param_hint="'--rejects'")
-
-
-def _refuse_options(context: click.Context, names: tuple[str, ...], why: str) -> None:
-    """Refuse options that say nothing of such a file."""
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
-        if given and parameter.name in names:
-            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
-
-
 @click.command("import")
-@click.argument("file", metavar="FILE_OR_FOLDER", type=click.Path(exists=True, allow_dash=True))
+@click.argument("files", metavar="FILE_OR_FOLDER...", nargs=-1, type=click.Path(exists=True, allow_dash=True))
+@click.option(
+    "--found", is_flag=True,
+    help="List the sessions of coding agents that lie on this disk; import them all once you have said yes.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="With --found: import them without asking.")
 @common.namespace_option(
     "Put every row, or the export, there, whatever it names. Default: what it names, else ENGRAMQ_NAMESPACE."
 )
@@ -91,7 +84,7 @@ def _refuse_options(context: click.Context, names: tuple[str, ...], why: str) ->
     help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
 )  # fmt: skip
 @click.option(
-    "--format", "named_format", type=click.Choice([str(word) for word in (*RowFormat, *ForeignFormat)]),
+    "--format", "named_format", type=click.Choice([str(word) for word in FORMATS]),
     help="How the rows are written, or what has written them. Default: as the content tells, if it does for sure.",
 )  # fmt: skip
 @click.option(
@@ -106,45 +99,65 @@ def _refuse_options(context: click.Context, names: tuple[str, ...], why: str) ->
 @click.option("--dry-run", is_flag=True, help="Tell what would be brought in and rejected; write nothing.")
 @click.pass_context
 def command(
-    context: click.Context, /, *, file: str, namespace: str | None, on_duplicate: str, batch: int, rejects: Path | None,
-    named_format: str | None, split: bool, all_messages: bool, looked_through: bool, dry_run: bool,
+    context: click.Context, /, *, files: tuple[str, ...], namespace: str | None, on_duplicate: str, batch: int,
+    rejects: Path | None, named_format: str | None, split: bool, dry_run: bool, found: bool, yes: bool, **_: bool,
 ) -> ExitCode:  # fmt: skip
-    """Load memories from files, other systems and notes, or restore an export.
+    """Load memories from files, other systems, notes and past sessions, or restore an export.
 
     Rows are one JSON object per line, or a CSV with a first row of names, with the parameters of store_memory; FILE -
     is standard input. gzip, bzip2, xz and UTF-16 are told by themselves. What went in before is skipped. The exit code
     is 1 when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
 
     Other systems: the file of MCP's memory server, mem0, OpenMemory, conversations of Claude and ChatGPT (as they were
-    downloaded), folders of basic-memory and Obsidian. See docs/import.md.
+    downloaded), folders of basic-memory and Obsidian. Sessions: of Claude Code, Codex, Gemini CLI, Cursor and OpenCode,
+    as many files and folders as you name, or all that are --found. See docs/import.md.
 
     A file that engramq export has written is restored into a namespace that holds nothing: all of it, or nothing.
     """
+    duplicates = OnDuplicate(on_duplicate)
+    options = Options(namespace=namespace, on_duplicate=duplicates, batch_size=batch, split=split, row_format=None)
+    paths = tuple(map(Path, files))
+    sessions = sessions_format(paths, named_format)
+    if found or sessions is not None:
+        refuse_options(context, NOT_OF_SESSIONS, "files of rows and exports, and this is about sessions")
+        if rejects is not None:
+            require_writable(rejects, None)
+        if found:
+            return import_found(paths, sessions, options, rejects, yes=yes, dry_run=dry_run)
+        return import_named(paths, sessions, options, rejects, dry_run=dry_run)
+    refuse_options(context, ("yes",), "--found")
+    if len(files) != 1:
+        raise click.UsageError(
+            "Only sessions come from several files." if files else "Missing argument 'FILE_OR_FOLDER'."
+        )
+    return _import_file(context, files[0], options, rejects)
+
+
+def _import_file(context: click.Context, file: str, options: Options, rejects: Path | None) -> ExitCode:
+    """Import or restore the one file or folder that is named."""
+    dry_run: bool = context.params["dry_run"]
+    named_format: str | None = context.params["named_format"]
     source = None if file == PIPE else Path(file)
     if source is not None and is_export(source):
-        _refuse_options(context, OF_ROWS, "rows, and this file is an export")
-        return _restore(source, namespace=namespace, dry_run=dry_run)
+        refuse_options(context, OF_ROWS, "rows, and this file is an export")
+        return _restore(source, namespace=options.namespace, dry_run=dry_run)
     if rejects is not None:
-        _require_writable(rejects, source)
+        require_writable(rejects, source)
     foreign = ForeignFormat(named_format) if named_format in set(ForeignFormat) else None
     if source is None and foreign is not None:
         raise click.UsageError("An export of another system is read twice: write it to a file, and import that.")
     export = None
     if source is not None and (foreign is not None or named_format is None):
-        with _refusals():
+        with refusals():
             kind = foreign or format_of(source)
-        export = kind and Export(source, kind, Choices(all_messages=all_messages, trusted=looked_through))
+        choices = Choices(all_messages=context.params["all_messages"], trusted=context.params["looked_through"])
+        export = kind and Export(source, kind, choices)
     if export is None or export.format not in CONVERSATIONS:
-        _refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
+        refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
     if export is None and source is not None and source.is_dir():
         raise click.UsageError(f"{named_format} is the format of a file, and {file} is a folder.")
-    options = Options(
-        namespace=namespace,
-        on_duplicate=OnDuplicate(on_duplicate),
-        batch_size=batch,
-        split=split,
-        row_format=format_by_name(source) if named_format is None or foreign is not None else RowFormat(named_format),
-    )
+    by_name = named_format is None or foreign is not None
+    options = replace(options, row_format=format_by_name(source) if by_name else RowFormat(str(named_format)))
     if dry_run:
         return _look_only(export or source, read_settings(os.environ), options, rejects=rejects)
     with servers_for("import") as settings:
@@ -168,7 +181,6 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
 
 
 SAMPLE_CHARS: Final = 160
-SAMPLE_WORDS: Final = 6
 CONVERSATIONS: Final = (ForeignFormat.CLAUDE, ForeignFormat.CHATGPT)
 
 
@@ -182,7 +194,7 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
         rejects = _beside(path)
     counts: Counter[ReceiptStatus] = Counter()
     try:
-        with _refusals():
+        with refusals():
             if isinstance(source, Export):
                 done = run(partial(import_foreign, source, settings, options, rejects, counts))
                 importer = done.importer
@@ -191,12 +203,12 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
                     size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
                     importer = run(partial(import_file, raw, settings, options, rejects, counts, size))
     except KeyboardInterrupt:
-        so_far = f"Stopped by Ctrl-C. So far: {_counted(counts)}; rows that were on their way may go in too."
+        so_far = f"Stopped by Ctrl-C. So far: {counted(counts)}; rows that were on their way may go in too."
         raise CommandFailed(f"{so_far} {AGAIN}", ExitCode.INTERRUPTED) from None
-    _print_counts(importer)
+    print_counts(importer)
     if isinstance(source, Export):
         _print_export(source, done, settings)
-    return _ended(importer.counts[ReceiptStatus.REJECTED], rejects)
+    return ended(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
 def _print_export(export: Export, done: ImportedExport, settings: Settings) -> None:
@@ -204,23 +216,10 @@ def _print_export(export: Export, done: ImportedExport, settings: Settings) -> N
         print("  ".join(f"{kind} {count} ({done.graph.created[kind]} new)" for kind, count in done.graph.found.items()))
     if done.graph.only_ends:
         print(f"Edges name {done.graph.only_ends} more nodes, which are there now.")
-    _print_left_out(done.left_out)
+    print_left_out(done.left_out)
     kept_apart = export.format in CONVERSATIONS and not export.choices.trusted
-    if kept_apart and done.importer.sample is not None:
-        print(
-            "What was said is kept apart, in the untrusted partition, since nobody has looked through it. For example, "
-            f"this finds some of it:\n{_search_for(done.importer.sample, settings)}\n"
-            "The inbox of the page makes it trusted, or engramq verify and promote do.",
-            file=sys.stderr,
-        )
-
-
-def _search_for(row: Row, settings: Settings) -> str:
-    """Return a search that finds a row, to copy into a shell."""
-    where = [] if row.namespace == settings.namespace else ["--namespace", row.namespace]
-    where += ["--project", row.record.project, "--only"] if isinstance(row.record.project, str) else []
-    words = re.findall(r"\w{3,}", row.record.content)[:SAMPLE_WORDS] or ["engramq"]
-    return printable(shlex.join(["engramq", "search", "--partition", Partition.UNTRUSTED, *where, *words]))
+    if kept_apart:
+        print_kept_apart(done.importer, settings)
 
 
 def _look_only(source: Path | Export | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
@@ -228,7 +227,7 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
 
     `source`: an export of another system, a file of rows, or None: rows on standard input.
     """
-    with _refusals():
+    with refusals():
         if isinstance(source, Export):
             looked = look_through(source.entries(), settings, options, rejects)
         else:
@@ -239,17 +238,10 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
     print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (MEMORIES, *kinds, REJECTED)))
     for row in looked.samples:
         print(f"{printable(row.file or f'line {row.line}')}: {printable(row.record.content[:SAMPLE_CHARS])}")
-    _print_left_out(looked.left_out)
-    _print_secrets(looked.secrets)
+    print_left_out(looked.left_out)
+    print_secrets(looked.secrets)
     print("Nothing was written. What is in already was not looked up, and would be skipped.", file=sys.stderr)
-    return _ended(looked.counts[REJECTED], rejects)
-
-
-def _ended(rejected: int, rejects: Path | None) -> ExitCode:
-    if not rejected:
-        return ExitCode.DONE
-    print(f"Rejected rows, with line, field and reason: {rejects or 'above'}", file=sys.stderr)
-    return ExitCode.FAILED
+    return ended(looked.counts[REJECTED], rejects)
 
 
 def _beside(path: Path) -> Path | None:
@@ -263,52 +255,16 @@ def _beside(path: Path) -> Path | None:
     return None
 
 
-def _counted(counts: Counter[ReceiptStatus]) -> str:
-    return "  ".join(f"{status} {counts[status]}" for status in ReceiptStatus)
-
-
-def _print_counts(importer: Importer) -> None:
-    print(_counted(importer.counts))
-    for absence, what in (
-        (Absence.FORGOTTEN, "is archived: engramq restore brings it back"),
-        (Absence.EXPIRED, "is past its time: engramq restore brings it back"),
-        (Absence.ERASED, "was erased, and stays so"),
-        (Absence.SUPERSEDED, "is hidden behind another: engramq show names that one"),
-    ):
-        for status in (ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED):
-            if rows := importer.absent[status, absence]:
-                before = f"{rows} {status} row{'s' if rows > 1 else ''} went in before"
-                print(f"{before}, and the memory {what} ({absence}).", file=sys.stderr)
-    _print_secrets(importer.secrets.found)
-    if importer.degraded:
-        print(
-            "Some rows wait for their vectors (the embedder did not answer); they are found by text until then.",
-            file=sys.stderr,
-        )
-
-
-def _print_secrets(count: int) -> None:
-    if count:
-        left_out = "1 secret was left out, marked" if count == 1 else f"{count} secrets were left out, each marked"
-        print(f"{left_out} in its place. ENGRAMQ_REDACT=off keeps them.", file=sys.stderr)
-
-
-def _print_left_out(left_out: Counter[LeftOut]) -> None:
-    if left_out:
-        counts = ", ".join(count_of(count, kind.one, kind.what) for kind, count in left_out.items())
-        print(f"Left out: {counts}.", file=sys.stderr)
-
-
 class _StandardInput:
     """Standard input to read from in a thread, which ends soon after the block, though nothing more may come."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._ended = False
+        self.ended = False
 
     def read1(self, size: int) -> bytes:
         """Return what is there, once there is something; nothing at the end."""
-        while not self._ended:
+        while not self.ended:
             if select.select([self._descriptor], [], [], LOOK_S)[0]:
                 return os.read(self._descriptor, size)
         return b""
@@ -317,7 +273,7 @@ class _StandardInput:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended = True
+        self.ended = True
 
 
 @contextlib.contextmanager
@@ -334,22 +290,3 @@ def _opened(path: Path | None) -> Iterator[IO[bytes] | _StandardInput]:
         raise CommandFailed(f"{path} cannot be read: {problem.strerror or problem}.") from None
     with file:
         yield file
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Raise CommandFailed for what an import could not go on after: the first of its tasks' errors."""
-    problem: BaseException | None = None
-    try:
-        yield
-    except* (EngramqError, CannotReject, NoWorker, UnusableFile) as group:
-        problem = group
-        while isinstance(problem, BaseExceptionGroup):
-            problem = problem.exceptions[0]
-    if isinstance(problem, UnusableFile):
-        raise CommandFailed(f"{problem} Nothing was imported.")
-    if problem is not None:
-        refusal = str(problem)
-        if isinstance(problem, EngramqError):
-            refusal = refusal_text(problem.fault.error, problem.fault.recovery)
-        raise CommandFailed(f"{refusal} {AGAIN}", ExitCode.MIDWAY)

@@ -66,7 +66,9 @@ COMMANDS: Mapping[str, Lazy] = {
     "supersede": Lazy("review", "Replace the memory OLD by NEW: searches and lists hide the old one.", "supersede"),
     "update": Lazy("review", "Correct what is said about a memory: its date, speaker, tags and the like.", "update"),
     "restore": Lazy("restore", "Bring back a memory, by its ID, or make a home of a backup, by its FILE."),
-    "import": Lazy("import_file", "Load memories from files, other systems and notes, or restore an export."),
+    "import": Lazy(
+        "import_file", "Load memories from files, other systems, notes and past sessions, or restore an export."
+    ),
     "export": Lazy("export", "Write everything of a namespace to a file, which engramq import restores."),
     "backup": Lazy("backup", "Save the home in a file, while it is used."),
     "purge": Lazy(

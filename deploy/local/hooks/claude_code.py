@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, Turn, make_turn, text_in
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    SUBAGENT,
+    SUMMARY,
+    USER,
+    ClientFormat,
+    SessionFacts,
+    Turn,
+    make_turn,
+    text_at,
+    text_in,
+)
 
 _SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
 _NOT_SPOKEN: Final = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
@@ -19,4 +30,28 @@ def _turn_of(line: Mapping[str, Any]) -> Turn | None:
     return make_turn(line.get("uuid"), speaker, text_in(message.get("content")), line.get("timestamp"))
 
 
-CLAUDE_CODE: Final = ClientFormat("claude-code", _turn_of, spoken=(b'"user', b'"assistant'))
+def _is_ours(line: Mapping[str, Any]) -> bool:
+    # The title of a session, with which older ones begin, names no session.
+    return isinstance(line.get("type"), str) and ("sessionId" in line or "leafUuid" in line)
+
+
+def _facts_of(line: Mapping[str, Any]) -> SessionFacts:
+    return SessionFacts(text_at(line, "sessionId"), text_at(line, "cwd"))
+
+
+def _unspoken(line: Mapping[str, Any]) -> str:
+    return SUBAGENT if line.get("isSidechain") else SUMMARY if line.get("isCompactSummary") else ""
+
+
+CLAUDE_CODE: Final = ClientFormat(
+    "claude-code",
+    _turn_of,
+    spoken=(b'"user', b'"assistant'),
+    is_ours=_is_ours,
+    facts_of=_facts_of,
+    variable="CLAUDE_CONFIG_DIR",
+    folder=".claude",
+    parts=("projects",),
+    file_names=r"(?!agent-).+\.jsonl",  # those of subagents
+    unspoken=_unspoken,
+)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, Turn, make_turn
+from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, SessionFacts, Turn, make_turn, text_at
 
 _SPEAKERS: Final = {"user_message": USER, "agent_message": ASSISTANT, "UserMessage": USER, "AgentMessage": ASSISTANT}
 _COMPLETED: Final = "item_completed"
+_META: Final = "session_meta"
 _TEXT: Final = "text"  # of an agent's message written as "Text"
 
 
@@ -41,4 +42,27 @@ def _text_of(item: Mapping[str, Any]) -> str:
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
-CODEX: Final = ClientFormat("codex", _turn_of, spoken=(b'"user_message', b'"agent_message', b'Message"'))
+def _is_ours(line: Mapping[str, Any]) -> bool:
+    return isinstance(line.get("type"), str) and "timestamp" in line and isinstance(line.get("payload"), dict)
+
+
+def _facts_of(line: Mapping[str, Any]) -> SessionFacts:
+    payload = line.get("payload")
+    if line.get("type") != _META or not isinstance(payload, dict):
+        return SessionFacts()
+    # {"subagent": ...} where another session has begun it, else "cli", "exec" or "vscode".
+    is_subagent = isinstance(payload.get("source"), dict) and "subagent" in payload["source"]
+    return SessionFacts(text_at(payload, "id"), text_at(payload, "cwd"), is_subagent)
+
+
+CODEX: Final = ClientFormat(
+    "codex",
+    _turn_of,
+    spoken=(b'"user_message', b'"agent_message', b'Message"'),
+    is_ours=_is_ours,
+    facts_of=_facts_of,
+    variable="CODEX_HOME",
+    folder=".codex",
+    parts=("sessions", "archived_sessions"),
+    file_names=r"rollout-.+\.jsonl(\.zst)?",  # old ones are packed
+)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, Turn, make_turn, text_in
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    SUBAGENT,
+    USER,
+    ClientFormat,
+    SessionFacts,
+    Turn,
+    make_turn,
+    text_at,
+    text_in,
+)
 
 _SPEAKERS: Final = {"user": USER, "gemini": ASSISTANT}
 _EVENT_NAMES: Final = {"BeforeAgent": "UserPromptSubmit", "AfterAgent": "Stop", "PreCompress": "PreCompact"}
@@ -17,4 +27,25 @@ def _turn_of(line: Mapping[str, Any]) -> Turn | None:
     return make_turn(line.get("id"), _SPEAKERS.get(str(line.get("type"))), text, line.get("timestamp"))
 
 
-GEMINI: Final = ClientFormat("gemini", _turn_of, spoken=(b'"user', b'"gemini"'), event_names=_EVENT_NAMES)
+def _is_ours(line: Mapping[str, Any]) -> bool:
+    return "projectHash" in line or "$set" in line or (isinstance(line.get("type"), str) and "timestamp" in line)
+
+
+def _facts_of(line: Mapping[str, Any]) -> SessionFacts:
+    if "projectHash" not in line:
+        return SessionFacts()
+    return SessionFacts(text_at(line, "sessionId"), "", line.get("kind") == SUBAGENT)
+
+
+GEMINI: Final = ClientFormat(
+    "gemini",
+    _turn_of,
+    spoken=(b'"user', b'"gemini"'),
+    is_ours=_is_ours,
+    facts_of=_facts_of,
+    variable="GEMINI_CLI_HOME",
+    folder=".gemini",
+    parts=("tmp",),
+    file_names=r"session-.+\.jsonl?",  # others lie in the folder of the session that has begun them
+    event_names=_EVENT_NAMES,
+)

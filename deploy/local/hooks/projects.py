@@ -47,6 +47,18 @@ def project_of(home: Home, namespace: str, folder: str) -> str:
     return name
 
 
+def project_named(known: dict[str, KnownProject], folder: str, *, is_there: bool) -> str:
+    """Return how the project of a folder is or would be called, noting a new one among the known alone.
+
+    A folder that is gone tells nothing but its name: a project that was seen with it, or with a git folder in it, keeps
+    its own, and nothing is noted.
+    """
+    place = place_of(folder)
+    if place is None or is_there:
+        return "" if place is None else _noted(known, place)[0]
+    return _with_folder(known, place.folder) or _with_folder(known, f"{place.folder}/.git") or place.name
+
+
 def known_projects(home: Home, namespace: str) -> dict[str, KnownProject]:
     """Return what the projects of a namespace were seen with, by name. Raises DeployError."""
     return _read(home).get(namespace, {})

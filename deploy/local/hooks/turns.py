@@ -12,6 +12,9 @@ INVALID: Final = "invalid_parameter"
 
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
+# What is no turn, though it looks like one.
+SUBAGENT: Final = "subagent"
+SUMMARY: Final = "summary"
 
 # The marks around what hooks give to a model, by which it is known again and never captured.
 RECALLED: Final = "engramq-recalled"
@@ -50,17 +53,41 @@ class Turn(NamedTuple):  # a dataclass takes 7 ms to import
     moment: str = ""
 
 
+class SessionFacts(NamedTuple):
+    """What a line says of its whole session: its id, the folder that it is in, and whether a subagent holds it."""
+
+    session: str = ""
+    folder: str = ""
+    is_subagent: bool = False
+
+
 class ClientFormat(NamedTuple):
-    """A client whose events and transcripts hooks understand.
+    """A client whose events and transcripts are understood.
 
     `turn_of` returns the turn in a line of its transcript, None for a line without one; each line with one holds one of
-    the texts in `spoken`. `event_names`: how events are called that it names otherwise than Claude Code.
+    the texts in `spoken`. `event_names`: how events are called that it names otherwise than Claude Code. `is_ours`
+    knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that holds what only looks like
+    a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the `variable` that moves it;
+    `file_names`: a pattern of their names there.
     """
 
     name: str
     turn_of: Callable[[Mapping[str, Any]], Turn | None]
     spoken: tuple[bytes, ...]
+    is_ours: Callable[[Mapping[str, Any]], bool]
+    facts_of: Callable[[Mapping[str, Any]], SessionFacts]
+    variable: str
+    folder: str
+    parts: tuple[str, ...]
+    file_names: str
+    unspoken: Callable[[Mapping[str, Any]], str] = lambda _: ""
     event_names: Mapping[str, str] = {}
+
+
+def text_at(line: Mapping[str, Any], name: str) -> str:
+    """Return the text of a member, "" where it has none."""
+    value = line.get(name)
+    return storable(value) if isinstance(value, str) else ""
 
 
 def make_turn(key: object, speaker: str | None, text: str, moment: object) -> Turn | None:

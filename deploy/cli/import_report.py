@@ -1,0 +1,137 @@
+"""What imports say of themselves: counts, what was left out and why, and refusals that they cannot go on after."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from engramq.deploy.cli.output import printable, refusal_text
+from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.rows import Row
+from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker
+from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.packed_lines import UnusableFile
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import Absence, Partition, ReceiptStatus
+
+AGAIN: Final = "What is in stays. Run the same command again: it skips what is in, and goes on with the rest."
+SAMPLE_WORDS: Final = 6
+
+
+def require_writable(rejects: Path, source: Path | None) -> None:
+    """Refuse a file for rejects that could not be written, before anything is imported."""
+    if rejects.is_dir():
+        raise click.BadParameter(f"{str(rejects)!r} is a directory.", param_hint="'--rejects'")
+    if not rejects.exists():
+        if not os.access(rejects.absolute().parent, os.W_OK):
+            raise click.BadParameter(
+                f"{str(rejects.parent)!r} is no folder that can be written to.", param_hint="'--rejects'"
+            )
+    elif not os.access(rejects, os.W_OK):
+        raise click.BadParameter(f"{str(rejects)!r} cannot be written to.", param_hint="'--rejects'")
+    elif source is not None and rejects.samefile(source):
+        raise click.BadParameter(f"{str(rejects)!r} is the file that is to be imported.", param_hint="'--rejects'")
+
+
+def refuse_options(context: click.Context, names: tuple[str, ...], why: str) -> None:
+    """Refuse options that say nothing of such a file."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
+        if given and parameter.name in names:
+            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
+
+
+def print_kept_apart(importer: Importer, settings: Settings) -> None:
+    """Say where turns are that nobody has looked through, and how to find one that has gone in."""
+    if importer.sample is not None:
+        print(
+            "What was said is kept apart, in the untrusted partition, since nobody has looked through it. For example, "
+            f"this finds some of it:\n{_search_for(importer.sample, settings)}\n"
+            "The inbox of the page makes it trusted, or engramq verify and promote do.",
+            file=sys.stderr,
+        )
+
+
+def _search_for(row: Row, settings: Settings) -> str:
+    """Return a search that finds a row, to copy into a shell."""
+    where = [] if row.namespace == settings.namespace else ["--namespace", row.namespace]
+    where += ["--project", row.record.project, "--only"] if isinstance(row.record.project, str) else []
+    words = re.findall(r"\w{3,}", row.record.content)[:SAMPLE_WORDS] or ["engramq"]
+    return printable(shlex.join(["engramq", "search", "--partition", Partition.UNTRUSTED, *where, *words]))
+
+
+def ended(rejected: int, rejects: Path | None) -> ExitCode:
+    """Return the exit code, and say where rejected rows are told of."""
+    if not rejected:
+        return ExitCode.DONE
+    print(f"Rejected rows, with line, field and reason: {rejects or 'above'}", file=sys.stderr)
+    return ExitCode.FAILED
+
+
+def counted(counts: Counter[ReceiptStatus]) -> str:
+    """Return how many rows went which way."""
+    return "  ".join(f"{status} {counts[status]}" for status in ReceiptStatus)
+
+
+def print_counts(importer: Importer) -> None:
+    """Print what became of the rows, and why some are not to be found."""
+    print(counted(importer.counts))
+    for absence, what in (
+        (Absence.FORGOTTEN, "is archived: engramq restore brings it back"),
+        (Absence.EXPIRED, "is past its time: engramq restore brings it back"),
+        (Absence.ERASED, "was erased, and stays so"),
+        (Absence.SUPERSEDED, "is hidden behind another: engramq show names that one"),
+    ):
+        for status in (ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED):
+            if rows := importer.absent[status, absence]:
+                before = f"{rows} {status} row{'s' if rows > 1 else ''} went in before"
+                print(f"{before}, and the memory {what} ({absence}).", file=sys.stderr)
+    print_secrets(importer.secrets.found)
+    if importer.degraded:
+        print(
+            "Some rows wait for their vectors (the embedder did not answer); they are found by text until then.",
+            file=sys.stderr,
+        )
+
+
+def print_secrets(count: int) -> None:
+    """Say how many secrets were left out."""
+    if count:
+        left_out = "1 secret was left out, marked" if count == 1 else f"{count} secrets were left out, each marked"
+        print(f"{left_out} in its place. ENGRAMQ_REDACT=off keeps them.", file=sys.stderr)
+
+
+def print_left_out(left_out: Counter[LeftOut]) -> None:
+    """Say what was left out by the rules of the format."""
+    if left_out:
+        counts = ", ".join(count_of(count, kind.one, kind.what) for kind, count in left_out.items())
+        print(f"Left out: {counts}.", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Raise CommandFailed for what an import could not go on after: the first of its tasks' errors."""
+    problem: BaseException | None = None
+    try:
+        yield
+    except* (EngramqError, CannotReject, NoWorker, UnusableFile) as group:
+        problem = group
+        while isinstance(problem, BaseExceptionGroup):
+            problem = problem.exceptions[0]
+    if isinstance(problem, UnusableFile):
+        raise CommandFailed(f"{problem} Nothing was imported.")
+    if problem is not None:
+        refusal = str(problem)
+        if isinstance(problem, EngramqError):
+            refusal = refusal_text(problem.fault.error, problem.fault.recovery)
+        raise CommandFailed(f"{refusal} {AGAIN}", ExitCode.MIDWAY)

@@ -1,0 +1,201 @@
+"""Bring past sessions of coding agents in: each turn once, apart, in the project of the folder that it was said in."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.rows import Secrets, make_batches
+from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, importing
+from engramq.deploy.importing.transcript_files import Spoken, StoredSession, unreadable
+from engramq.deploy.importing.transcripts import READERS, Listed
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.capture import records_of
+from engramq.deploy.local.hooks.projects import KnownProject, known_projects, project_named, project_of
+from engramq.deploy.local.hooks.turns import SessionFacts
+from engramq.schemas.packed_lines import UnusableFile
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat
+
+NO_FOLDER: Final = LeftOut("sessions name no folder", "session names no folder")
+
+
+@dataclass(slots=True)
+class Projects:
+    """The projects of the folders that sessions were held in, as hooks know them.
+
+    A folder that is gone tells nothing but its name: `gone` has such folders. `set_for_all` is ENGRAMQ_PROJECT. With
+    `note` a project that is new is noted in the home, so that its name stays its own.
+    """
+
+    home: Home
+    namespace: str
+    set_for_all: str = ""
+    note: bool = True
+    gone: set[str] = field(default_factory=set)
+    _names: dict[str, str] = field(default_factory=dict)
+    _registry: dict[str, KnownProject] | None = None
+
+    def of(self, folder: str) -> str:
+        """Return the name of a folder's project, "" where there is none. Raises DeployError."""
+        if self.set_for_all or not folder:
+            return self.set_for_all
+        if folder not in self._names:
+            self._names[folder] = self._looked_up(folder)
+        return self._names[folder]
+
+    def _looked_up(self, folder: str) -> str:
+        is_there = os.path.isdir(folder)  # noqa: PTH112 - False where nobody may look
+        if not is_there:
+            self.gone.add(folder)
+        # Without a home, as with servers elsewhere, nothing is noted.
+        if self.note and is_there and (name := project_of(self.home, self.namespace, folder)):
+            return name
+        if self._registry is None:
+            self._registry = known_projects(self.home, self.namespace)
+        return project_named(self._registry, folder, is_there=is_there)
+
+
+@dataclass(frozen=True, slots=True)
+class Transcripts:
+    """Files and folders of one client."""
+
+    format: TranscriptFormat
+    paths: tuple[Path, ...]
+
+    def listed(self) -> Iterator[Listed]:
+        """Yield the sessions, without reading them."""
+        for path in self.paths:
+            yield from READERS[self.format].sessions(path)
+
+
+@dataclass(slots=True)
+class SessionRows:
+    """Reads sessions one after the other; `position`: how many of their bytes are read, `silent` and so on count them.
+
+    What is listed is held: some hundred bytes for a session.
+    """
+
+    projects: Projects
+    sessions: list[tuple[TranscriptFormat, StoredSession]] = field(default_factory=list)
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
+    problems: list[Rejection] = field(default_factory=list)
+    position: int = 0
+    read: int = 0
+    turns: int = 0
+
+    def list_all(self, several: Iterable[Transcripts]) -> None:
+        """List the sessions of all of them, the oldest first."""
+        for transcripts in several:
+            for item in transcripts.listed():
+                if isinstance(item, LeftOut):
+                    self.left_out[item] += 1
+                elif isinstance(item, Rejection):
+                    self.problems.append(item)
+                else:
+                    self.sessions.append((transcripts.format, item))
+        self.sessions.sort(key=lambda each: each[1].began)
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are to read."""
+        return sum(session.size for _, session in self.sessions)
+
+    def rows(self) -> Iterator[Given | Rejection]:
+        """Yield each turn as a row, and what could not be read."""
+        yield from self.problems
+        for kind, session in self.sessions:
+            try:
+                yield from self._rows_of(kind, session)
+            except (OSError, UnusableFile) as problem:
+                yield unreadable(session.path, problem)
+            self.position += session.size
+            self.read += 1
+
+    def _rows_of(self, kind: TranscriptFormat, session: StoredSession) -> Iterator[Given | Rejection]:
+        facts, project = SessionFacts(), self.projects.of("")
+        has_turns = False
+        for said in READERS[kind].said(session):
+            match said:
+                case SessionFacts():
+                    facts, project = said, self.projects.of(said.folder)
+                case Spoken():
+                    has_turns = True
+                    self.turns += 1
+                    thread = facts.session or session.key or Path(session.path).stem
+                    for record in records_of(said.turn, kind, thread):
+                        yield Given(said.line, _row(record, project), session.path)
+                case LeftOut():
+                    self.left_out[said] += 1
+                case Rejection():
+                    yield said
+        if has_turns and not facts.folder and not project:
+            self.left_out[NO_FOLDER] += 1
+
+
+def _row(record: Any, project: str) -> dict[str, Any]:
+    return {**record, "project": project} if project else dict(record)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSessions:
+    """What became of sessions, and how many seconds that took."""
+
+    importer: Importer
+    seconds: float
+
+
+async def import_sessions(
+    rows: SessionRows, settings: Settings, options: Options, rejects: Path | None, counts: Counter[ReceiptStatus]
+) -> ImportedSessions:
+    """Import the turns of all sessions; `counts` has what became of them.
+
+    Secrets are left out whatever the settings say, as hooks do. Raises EngramqError, NoWorker, CannotReject.
+    """
+    begun = time.monotonic()
+    async with importing(settings, options, rejects, counts, rows, rows.size or None) as importer:
+        importer.secrets = Secrets()
+        checked = options.checked(rows.rows(), settings, importer.secrets)
+        await importer.run(make_batches(checked, options.batch_size, BATCH_CHARS))
+    return ImportedSessions(importer, time.monotonic() - begun)
+
+
+@dataclass(slots=True)
+class Group:
+    """Sessions of one client in one project: how many, their bytes, and when the oldest began."""
+
+    client: TranscriptFormat
+    project: str
+    sessions: int = 0
+    size: int = 0
+    since: float = float("inf")
+    is_gone: bool = False
+
+
+def groups_of(rows: SessionRows) -> Sequence[Group]:
+    """Return the sessions by client and project; of each no more is read than its beginning."""
+    groups: dict[tuple[TranscriptFormat, str], Group] = {}
+    heads: dict[tuple[TranscriptFormat, str], SessionFacts] = {}
+    for kind, session in rows.sessions:
+        shared = (kind, READERS[kind].shares(session))
+        if shared not in heads:
+            try:
+                heads[shared] = READERS[kind].head(session)
+            except (OSError, UnusableFile) as problem:
+                rows.problems.append(unreadable(session.path, problem))
+                continue
+        head = heads[shared]
+        if head.is_subagent:
+            continue
+        project = rows.projects.of(head.folder)
+        group = groups.setdefault((kind, project), Group(kind, project))
+        group.sessions += 1
+        group.size += session.size
+        group.since = min(group.since, session.began)
+        group.is_gone |= head.folder in rows.projects.gone
+    return sorted(groups.values(), key=lambda group: (group.client, -group.sessions, group.project))

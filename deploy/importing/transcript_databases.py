@@ -1,0 +1,273 @@
+"""Sessions that are kept in a database: those of Cursor, and those of OpenCode, which once wrote a file for each part.
+
+Databases are opened to be read only, also while their client runs. Cursor was not run for this: its form is as others
+have described it.
+"""
+
+import contextlib
+import functools
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from engramq.deploy.importing.exports import LeftOut, moment
+from engramq.deploy.importing.records import LINE, Rejection
+from engramq.deploy.importing.transcript_files import (
+    OBJECT_BYTES,
+    OF_TOOLS,
+    SILENT,
+    SUBAGENTS,
+    TOO_LONG,
+    UNSPOKEN,
+    Said,
+    Spoken,
+    StoredSession,
+    unreadable,
+)
+from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parsed
+from engramq.deploy.local.hooks.turns import ASSISTANT, SUMMARY, USER, SessionFacts, make_turn, text_at
+from engramq.schemas.packed_lines import UnusableFile
+
+_PARTS: Final = re.split(r"^-- name: (\w+)$", Path(__file__).with_name("databases.sql").read_text("utf-8"), flags=re.M)
+_QUERIES: Final = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
+_UNFINISHED: Final = LeftOut("answers that are not finished", "answer that is not finished")
+_MS: Final = 1000
+
+
+class _Database(contextlib.AbstractContextManager["_Database"]):
+    """A database, to be read; a damaged one, or one of another form, raises UnusableFile."""
+
+    def __init__(self, path: str) -> None:
+        # Threads take turns in reading.
+        self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
+        self._connection.text_factory = bytes  # whether it is text, whoever parses it sees
+
+    def rows(self, query: str, **values: Any) -> Iterator[Any]:
+        """Yield the rows of a query."""
+        yield from self._connection.execute(_QUERIES[query], {"longest": LONGEST_LINE, **values})
+
+    def __exit__(self, _: object, error: object, __: object) -> None:
+        self._connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise UnusableFile(f"The database cannot be read, or has a new form: {error}.") from None
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _time(milliseconds: object) -> float:
+    return milliseconds / _MS if isinstance(milliseconds, int) else 0.0
+
+
+def _moment(given: object) -> str:
+    """Return a time as it is written; given in milliseconds since 1970, or written already."""
+    return moment(given / _MS if isinstance(given, int) else given) or ""
+
+
+def _sized(path: str, sessions: list[tuple[str, float]]) -> Iterator[StoredSession]:
+    """Yield sessions by id and beginning, each with its share of the database's bytes."""
+    share = Path(path).stat().st_size // max(len(sessions), 1)
+    for key, began in sessions:
+        yield StoredSession(path, share, began, key)
+
+
+def list_opencode(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
+    """Yield the sessions of OpenCode's folder, or of one of its databases."""
+    databases = sorted(path.glob("opencode*.db")) if path.is_dir() else [path]
+    for database in databases:
+        with _telling(str(database)) as problems, _Database(str(database)) as opened:
+            rows = [(_text(key), _time(created)) for key, created in opened.rows("opencode_sessions")]
+            yield from _sized(str(database), sorted(rows, key=lambda row: row[1]))
+        yield from problems
+    for file in sorted(path.glob("storage/session/*/*.json")):
+        with _telling(str(file)) as problems:
+            if not file.is_symlink():
+                yield StoredSession(str(file), file.stat().st_size, file.stat().st_mtime)
+        yield from problems
+
+
+@contextlib.contextmanager
+def _telling(path: str) -> Iterator[list[Rejection]]:
+    """Give a list that has, after the block, why something could not be read."""
+    problems: list[Rejection] = []
+    try:
+        yield problems
+    except (OSError, UnusableFile) as problem:
+        problems.append(unreadable(path, problem))
+
+
+def head_of_opencode(session: StoredSession) -> SessionFacts:
+    """Return what is known of a session without its messages."""
+    if not session.key:
+        content = _object(Path(session.path))
+        return SessionFacts(text_at(content, "id"), text_at(content, "directory"), bool(content.get("parentID")))
+    with _Database(session.path) as opened:
+        for folder, is_subagent in opened.rows("opencode_head", session=session.key):
+            return SessionFacts(session.key, _text(folder), bool(is_subagent))
+    return SessionFacts(session.key)
+
+
+def _object(file: Path) -> Mapping[str, Any]:
+    if file.stat().st_size > LONGEST_LINE:
+        return {}
+    return parsed(file.read_bytes()) or {}
+
+
+def said_in_opencode(session: StoredSession) -> Iterator[Said]:
+    """Yield what is said in a session."""
+    facts = head_of_opencode(session)
+    yield facts
+    if facts.is_subagent:
+        yield SUBAGENTS
+        return
+    parts = _stored_parts(session) if session.key else _filed_parts(Path(session.path), facts.session)
+    said: Mapping[str, Any] = {}
+    key, texts, is_silent = "", list[str](), True
+    for message, data, part in parts:
+        if message != key:
+            yield from _opencode_turn(key, said, texts)
+            key, said, texts = message, parsed(data) or {}, []
+        content = None if part is None else parsed(part)
+        if part is None:
+            yield TOO_LONG
+        elif content is None:
+            yield Rejection(0, LINE, f"A part of message {message} is no JSON object in UTF-8.", session.path)
+        elif content.get("type") == "text" and not content.get("synthetic") and not content.get("ignored"):
+            texts.append(text_at(content, "text"))
+            is_silent = False
+        else:
+            yield OF_TOOLS
+    yield from _opencode_turn(key, said, texts)
+    if is_silent:
+        yield SILENT
+
+
+def _stored_parts(session: StoredSession) -> Iterator[tuple[str, bytes, bytes | None]]:
+    with _Database(session.path) as opened:
+        for message, data, part in opened.rows("opencode_parts", session=session.key):
+            yield _text(message), data, part
+
+
+def _filed_parts(file: Path, session: str) -> Iterator[tuple[str, bytes, bytes | None]]:
+    storage = file.parents[2]
+    for message in sorted(storage.glob(f"message/{session}/*.json")) if session else ():
+        for part in sorted(storage.glob(f"part/{message.stem}/*.json")):
+            is_long = part.stat().st_size > LONGEST_LINE
+            yield message.stem, message.read_bytes()[:LONGEST_LINE], None if is_long else part.read_bytes()
+
+
+def _opencode_turn(key: str, message: Mapping[str, Any], texts: list[str]) -> Iterator[Said]:
+    role, times = message.get("role"), message.get("time")
+    times = times if isinstance(times, dict) else {}
+    if message.get("summary") is True:
+        yield UNSPOKEN[SUMMARY]
+    elif role == ASSISTANT and "completed" not in times:
+        yield _UNFINISHED
+    else:
+        speaker = role if role in (USER, ASSISTANT) else None
+        turn = make_turn(key, speaker, "\n\n".join(texts), _moment(times.get("created")))
+        if turn is not None:
+            yield Spoken(turn)
+
+
+_GLOBAL: Final = ("globalStorage", "state.vscdb")
+_COMPOSER: Final = "composerData:"
+_SPEAKERS: Final = {"1": USER, "2": ASSISTANT}
+# Of a session that another one has begun.
+_BEGUN_BY_ANOTHER: Final = ("isSubagent", "subagentInfo", "isBestOfNSubcomposer")
+
+
+def list_cursor(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
+    """Yield the sessions of Cursor's folder `User`, or of its database."""
+    database = path.joinpath(*_GLOBAL) if path.is_dir() else path
+    with _telling(str(database)) as problems:
+        if not database.exists():
+            raise UnusableFile(f"There is no {'/'.join(_GLOBAL)} in it.")
+        with _Database(str(database)) as opened:
+            keys = [_text(key).removeprefix(_COMPOSER) for (key,) in opened.rows("cursor_composers")]
+            yield from _sized(str(database), [(key, 0.0) for key in keys])
+    yield from problems
+
+
+def head_of_cursor(session: StoredSession) -> SessionFacts:
+    """Return what is known of a session without its messages: the folder of the window that lists it."""
+    return SessionFacts(session.key, _folders(str(Path(session.path).parents[1])).get(session.key, ""))
+
+
+@functools.lru_cache(maxsize=4)
+def _folders(user: str) -> Mapping[str, str]:
+    """Return the folder of each session that a window of one folder lists."""
+    folders: dict[str, str] = {}
+    for workspace in sorted(Path(user, "workspaceStorage").glob("*/workspace.json")):
+        with contextlib.suppress(OSError, UnusableFile):
+            folder = _path_of(_object(workspace).get("folder"))
+            with _Database(str(workspace.with_name("state.vscdb"))) as opened:
+                for (value,) in opened.rows("cursor_workspace"):
+                    listed = (parsed(value) or {}).get("allComposers")
+                    for each in listed if isinstance(listed, list) else ():
+                        folders[str(each.get("composerId")) if isinstance(each, dict) else ""] = folder
+    return folders
+
+
+def _path_of(address: object) -> str:
+    parts = urlsplit(address) if isinstance(address, str) else None
+    return unquote(parts.path) if parts is not None and parts.scheme == "file" else ""
+
+
+def said_in_cursor(session: StoredSession) -> Iterator[Said]:
+    """Yield what is said in a session."""
+    facts, is_silent = head_of_cursor(session), True
+    yield facts
+    with _Database(session.path) as opened:
+        composer = _value(opened, f"{_COMPOSER}{session.key}", OBJECT_BYTES) or {}
+        if any(composer.get(name) for name in _BEGUN_BY_ANOTHER):
+            yield SUBAGENTS
+            return
+        for key, bubble in _bubbles(opened, session.key, composer):
+            if bubble is None:
+                yield Rejection(0, LINE, f"{key} is no JSON object in UTF-8, or longer than 4 MiB.", session.path)
+                continue
+            addresses = bubble.get("workspaceUris")
+            if not facts.folder and isinstance(addresses, list) and addresses:
+                facts = facts._replace(folder=_path_of(addresses[0]))
+                yield facts
+            speaker = _SPEAKERS.get(str(bubble.get("type")))
+            at = _moment(bubble.get("createdAt") or composer.get("createdAt"))
+            turn = make_turn(f"{session.key}:{key}", speaker, text_at(bubble, "text"), at)
+            is_silent = is_silent and turn is None
+            yield OF_TOOLS if turn is None else Spoken(turn)
+    if is_silent:
+        yield SILENT
+
+
+def _bubbles(
+    opened: _Database, composer: str, content: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+    """Yield the messages of a session by their ids, in its own order where it says one."""
+    within = content.get("conversation")  # of older versions
+    for bubble in within if isinstance(within, list) else ():
+        if isinstance(bubble, dict):
+            yield text_at(bubble, "bubbleId"), bubble
+    listed = content.get("fullConversationHeadersOnly")
+    headers = [header for header in listed if isinstance(header, dict)] if isinstance(listed, list) else []
+    keys = [text_at(header, "bubbleId") for header in headers]
+    if not keys:
+        keys = [_text(key).rpartition(":")[2] for (key,) in opened.rows("cursor_bubbles", composer=composer)]
+    for key in keys:
+        for (value,) in opened.rows("cursor_value", key=f"bubbleId:{composer}:{key}"):
+            yield key, None if value is None else parsed(_bytes(value))
+
+
+def _value(opened: _Database, key: str, longest: int) -> Mapping[str, Any] | None:
+    for (value,) in opened.rows("cursor_value", key=key, longest=longest):
+        return None if value is None else parsed(_bytes(value))
+    return None
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value).encode()

@@ -1,0 +1,290 @@
+"""Transcripts that are files of lines, as Claude Code, Codex and Gemini CLI write them: where they lie, what they say.
+
+A folder is listed once, without opening what is in it, and no symbolic link in it is followed.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, TypeAlias
+
+from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.records import FILE, LINE, Rejection
+from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, may_speak, opened, parsed, whole_lines
+from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Turn
+from engramq.schemas.packed_lines import UnusableFile
+
+# A folder of a session is named in its first lines; of the longest known the first has 40,000 bytes.
+HEAD_LINES: Final = 50
+HEAD_BYTES: Final = 512 * 1024
+OBJECT_BYTES: Final = 64 * 1024 * 1024  # of a session that is one JSON object, held as a whole
+_PACKED: Final = ".zst"
+_OBJECT: Final = ".json"
+_PROJECT_ROOT: Final = ".project_root"
+_BEGUN: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)")
+
+SUBAGENTS: Final = LeftOut("sessions of subagents", "session of a subagent")
+UNSPOKEN: Final = {
+    SUBAGENT: LeftOut("turns of subagents", "turn of a subagent"),
+    SUMMARY: LeftOut("summaries of compactions", "summary of a compaction"),
+}
+SILENT: Final = LeftOut("sessions without a turn that is understood", "session without a turn that is understood")
+TOO_LONG: Final = LeftOut(
+    f"lines of more than {LONGEST_LINE // 2**20} MiB", f"line of more than {LONGEST_LINE // 2**20} MiB"
+)
+OF_TOOLS: Final = LeftOut("lines of tools and of the client itself", "line of a tool or of the client itself")
+_HALF: Final = LeftOut("last lines that are half written", "last line that is half written")
+
+
+class StoredSession(NamedTuple):
+    """A session on the disk: the file or database that it is in, and in a database its id.
+
+    `size` in bytes; `began` in seconds since 1970, of some when they were last written.
+    """
+
+    path: str
+    size: int
+    began: float
+    key: str = ""
+
+
+class Spoken(NamedTuple):
+    """A turn, and the line on which it stands."""
+
+    turn: Turn
+    line: int = 0
+
+
+Said: TypeAlias = SessionFacts | Spoken | LeftOut | Rejection
+
+
+def unreadable(path: str, problem: OSError | UnusableFile) -> Rejection:
+    """Return what is told of a file or folder that cannot be read."""
+    told = f"It cannot be read: {problem.strerror or problem}." if isinstance(problem, OSError) else str(problem)
+    return Rejection(0, FILE, told, path)
+
+
+def list_files(client: ClientFormat, path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
+    """Yield the sessions of a file, or of a folder and those in it."""
+    if not path.is_dir():
+        try:
+            yield _session(str(path), path.name, path.stat())
+        except OSError as problem:
+            yield unreadable(str(path), problem)
+        return
+    waiting = [str(path / part) for part in client.parts if (path / part).is_dir()] or [str(path)]
+    name = re.compile(client.file_names)
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError as problem:
+            yield unreadable(folder, problem)
+            continue
+        for entry in entries:
+            is_transcript = name.fullmatch(entry.name) is not None
+            if entry.is_symlink():
+                if is_transcript or entry.is_dir():
+                    yield Rejection(0, FILE, "It is a symbolic link, and none is followed.", entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif is_transcript:
+                with contextlib.suppress(FileNotFoundError):  # its client has cleared it away
+                    yield _session(entry.path, entry.name, entry.stat(follow_symlinks=False))
+            elif entry.name.endswith(".jsonl"):
+                yield SUBAGENTS
+
+
+def _session(path: str, name: str, status: os.stat_result) -> StoredSession:
+    begun = _BEGUN.search(name)
+    try:
+        began = datetime.fromisoformat("{}T{}:{}".format(*begun.groups())).replace(tzinfo=UTC) if begun else None
+    except ValueError:
+        began = None
+    return StoredSession(path, status.st_size, began.timestamp() if began else status.st_mtime)
+
+
+def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
+    """Return what the first lines of a session say of it; raises OSError and UnusableFile."""
+    facts = _begin(session)
+    read = 0
+    with contextlib.suppress(_Ended), _unpacked(session.path) as file:
+        for number, (length, line) in enumerate(whole_lines(file), 1):
+            content = parsed(line) if line else None
+            facts = facts if content is None else _learned(facts, client.facts_of(content))
+            read += length
+            if (facts.session and facts.folder) or number == HEAD_LINES or read >= HEAD_BYTES:
+                raise _Ended
+    return facts
+
+
+class _Ended(Exception):
+    """Enough is read."""
+
+
+def _begin(session: StoredSession) -> SessionFacts:
+    """Return what tells of a session without its lines: Gemini CLI writes a project's folder beside its sessions."""
+    root = Path(session.path).parents[1] / _PROJECT_ROOT
+    with contextlib.suppress(OSError, ValueError):
+        return SessionFacts(folder=root.read_text(encoding="utf-8").strip())
+    return SessionFacts()
+
+
+def _learned(facts: SessionFacts, more: SessionFacts) -> SessionFacts:
+    return SessionFacts(
+        facts.session or more.session, facts.folder or more.folder, facts.is_subagent or more.is_subagent
+    )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far a session is read."""
+
+    client: ClientFormat
+    facts: SessionFacts
+    line: int = 0
+    damaged: list[int] = field(default_factory=list)
+    is_ours: bool = False
+    keys: set[str] = field(default_factory=set)
+
+    def of(self, line: bytes) -> Iterator[Said]:
+        """Yield what a line says; a line that no turn can be in is not parsed, once it is clear whose it is."""
+        speaks = may_speak(line, self.client)
+        if not line:
+            yield TOO_LONG
+        elif not speaks and self.line > HEAD_LINES:
+            yield OF_TOOLS
+        elif (content := parsed(line)) is not None:
+            yield from self.of_object(content)
+        elif line.strip():
+            self.damaged.append(self.line)
+
+    def of_object(self, content: Any) -> Iterator[Said]:
+        """Yield what an object says."""
+        self.is_ours = self.is_ours or self.client.is_ours(content)
+        facts = _learned(self.facts, self.client.facts_of(content))
+        if facts != self.facts:
+            self.facts = facts
+            yield facts
+        turn = self.client.turn_of(content)
+        if turn is not None and turn.key not in self.keys:  # Gemini CLI writes a message anew for each of its tools
+            self.keys.add(turn.key)
+            yield Spoken(turn, self.line)
+        else:
+            yield UNSPOKEN.get(self.client.unspoken(content), OF_TOOLS)
+
+
+def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]:
+    """Yield what a session says, its facts before the turns that they are of; raises OSError and UnusableFile."""
+    reading = _Reading(client, _begin(session))
+    if reading.facts.folder:
+        yield reading.facts
+    if session.path.endswith(_OBJECT):
+        yield from _said_in_object(reading, session)
+        return
+    with _unpacked(session.path) as file:
+        for reading.line, (_, line) in enumerate(whole_lines(file), 1):
+            if line is None:
+                yield _HALF
+                break
+            yield from reading.of(line)
+            if reading.facts.is_subagent:
+                yield SUBAGENTS
+                return
+    yield from _ended(reading, session.path)
+
+
+def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]:
+    """Yield what is in a session that is one JSON object, as older versions of Gemini CLI wrote it."""
+    if session.size > OBJECT_BYTES:
+        raise UnusableFile(f"It is one JSON object of more than {OBJECT_BYTES // 2**20} MiB, which is not read.")
+    with opened(session.path) as file:
+        content = parsed(file.read(OBJECT_BYTES))
+    messages = None if content is None else content.get("messages")
+    if content is None or not isinstance(messages, list):
+        raise UnusableFile("It is no JSON object with messages, or is cut off.")
+    yield from reading.of_object({**content, "messages": None})
+    if reading.facts.is_subagent:
+        yield SUBAGENTS
+        return
+    for message in messages:
+        if isinstance(message, dict):
+            yield from reading.of_object(message)
+    yield from _ended(reading, session.path)
+
+
+def _ended(reading: _Reading, path: str) -> Iterator[Said]:
+    if reading.line and not reading.is_ours:
+        client = reading.client.name
+        yield Rejection(1, FILE, f"No line is as {client} writes it: is it of another client, or a new form?", path)
+        return
+    if reading.damaged:
+        several = f"{len(reading.damaged)} lines are" if len(reading.damaged) > 1 else "The line is"
+        yield Rejection(reading.damaged[0], LINE, f"{several} no JSON object in UTF-8.", path)
+    if not reading.keys:
+        yield SILENT
+
+
+@contextlib.contextmanager
+def _unpacked(path: str) -> Iterator[IO[bytes]]:
+    """Open a transcript, also one that is packed; raises OSError and UnusableFile."""
+    if not path.endswith(_PACKED):
+        with opened(path) as file:
+            yield file
+    elif importlib.util.find_spec("compression") is not None:  # from Python 3.14 on
+        from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415 - older ones have none
+
+        try:
+            with zstd.open(path) as file:
+                yield file
+        except (zstd.ZstdError, EOFError) as problem:
+            raise UnusableFile(f"It is damaged: {problem}.") from None
+    elif program := shutil.which("zstd"):
+        with _piped([program, "-dcq", "--", path]) as file:
+            yield file
+    else:
+        raise UnusableFile("It is packed by zstd. Install the program zstd, or unpack it.")
+
+
+@contextlib.contextmanager
+def _piped(command: list[str]) -> Iterator[IO[bytes]]:
+    """Give what a program writes; raises UnusableFile where it fails."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+            is_read = not process.stdout.read(1)
+        except BaseException:
+            process.kill()
+            raise
+        if not is_read:
+            process.kill()
+        elif process.wait() != 0:
+            raise UnusableFile("It is damaged: zstd could not unpack all of it.")
+
+
+def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
+    """Return whose transcript a file is, by its first lines; "" where none of the clients knows them."""
+    with contextlib.suppress(OSError), opened(str(path)) as file:
+        for number, (_, line) in enumerate(whole_lines(file)):
+            content = parsed(line) if line else None
+            named = "" if content is None else _known(content, clients)
+            if named or number == 2:
+                return named
+    return ""
+
+
+def _known(content: Any, clients: tuple[ClientFormat, ...]) -> str:
+    for client in clients:
+        facts = client.facts_of(content)
+        if facts.session and client.is_ours(content):
+            return client.name
+    return ""

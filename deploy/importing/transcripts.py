@@ -1,0 +1,91 @@
+"""Where each coding agent keeps its sessions, and how they are read: one table for all of them.
+
+Hooks read the same files by the same formats: a turn that a hook has captured is known again by its id.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from engramq.deploy.connect.catalogue import UserPlaces
+from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.records import Rejection
+from engramq.deploy.importing.transcript_databases import (
+    head_of_cursor,
+    head_of_opencode,
+    list_cursor,
+    list_opencode,
+    said_in_cursor,
+    said_in_opencode,
+)
+from engramq.deploy.importing.transcript_files import Said, StoredSession, client_of, head_of, list_files, said_in_file
+from engramq.deploy.local.hooks.transcripts import CLIENTS
+from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts
+from engramq.schemas.vocabulary import TranscriptFormat
+
+Listed: TypeAlias = StoredSession | LeftOut | Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptReader:
+    """How the sessions of a client are found and read.
+
+    `places`: where they lie. `sessions` lists those of a file or folder without reading them, `head` tells of one what
+    its beginning says, `said` yields all of it. `shares` names what sessions share whose head is the same, so that one
+    of them is looked at. Reading raises OSError and UnusableFile.
+    """
+
+    places: Callable[[UserPlaces], tuple[Path, ...]]
+    sessions: Callable[[Path], Iterator[Listed]]
+    head: Callable[[StoredSession], SessionFacts]
+    said: Callable[[StoredSession], Iterator[Said]]
+    shares: Callable[[StoredSession], str]
+
+
+def _of_files(name: TranscriptFormat) -> TranscriptReader:
+    client = CLIENTS[name]
+    one_folder = name is not TranscriptFormat.CODEX  # which sorts sessions by day
+    return TranscriptReader(
+        places=partial(_places, client),
+        sessions=partial(list_files, client),
+        head=partial(head_of, client),
+        said=partial(said_in_file, client),
+        shares=lambda session: os.path.dirname(session.path) if one_folder else session.path,  # noqa: PTH120 - a text
+    )
+
+
+def _places(client: ClientFormat, at: UserPlaces) -> tuple[Path, ...]:
+    # The variable of Gemini CLI names what stands for the user's folder.
+    moved = at.folder(client.variable) / client.folder
+    home = moved if client.name == TranscriptFormat.GEMINI else at.folder(client.variable, client.folder)
+    return tuple(home / part for part in client.parts)
+
+
+READERS: Final[Mapping[TranscriptFormat, TranscriptReader]] = {
+    TranscriptFormat.CLAUDE_CODE: _of_files(TranscriptFormat.CLAUDE_CODE),
+    TranscriptFormat.CODEX: _of_files(TranscriptFormat.CODEX),
+    TranscriptFormat.GEMINI: _of_files(TranscriptFormat.GEMINI),
+    TranscriptFormat.CURSOR: TranscriptReader(
+        places=lambda at: (at.configuration() / "Cursor" / "User",),
+        sessions=list_cursor,
+        head=head_of_cursor,
+        said=said_in_cursor,
+        shares=lambda session: session.key,
+    ),
+    TranscriptFormat.OPENCODE: TranscriptReader(
+        places=lambda at: (at.folder("XDG_DATA_HOME", ".local", "share") / "opencode",),
+        sessions=list_opencode,
+        head=head_of_opencode,
+        said=said_in_opencode,
+        shares=lambda session: session.key or session.path,
+    ),
+}
+
+
+def transcript_format(path: Path) -> TranscriptFormat | None:
+    """Return whose transcript a file is, as its first lines tell; None for another file."""
+    name = client_of(path, tuple(CLIENTS.values())) if path.is_file() else ""
+    return TranscriptFormat(name) if name else None
