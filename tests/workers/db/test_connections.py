@@ -79,8 +79,15 @@ def held(database: Database, count: int) -> Iterator[list["psycopg.Connection[tu
         yield [owned.enter_context(psycopg.connect(database.url)) for _ in range(count)]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let callers wait for their turn as long as a busy machine takes for hundreds of them."""
+    monkeypatch.setattr("engramq.workers.db.pool.WAIT_S", 60.0)
+
+
 @pytest.mark.promise("SC-9")
 @pytest.mark.long
+@pytest.mark.usefixtures("patient")
 async def test_nine_workers_that_are_loaded_in_turn_and_together_stay_within_what_they_share(
     database: Database,
 ) -> None:
@@ -98,6 +105,7 @@ async def test_nine_workers_that_are_loaded_in_turn_and_together_stay_within_wha
 
 @pytest.mark.long
 @pytest.mark.promise("SC-9")
+@pytest.mark.usefixtures("patient")
 async def test_a_worker_alone_gives_up_what_is_too_much_when_others_come(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
