@@ -97,11 +97,12 @@ def print_list(
     none: str,
     to_json: Callable[[Listed], str] = json_line,
 ) -> None:
-    """Print what a command lists, one a line; `none` is told on standard error where there is nothing."""
-    lines = [(to_json if as_json else as_text)(entry) for entry in listed]
-    for line in lines:
-        click.echo(line)
-    if not lines and not as_json:
+    """Print what a command lists, one a line, each as it comes; `none` is told on standard error where nothing does."""
+    is_empty = True
+    for entry in listed:
+        click.echo((to_json if as_json else as_text)(entry))
+        is_empty = False
+    if is_empty and not as_json:
         click.echo(none, err=True)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -180,17 +181,22 @@ def contradictions(limit: int, project: str | None, namespace: str | None, *, as
 
     Of each pair the later memory stands first, with what it says, then the earlier. engramq supersede OLD NEW decides.
     """
-    pairs, cursor = list[dict[str, str]](), None
     with door(namespace) as gateway:
-        while len(pairs) < limit:
-            asked = {"project": project, "cursor": cursor, "max_chars": common.WHOLE_REPLY}
-            reply = gateway.call("list_contradictions", common.arguments(asked))
-            refuse(reply)
-            pairs, cursor = pairs + reply["pairs"], reply["next_cursor"]
-            if cursor is None:
-                break
-    none = "No memories were seen to disagree."
-    print_list(pairs[:limit], _pair_of, as_json=as_json, none=none)
+        pairs = islice(_pairs(gateway, project), limit)
+        print_list(pairs, _pair_of, as_json=as_json, none="No memories were seen to disagree.")
+
+
+def _pairs(gateway: Door, project: str | None) -> Iterator[Mapping[str, str]]:
+    """Yield the pairs as the gateway finds them: a page may take seconds."""
+    cursor: str | None = None
+    while True:
+        asked = {"project": project, "cursor": cursor, "max_chars": common.WHOLE_REPLY}
+        reply = gateway.call("list_contradictions", common.arguments(asked))
+        refuse(reply)
+        yield from reply["pairs"]
+        cursor = reply["next_cursor"]
+        if cursor is None:
+            return
 
 
 def _pair_of(pair: Mapping[str, str]) -> str:
