@@ -14,6 +14,10 @@ class Needs(StrEnum):
     HOME = auto()  # `engramq up` and clients over stdio
 
 
+class NotHere(Exception):
+    """A fault cannot be caused on this machine; the message says what it lacks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`cause` brings it about, and returns once what it broke is there again.

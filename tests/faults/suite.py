@@ -9,13 +9,15 @@ from typing import Any
 
 from bench.common import percentile
 from engramq.workers.queue.dead_letters import DeadLetter
-from tests.faults import homes, network, processes, servers
+from tests.faults import clocks, homes, network, processes, servers
 from tests.faults.fault import Fault, Needs
 from tests.faults.load import Load
 from tests.faults.verdict import verdict
 from tests.faults.world import new_world
 
-FAULTS = {fault.name: fault for fault in (*processes.FAULTS, *servers.FAULTS, *network.FAULTS, *homes.FAULTS)}
+FAULTS = {
+    fault.name: fault for fault in (*processes.FAULTS, *clocks.FAULTS, *servers.FAULTS, *network.FAULTS, *homes.FAULTS)
+}
 CALLERS = 8
 MADE_ANEW = {"ClassifySectors", "EmbedPending", "LinkActivated"}  # by upkeep, whose effect the verdict looks for
 READS_AFTER_S = 1.0  # within which a fault has to be told from a hiccup

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
 BOUND_S = 60.0
 LETTERS_MAX = 1000  # of a mailbox
 POLL_S = 0.02
+NO_CLOCK: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -80,9 +81,9 @@ class World:
         """Return the commands that were given up."""
         return await dead_letters(self.servers.redis_url)
 
-    def new_worker(self) -> subprocess.Popen[bytes]:
-        """Start a worker of all kinds."""
-        given = {}
+    def new_worker(self, clock: Mapping[str, str] = NO_CLOCK) -> subprocess.Popen[bytes]:
+        """Start a worker of all kinds; `clock`: the variables of one of its own."""
+        given = dict(clock)
         if self.proxies:
             given["ENGRAMQ_REDIS_URL"] = f"redis://127.0.0.1:{self.proxies['worker'].port}"
             given["ENGRAMQ_DATABASE_URL"] = (
@@ -92,10 +93,10 @@ class World:
         self.workers.append(worker)
         return worker
 
-    def new_door(self, port: int = 0) -> Door:
-        """Start a gateway."""
+    def new_door(self, port: int = 0, clock: Mapping[str, str] = NO_CLOCK) -> Door:
+        """Start a gateway; `clock`: the variables of one of its own."""
         port = port or free_port()
-        given = {"ENGRAMQ_PORT": str(port)}
+        given = {**clock, "ENGRAMQ_PORT": str(port)}
         if self.proxies:
             given["ENGRAMQ_REDIS_URL"] = f"redis://127.0.0.1:{self.proxies['gateway'].port}"
         door = Door(self._start(given, "gateway"), port)

@@ -3,25 +3,16 @@
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import Database
 from tests.faults.callers import HttpCaller
+from tests.faults.clocks import an_hour_off
 from tests.faults.world import ENGRAMQ, free_port, is_ready, until
-from tests.scale.conftest import ENVIRONMENT
 from tests.scale.test_workers_elsewhere import processes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
-
-LIBRARY = "usr/lib/*/faketime/libfaketime.so.1"
-
-
-def an_hour_off(sign: str) -> dict[str, str]:
-    """Return the variables by which a process gets another clock; the one that measures spans stays as it is."""
-    library = next(found for root in (Path("/"), ENVIRONMENT / "root") for found in root.glob(LIBRARY))
-    return {"LD_PRELOAD": str(library), "FAKETIME": f"{sign}3600s", "DONT_FAKE_MONOTONIC": "1"}
 
 
 @pytest.mark.promise("QP-20")
