@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import main
+from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
@@ -343,3 +345,25 @@ async def test_what_is_damaged_in_a_database_is_named_and_the_rest_comes_in(
     told = capsys.readouterr()
     assert told.err.count("is no JSON object in UTF-8") >= 2
     assert "Then I shall wait for Friday." in {turn["content"] for turn in kept(database)}
+
+
+@pytest.mark.timeout(300)
+async def test_what_was_killed_midway_goes_on_with_the_rest(
+    stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = 20
+    for number in range(sessions):
+        codex(person, rover(person), f"{SESSION}-{number}")
+    command = [sys.executable, "-m", "engramq", "import", "--found", "--yes", "--batch", "1"]
+    begun = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert await asyncio.to_thread(wait_until, lambda: len(kept(database)) > 2, 60)
+    finally:
+        begun.kill()
+        begun.wait(30)
+    assert await bring_in("--found", "--yes") == ExitCode.DONE
+    told = capsys.readouterr().out
+    counts = dict(zip(told.split()[0::2], told.split()[1::2], strict=False))
+    assert int(counts["stored"]) + int(counts["skipped"]) == 2 * sessions
+    assert int(counts["skipped"]) > 2
+    assert len(kept(database)) == 2 * sessions
