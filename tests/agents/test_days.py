@@ -159,3 +159,21 @@ def test_what_was_said_while_nothing_ran_is_captured_by_the_next_turn(desk: Desk
     kept = [memory["content"] for memory in desk.kept("--partition", "untrusted")]
     prompts = ["The first prompt of the day", "A prompt while nothing runs", "A prompt when it runs again"]
     assert sorted(kept) == sorted([*prompts, ANSWER, ANSWER, ANSWER])
+
+
+@pytest.mark.promise("RC-14")
+@pytest.mark.parametrize("program", BEGIN)
+def test_what_was_said_before_engramq_came_is_brought_in_once(desk: Desk, program: str) -> None:
+    desk.run("engramq", "connect", program)
+    desk.ask(program, f"The first prompt. The key is {SECRET}")
+    desk.ask(program, "The second prompt", resumed=True)
+    row = next(line for line in desk.run("engramq", "import", "--found").splitlines() if line.startswith(program))
+    assert row.split()[1:4] == ["rover", "1", "session"]
+    for told in ("stored 4  skipped 0", "stored 0  skipped 4"):
+        assert desk.run("engramq", "import", "--found", "--yes").startswith(told)
+    turns = desk.kept("--partition", "untrusted")
+    assert sorted(turn["content"].partition(".")[0] for turn in turns) == sorted(
+        ["The first prompt", "The second prompt", *[ANSWER.removesuffix(".")] * 2]
+    )
+    assert {turn["project"] for turn in turns} == {"rover"}
+    assert not any(SECRET in turn["content"] for turn in turns)
