@@ -1,6 +1,6 @@
 """Build one REST call of a tool, and read its reply; the base of the clients' methods."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import update_wrapper, wraps
@@ -63,6 +63,10 @@ class ClientCall(Generic[ReplyT]):
         raise Refused(http_status, body)
 
 
+# Calls one after another, each made of the reply to the one before; `converse` of a client makes them.
+Conversation = Generator[ClientCall[Any], Any, ReplyT]
+
+
 class CallMethod(Generic[P, ReplyT]):
     """A method of both clients that makes a call; `AsyncMemory` has its reply awaited."""
 
@@ -96,12 +100,42 @@ class CallMethod(Generic[P, ReplyT]):
 class SyncClient:
     """What carries calls out and returns their replies."""
 
+    def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
+        """Make the calls of a conversation: it is sent each reply, and a failure is raised where it waits."""
+        resume: Callable[[Any], ClientCall[Any]] = conversation.send
+        outcome: Any = None
+        while True:
+            try:
+                call = resume(outcome)
+            except StopIteration as end:
+                result: ReplyT = end.value
+                return result
+            try:
+                resume, outcome = conversation.send, self._call(call)
+            except EngramqFailure as problem:
+                resume, outcome = conversation.throw, problem
+
     def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError
 
 
 class AsyncClient:
     """What carries calls out, whose replies are awaited."""
+
+    async def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
+        """Make the calls of a conversation, as `SyncClient` does."""
+        resume: Callable[[Any], ClientCall[Any]] = conversation.send
+        outcome: Any = None
+        while True:
+            try:
+                call = resume(outcome)
+            except StopIteration as end:
+                result: ReplyT = end.value
+                return result
+            try:
+                resume, outcome = conversation.send, await self._call(call)
+            except EngramqFailure as problem:
+                resume, outcome = conversation.throw, problem
 
     async def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError

@@ -1,0 +1,187 @@
+"""Files as Anthropic's memory tool (`memory_20250818`) shows and edits them: paths and texts, without a server. Pure.
+
+The sentences for the model are the ones that the tool's documentation gives.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from engramq.schemas.records import Memory
+
+ROOT: Final = "/memories"
+METADATA: Final = "memory_file"  # what a memory says in its metadata of the file that it is
+LINES_MAX: Final = 999_999
+LISTED_MAX: Final = 1_000  # files of one listing
+PATH_CHARS: Final = 200  # so that path and version make up an external_id
+LEVELS: Final = 2
+_NUMBER_WIDTH: Final = 6
+_AROUND: Final = 2  # lines shown before and after a change
+_UNSAFE: Final = re.compile(r"\\|[\x00-\x1f\x7f]|%(?:2e|2f|5c|00)", re.IGNORECASE)  # also as URLs write them
+_SIZES: Final = ("B", "K", "M", "G")
+
+
+class FileProblem(Exception):
+    """A command that was not carried out; the text is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as one memory keeps it. Its versions are numbered from 1; `is_whole`: nothing of the text is left out."""
+
+    memory_id: str
+    path: str
+    version: int
+    text: str
+    size: int
+    is_whole: bool
+
+
+class _About(msgspec.Struct):
+    """What stands below METADATA. `text`: of a file without a word, whose memory says the path instead."""
+
+    path: str
+    version: int
+    size: int
+    text: str | None = None
+
+
+def clean_path(given: str) -> str:
+    """Return a path in the one way in which it is written; raises FileProblem for one that leaves /memories."""
+    if given != ROOT and not given.startswith(f"{ROOT}/"):
+        raise FileProblem(f"Error: Path must start with {ROOT}, got: {given}")
+    parts = [part for part in given.split("/") if part]
+    if _UNSAFE.search(given) or any(part in (".", "..") for part in parts):
+        raise FileProblem(f"Error: Path {given} would escape {ROOT} directory")
+    path = "/" + "/".join(parts)
+    if len(path) > PATH_CHARS:
+        raise FileProblem(f"Error: Path {path[:PATH_CHARS]}... is too long: at most {PATH_CHARS} characters")
+    return path
+
+
+def folders_of(path: str) -> list[str]:
+    """Return the folders that a path is in, the outermost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(2, len(parts))]
+
+
+def project_of(path: str) -> str | None:
+    """Return the first folder's name: /memories/shop/notes.md is in the project shop, /memories/notes.md in none."""
+    folders = folders_of(path)
+    return folders[1].rpartition("/")[2] if len(folders) > 1 else None
+
+
+def said_of(path: str, version: int, text: str) -> dict[str, Any]:
+    """Return what a memory says that a file becomes: found by its path, and by each folder with a / at its end."""
+    about = {"path": path, "version": version, "size": len(text.encode())}
+    is_blank = not re.search(r"\S", text)
+    return {
+        "content": path if is_blank else text,
+        "tags": [path, *(f"{folder}/" for folder in folders_of(path))],
+        "thread": folders_of(path)[-1],
+        "metadata": {METADATA: about | ({"text": text} if is_blank else {})},
+    }
+
+
+def file_of(memory: Memory) -> File | None:
+    """Return the file that a memory is; None for one that is none, or that others have made to look like one."""
+    try:
+        about = msgspec.convert(memory.metadata.get(METADATA), _About)
+    except msgspec.ValidationError:
+        return None
+    if about.path not in memory.tags:
+        return None
+    text = about.text if about.text is not None else str(memory.content)
+    return File(memory.id, about.path, about.version, text, about.size, is_whole=not memory.truncated)
+
+
+def newest(memories: Iterable[Memory]) -> list[File]:
+    """Return each file that is among memories in its newest version, in the order of their paths."""
+    files = dict[str, File]()
+    for file in filter(None, map(file_of, memories)):
+        if file.path not in files or files[file.path].version < file.version:
+            files[file.path] = file
+    return sorted(files.values(), key=lambda file: file.path.split("/"))
+
+
+def shown(file: File, view_range: Sequence[int] | None) -> str:
+    """Return the text of a file, or the lines of a range, with their numbers."""
+    lines = file.text.split("\n")
+    if len(lines) > LINES_MAX:
+        raise FileProblem(f"File {file.path} exceeds maximum line limit of 999,999 lines.")
+    first, last = view_range or (1, -1)
+    end = len(lines) if last == -1 else last
+    if not 1 <= first <= end or first > len(lines):
+        raise FileProblem(
+            f"Error: Invalid `view_range` parameter: [{first}, {last}]. "
+            f"It should be within the range of lines of the file: [1, {len(lines)}]"
+        )
+    return f"Here's the content of {file.path} with line numbers:\n{_numbered(lines, first, end)}"
+
+
+def listed(path: str, files: Sequence[File]) -> str:
+    """Return a folder's files and folders with their sizes, two levels deep; `files`: all that are below it."""
+    sizes = {path: sum(file.size for file in files)}
+    for file in files:
+        below = file.path.removeprefix(f"{path}/").split("/")
+        if any(part.startswith(".") or part == "node_modules" for part in below):
+            continue
+        for depth in range(1, min(len(below), LEVELS + 1)):
+            folder = f"{path}/{'/'.join(below[:depth])}/"
+            sizes[folder] = sizes.get(folder, 0) + file.size
+        if len(below) <= LEVELS:
+            sizes[file.path] = file.size
+    lines = [f"{_size(size)}\t{name}" for name, size in sizes.items()]
+    left_out = len(lines) - LISTED_MAX
+    if left_out > 0:
+        lines[LISTED_MAX:] = [f"... and {left_out} more: view a folder"]
+    header = (
+        f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items and node_modules:"
+    )
+    return "\n".join([header, *lines])
+
+
+def replaced(path: str, text: str, old: str, new: str) -> str:
+    """Return a text with the one occurrence of `old` replaced; raises FileProblem where there is not exactly one."""
+    places = [match.start() for match in re.finditer(f"(?={re.escape(old)})", text)] if old else []
+    if not places:
+        raise FileProblem(f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}.")
+    if len(places) > 1:
+        lines = ", ".join(str(text.count("\n", 0, place) + 1) for place in places)
+        raise FileProblem(
+            f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: {lines}. "
+            "Please ensure it is unique"
+        )
+    return text[: places[0]] + new + text[places[0] + len(old) :]
+
+
+def around(text: str, before: str) -> str:
+    """Return the lines around the first difference between a text and what it was before, with their numbers."""
+    lines, old = text.split("\n"), before.split("\n")
+    pairs = zip(lines, old, strict=False)
+    changed = next((at for at, (line, was) in enumerate(pairs) if line != was), min(len(lines), len(old)) - 1)
+    return _numbered(lines, max(1, changed + 1 - _AROUND), min(len(lines), changed + 1 + _AROUND))
+
+
+def inserted(text: str, at: int, addition: str) -> str:
+    """Return a text with lines inserted after line `at`, 0 for its beginning; raises FileProblem for no such line."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    if not 0 <= at <= len(lines):
+        raise FileProblem(
+            f"Error: Invalid `insert_line` parameter: {at}. "
+            f"It should be within the range of lines of the file: [0, {len(lines)}]"
+        )
+    return "\n".join([*lines[:at], addition.removesuffix("\n"), *lines[at:], ""])
+
+
+def _numbered(lines: Sequence[str], first: int, last: int) -> str:
+    return "\n".join(f"{number:>{_NUMBER_WIDTH}}\t{line}" for number, line in enumerate(lines[first - 1 : last], first))
+
+
+def _size(size: int) -> str:
+    exponent = min(max(size.bit_length() - 1, 0) // 10, len(_SIZES) - 1)
+    amount = f"{size / 1024**exponent:.1f}".removesuffix(".0")
+    return f"{amount}{_SIZES[exponent]}"
