@@ -89,10 +89,13 @@ def _noted(known: dict[str, KnownProject], place: Place) -> tuple[str, bool]:
         if project.folders.get(place.folder) == place.made and not is_strange:
             return name, False
     else:
-        name, is_strange = _free_name(known, place), bool(place.remote)
-        project = known[name] = KnownProject({}, [])
+        moved = next((each for each, project in known.items() if _moved_from(project, place)), "")
+        name, is_strange = moved or _free_name(known, place), bool(place.remote)
+        project = known.setdefault(name, KnownProject({}, []))
     for other in known.values():
         other.folders.pop(place.folder, None)  # another repository was there before
+    for folder in _moved_from(project, place):
+        del project.folders[folder]  # what comes there next is another one
     project.folders[place.folder] = place.made
     if is_strange:
         project.remotes.append(place.remote)
@@ -116,6 +119,15 @@ def _name_of(known: dict[str, KnownProject], place: Place) -> str:
     if here:
         return "" if is_another or (place.remote and known[here].remotes) else here
     return _with_folder(known, folder_before(place))
+
+
+def _moved_from(project: KnownProject, place: Place) -> list[str]:
+    """Return the git folders of a project that were moved to a place: made at the same moment, and there no more.
+
+    A copy keeps that moment too, so a repository that still is where it was is another one.
+    """
+    made = [folder for folder, when in project.folders.items() if when == place.made != 0 and folder != place.folder]
+    return [folder for folder in made if not os.path.exists(folder)]  # noqa: PTH110 - faster
 
 
 def _with_folder(known: dict[str, KnownProject], folder: str) -> str:

@@ -40,13 +40,40 @@ def place_of(folder: str) -> Place | None:
     if not folder or "\0" in folder:
         return None
     here = os.path.realpath(folder)
-    place = here
-    while (git := _git_folder(place)) is None and os.path.dirname(place) != place:
-        place = os.path.dirname(place)
+    _, git = _top(here)
     if git is None:
         return _named(here, "", 0, here)
     main = os.path.dirname(git) if os.path.basename(git).startswith(".") else git.removesuffix(".git")
     return _named(git, _remote_of(git), _made(git), main)
+
+
+def path_within(file: str, folder: str) -> tuple[str, str]:
+    """Return the folder by which a session in a folder knows a file's project, and the file's path in that project.
+
+    That is the session's own, unless the file is of another repository. A file that is of none has its whole path.
+    """
+    path = os.path.join(folder, os.path.expanduser(file))
+    holder = os.path.realpath(os.path.dirname(path))
+    here = os.path.realpath(folder)
+    top, git = _top(here)
+    top = here if git is None else top
+    theirs, their_git = _top(holder)
+    whole = os.path.join(holder, os.path.basename(path))
+    if their_git is not None and theirs != top:
+        return holder, os.path.relpath(whole, theirs)
+    return folder, os.path.relpath(whole, top) if _is_within(holder, top) else whole
+
+
+def _is_within(folder: str, top: str) -> bool:
+    return folder == top or folder.startswith(top.rstrip("/") + "/")
+
+
+def _top(here: str) -> tuple[str, str | None]:
+    """Return the folder where the repository or worktree around a folder begins, and its git folder; None if none."""
+    place = here
+    while (git := _git_folder(place)) is None and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    return place, git
 
 
 def folder_before(place: Place) -> str:

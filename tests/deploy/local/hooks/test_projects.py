@@ -16,9 +16,9 @@ from engramq.deploy.local.hooks import notes as notes_of_hooks
 from engramq.deploy.local.hooks import projects
 from engramq.deploy.local.hooks.notes import SessionNotes
 from engramq.deploy.local.hooks.projects import known_projects, project_of, rename_project
-from engramq.deploy.local.hooks.repository import address_of, place_of
+from engramq.deploy.local.hooks.repository import address_of, path_within, place_of
 
-pytestmark = pytest.mark.promise("RC-5")
+pytestmark = pytest.mark.promise("RC-5", "RC-15")
 
 SPACE = "default_user"
 WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "protocol.file.allow=always")
@@ -153,6 +153,75 @@ def test_a_repository_that_changes_its_address_stays_the_same_project(home: Home
         "git.example.com/newacme/rover",
     ]
     assert named(home, repository(tmp_path / "x", "https://git.example.com/acme/rover")) == "rover"
+
+
+@pytest.mark.parametrize("remote", ["", "https://git.example.com/acme/rover"])
+def test_a_checkout_that_is_renamed_or_moved_stays_the_same_project(home: Home, tmp_path: Path, remote: str) -> None:
+    rover = repository(tmp_path / "work" / "rover", remote)
+    git(rover, "worktree", "add", "--quiet", str(tmp_path / "fix"))
+    assert [named(home, rover), named(home, tmp_path / "fix")] == ["rover", "rover"]
+    rover = rover.rename(tmp_path / "work" / "mars-rover")
+    assert named(home, rover) == "rover"
+    (tmp_path / "archive").mkdir()
+    moved = rover.rename(tmp_path / "archive" / "rover")
+    assert [named(home, moved / ".git"), named(home, moved)] == ["rover", "rover"]
+    assert list(known_projects(home, SPACE)) == ["rover"]
+    (tmp_path / "work" / "rover").mkdir()
+    assert named(home, tmp_path / "work" / "rover") == "work/rover", "what comes there next is another project"
+
+
+def test_a_copy_of_a_repository_without_an_address_is_a_project_of_its_own(home: Home, tmp_path: Path) -> None:
+    rover = repository(tmp_path / "rover")
+    assert named(home, rover) == "rover"
+    shutil.copytree(rover, tmp_path / "copy")
+    assert [named(home, tmp_path / "copy"), named(home, rover)] == ["copy", "rover"]
+
+
+def test_a_plain_folder_that_is_renamed_is_another_project_until_they_are_merged(home: Home, tmp_path: Path) -> None:
+    """Nothing in a folder without git tells it from another one."""
+    (tmp_path / "notes").mkdir()
+    assert named(home, tmp_path / "notes") == "notes"
+    (tmp_path / "notes").rename(tmp_path / "diary")
+    assert named(home, tmp_path / "diary") == "diary"
+    assert rename_project(home, SPACE, "notes", "diary")
+    assert named(home, tmp_path / "diary") == "diary"
+    assert list(known_projects(home, SPACE)) == ["diary"]
+
+
+def test_a_project_of_several_repositories_is_one_after_a_merge(home: Home, tmp_path: Path) -> None:
+    server = repository(tmp_path / "server", "https://git.example.com/acme/server")
+    client = repository(tmp_path / "client")
+    assert [named(home, server), named(home, client)] == ["server", "client"]
+    assert rename_project(home, SPACE, "client", "server")
+    assert rename_project(home, SPACE, "server", "shop")
+    git(client, "worktree", "add", "--quiet", str(tmp_path / "client-fix"))
+    again = repository(tmp_path / "elsewhere" / "again", "git@git.example.com:acme/server")
+    assert [named(home, place) for place in (server, client, tmp_path / "client-fix", again)] == ["shop"] * 4
+
+
+def test_a_file_is_of_its_own_repository_in_whichever_window_it_is_open(home: Home, tmp_path: Path) -> None:
+    """Several roots in one window, a folder of repositories, a submodule: the session's folder is of one alone."""
+    rover, lander = repository(tmp_path / "rover"), repository(tmp_path / "roots" / "lander")
+    library = repository(tmp_path / "wheels")
+    git(rover, "submodule", "add", "--quiet", str(library), "lib/wheels")
+    git(rover, "worktree", "add", "--quiet", str(tmp_path / "fix"))
+    for folder in (rover / "src", lander / "src", tmp_path / "fix" / "src", tmp_path / "plain" / "deep"):
+        folder.mkdir(parents=True)
+
+    def place(file: str, folder: Path) -> tuple[str, str]:
+        known_by, path = path_within(file, str(folder))
+        return named(home, Path(known_by)), path
+
+    assert place("src/app.py", rover) == ("rover", "src/app.py")
+    assert place("app.py", rover / "src") == ("rover", "src/app.py")
+    assert place("../fix/src/app.py", rover) == ("rover", "src/app.py")
+    assert place(str(lander / "src" / "app.py"), rover) == ("lander", "src/app.py")
+    assert place("roots/lander/src/app.py", tmp_path) == ("lander", "src/app.py")
+    assert place("lib/wheels/round.py", rover) == ("wheels", "round.py")
+    assert place("src/new/deep/app.py", rover) == ("rover", "src/new/deep/app.py")
+    assert place("deep/a.md", tmp_path / "plain") == ("plain", "deep/a.md")
+    assert place(str(tmp_path / "plain" / "a.md"), rover) == ("rover", str(tmp_path / "plain" / "a.md"))
+    assert place("/", rover)[0] == "rover"
 
 
 def test_another_repository_in_the_same_place_is_another_project(home: Home, tmp_path: Path) -> None:
