@@ -145,7 +145,7 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
         "See why: `engramq dead list`; then `engramq dead retry ID` or `engramq dead drop ID`.",
     ),
     CheckName.HOOKS: Kind(
-        "What clients with hooks write of their sessions is understood.",
+        "What clients with hooks write of their sessions is understood, and their hooks are of this release.",
         "Install a later engramq: it captures what was said since, for as long as the client keeps its transcripts.",
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -23,8 +23,9 @@ project_option = click.option("--project", is_flag=True, help="For the project i
 def command() -> None:
     """Let Claude Code, Codex or Gemini CLI recall and capture without being asked.
 
-    At a session's start and with each prompt the model is told what the memory knows; after each turn what was said is
-    captured, kept apart as untrusted. See docs/hooks.md for what is captured, and how to turn it off.
+    At a session's start, with each prompt and before a file is read or changed the model is told what the memory knows;
+    after each turn what was said is captured, kept apart as untrusted. See docs/hooks.md for what is captured, and how
+    to turn it off.
     """
 
 
@@ -46,8 +47,10 @@ def install_command(
         raise click.UsageError("--no-capture and --no-recall leave nothing to do.")
     chosen = HOOK_CLIENTS[client]
     path = _file(chosen, project=project)
-    events = (*(() if no_recall else chosen.recalling), *(() if no_capture else chosen.capturing))
-    options = ["--recall-captured"] if recall_captured else []
+    events = tuple(dict.fromkeys((*(() if no_recall else chosen.recalling), *(() if no_capture else chosen.capturing))))
+    # Without the second the start of a session would capture what earlier ones have left.
+    given = {run.RECALL_CAPTURED: recall_captured, run.NO_CAPTURE: no_capture}
+    options = [option for option, is_given in given.items() if is_given]
     if show:
         click.echo(f"{chosen.title}: {path}", err=True)
         click.echo(snippet(chosen, how_started(), events, options), nl=False)
@@ -56,21 +59,21 @@ def install_command(
     click.echo(f"The hooks are {f'in {path}. Restart {chosen.title}.' if done.changed else f'already in {path}'}")
     if done.backup is not None:
         click.echo(f"The file before is kept in {done.backup}")
-    for line in _consequences(chosen, events, recalls_captured=recall_captured):
+    for line in _consequences(chosen, recalls=not no_recall, captures=not no_capture, recalls_captured=recall_captured):
         click.echo(line)
 
 
-def _consequences(client: HookClient, events: Collection[str], *, recalls_captured: bool) -> Iterator[str]:
+def _consequences(client: HookClient, *, recalls: bool, captures: bool, recalls_captured: bool) -> Iterator[str]:
     """Give what happens from now on, how to see it, and how to stop it; a sentence or two each."""
     command = f"engramq hooks install {client.name}"
     if client.wants:
         yield client.wants
-    if any(event in events for event in client.recalling):
+    if recalls:
         yield (
-            "At a session's start and with each prompt the model is told what the memory knows. "
-            f"Not wanted: {command} --no-recall"
+            "At a session's start and with each prompt the model is told what the memory knows, and when it "
+            f"{client.uses} what is known of that file. Not wanted: {command} --no-recall"
         )
-    if not any(event in events for event in client.capturing):
+    if not captures:
         yield "Nothing that you or the model say is kept."
         return
     told = "Models are told it as data" if recalls_captured else "No model is told it before somebody has promoted it"

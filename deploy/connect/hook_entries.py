@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from engramq.deploy.connect import jsonc
 from engramq.deploy.connect.catalogue import PLAIN, Place, StartCommand
-from engramq.deploy.connect.files import Rewrite, rewrite
+from engramq.deploy.connect.files import Rewrite, read_text, rewrite
+from engramq.deploy.local.hooks.transcripts import CLIENTS
 
 HOOKS: Final = "hooks"
 HOOK: Final = "hook"  # our own command
@@ -24,7 +25,8 @@ _TIMEOUT_S: Final = 5  # it ends by itself within 2 s; a machine may be slow to 
 class HookClient:
     """A client that runs commands at events. `capturing`: the events after which there is something to capture.
 
-    `second` is what it counts in a second, for the time that a hook may take; `wants`: what its user has still to do.
+    `files`: the event of a tool that uses a file, and `uses` how. `second` is what it counts in a second, for the time
+    that a hook may take; `wants`: what its user has still to do.
     """
 
     name: str
@@ -32,7 +34,9 @@ class HookClient:
     user: Place
     project: Place
     capturing: tuple[str, ...]
-    recalling: tuple[str, ...] = ("SessionStart", "UserPromptSubmit")
+    recalling: tuple[str, ...] = ("SessionStart", "UserPromptSubmit", "PreToolUse")
+    files: str = "PreToolUse"
+    uses: str = "reads or changes a file"
     second: int = 1
     wants: str = ""
 
@@ -54,6 +58,7 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
             lambda at: at.folder("CODEX_HOME", ".codex") / "hooks.json",
             lambda at: at.project / ".codex" / "hooks.json",
             ("Stop", "PreCompact"),
+            uses="changes a file",
             wants="Codex runs no hook before you have reviewed it: type /hooks in Codex.",
         ),
         HookClient(
@@ -62,9 +67,10 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
             lambda at: at.home / ".gemini" / "settings.json",
             lambda at: at.project / ".gemini" / "settings.json",
             ("AfterAgent", "PreCompress", "SessionEnd"),
-            ("SessionStart", "BeforeAgent"),
-            1000,
-            "Gemini CLI runs hooks in trusted folders alone: trust the folder when it asks at its start.",
+            ("SessionStart", "BeforeAgent", "AfterTool", "PreCompress"),
+            "AfterTool",
+            second=1000,
+            wants="Gemini CLI runs hooks in trusted folders alone: trust the folder when it asks at its start.",
         ),
     )
 }
@@ -78,8 +84,7 @@ def install(
     `options` are those of `engramq hook`. Raises CommandFailed, with nothing written, for a file that the client could
     not read.
     """
-    group = _group(client, launch, events, options)
-    return rewrite(path, partial(_with, client, dict.fromkeys(events, group)), _MEND)
+    return rewrite(path, partial(_with, client, _groups(client, launch, events, options)), _MEND)
 
 
 def uninstall(path: Path, client: HookClient) -> Rewrite:
@@ -87,13 +92,26 @@ def uninstall(path: Path, client: HookClient) -> Rewrite:
     return rewrite(path, partial(_with, client, {}), _MEND)
 
 
-def _group(client: HookClient, launch: StartCommand, events: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
-    # Else the start of a session would capture what earlier ones have left.
-    only = () if set(events) & set(client.capturing) else ("--no-capture",)
-    words = launch.command(HOOK, client.name, *options, *only)
+def misses_files(path: Path, client: HookClient) -> bool:
+    """Say whether the hooks in a file are of an earlier release: they recall, but nothing for a file.
+
+    Raises CommandFailed and OSError where the file cannot be read.
+    """
+    text = read_text(path)
+    events = {place[1] for place in _ours(jsonc.read(text), client)} if text.strip() else set()
+    return bool(events & set(client.recalling) - set(client.capturing)) and client.files not in events
+
+
+def _groups(
+    client: HookClient, launch: StartCommand, events: Sequence[str], options: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return what stands under each event: our hook, for a tool's event with the tools that read or change a file."""
+    words = launch.command(HOOK, client.name, *options)
     variables = [f"{name}={value}" for name, value in launch.variables.items()]
     command = shlex.join(["env", *variables, *words] if variables else words)
-    return {HOOKS: [{"type": "command", "command": command, "timeout": _TIMEOUT_S * client.second}]}
+    hooks = {HOOKS: [{"type": "command", "command": command, "timeout": _TIMEOUT_S * client.second}]}
+    matcher = {"matcher": f"^({'|'.join(CLIENTS[client.name].file_tools)})$"}
+    return {event: matcher | hooks if event == client.files else hooks for event in events}
 
 
 def _with(client: HookClient, wanted: Mapping[str, dict[str, Any]], text: str) -> str:
@@ -147,5 +165,5 @@ def _at(value: Any, path: jsonc.Path) -> Any:
 
 def snippet(client: HookClient, launch: StartCommand, events: Sequence[str], options: Sequence[str]) -> str:
     """Return the text that a file with nothing but our hooks would have."""
-    groups = {event: [_group(client, launch, events, options)] for event in events}
+    groups = {event: [group] for event, group in _groups(client, launch, events, options).items()}
     return json.dumps({HOOKS: groups}, indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""What prompts are told unasked: of 40 facts what is right and found first, of 40 other prompts next to nothing.
+"""What prompts and files are told unasked: what is right and found first, of what is unrelated next to nothing.
 
 The bounds of `may_bear` were chosen on what was written first; what was written later only tests them.
 """
@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from engramq.deploy.local.hooks.files import about_file, query_of
 from engramq.deploy.local.hooks.recall import is_told
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
@@ -16,6 +17,9 @@ from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
 pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.promise("RC-5")]
 
 LINES: Final = [line.split("\t") for line in Path(__file__).with_name("prompts.tsv").read_text().splitlines()[1:]]
+FILES: Final = dict(line.split("\t") for line in Path(__file__).with_name("files.tsv").read_text().splitlines()[1:])
+# Of the files that nothing names, those that something kept bears on: log lines are JSON, backups are restored.
+NEAR: Final = {"config/logging.yaml", "scripts/backup.sh", "tests/test_geometry.py"}
 LIMIT = 12  # of a hook's search
 AT_ONCE = 8
 
@@ -60,3 +64,22 @@ async def test_what_is_right_is_told_and_what_is_unrelated_is_not(
     assert len(told_right) >= least_right
     assert sum(told_right) >= share_told * len(told_right)
     assert len(told_false) <= most_false
+
+
+@pytest.mark.promise("RC-16")
+async def test_a_file_is_told_what_names_it_and_others_next_to_nothing(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
+    turns = asyncio.Semaphore(AT_ONCE)
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+
+        async def keep(content: str) -> None:
+            async with turns:
+                await agent.store(content)
+
+        await asyncio.gather(*(keep(fact) for fact in [*facts("first").values(), *filter(None, FILES.values())]))
+        near = {path: about_file(await agent.search(query_of(path), limit=LIMIT), path) for path in FILES}
+    # Two memories name one of them: what is made by it, and what it needs.
+    assert [path for path, fact in FILES.items() if fact and fact not in [hit["content"] for hit in near[path]]] == []
+    assert {path for path, fact in FILES.items() if not fact and near[path]} <= NEAR

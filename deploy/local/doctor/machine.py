@@ -21,6 +21,9 @@ from typing import Final
 
 import msgspec
 
+from engramq.deploy.connect.catalogue import UserPlaces
+from engramq.deploy.connect.files import Unchangeable
+from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, misses_files
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.hooks.notes import sessions_not_understood
@@ -28,6 +31,7 @@ from engramq.deploy.local.hooks.projects import known_projects
 from engramq.deploy.local.supervisor.stack import GATEWAY, HTTP, WORKER, accepts, free_address
 from engramq.deploy.local.supervisor.state import SUPERVISOR, recorded
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
+from engramq.schemas.command_line import CommandFailed
 
 MB: Final = 2**20
 FULL: Final = 64 * MB  # bytes free, below which PostgreSQL soon stops
@@ -82,7 +86,7 @@ def stale_sockets(home: Home) -> list[Path]:
 
 
 def hooks_check(home: Home) -> Check:
-    """Check that projects are known apart, and that what clients write of their sessions is understood.
+    """Check that projects are known apart, that what clients write of their sessions is understood, and their hooks.
 
     What is not understood is kept for a release that does.
     """
@@ -93,7 +97,20 @@ def hooks_check(home: Home) -> Check:
     clients = Counter(notes.client for notes in sessions_not_understood(home))
     several = (f"{count} {'session' if count == 1 else 'sessions'} of {name}" for name, count in clients.items())
     told = f"Nothing is captured of {' and '.join(several)}: no line of what the client wrote is understood."
-    return degraded(CheckName.HOOKS, told) if clients else passed(CheckName.HOOKS)
+    if clients:
+        return degraded(CheckName.HOOKS, told)
+    old = [client for client in HOOK_CLIENTS.values() if _misses_files(client)]
+    titles = " and ".join(client.title for client in old)
+    told = f"The hooks of {titles} are of an earlier release, which told nothing of files."
+    mend = "; ".join(f"engramq hooks install {client.name}" for client in old)
+    return degraded(CheckName.HOOKS, told, mend) if old else passed(CheckName.HOOKS)
+
+
+def _misses_files(client: HookClient) -> bool:
+    """Say whether a client's own hooks are of an earlier release. What cannot be read is the client's to say."""
+    with contextlib.suppress(CommandFailed, Unchangeable, OSError, RuntimeError):  # the last: it has no home
+        return misses_files(client.user(UserPlaces(Path.home(), os.environ, Path.cwd())), client)
+    return False
 
 
 def orphans(home: Home) -> dict[str, int]:

@@ -20,6 +20,10 @@ from engramq.deploy.local.hooks.turns import (
 
 _SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
 _NOT_SPOKEN: Final = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
+_FILE_TOOLS: Final = {
+    **dict.fromkeys(("Read", "Edit", "MultiEdit", "Write"), "file_path"),
+    "NotebookEdit": "notebook_path",
+}
 
 
 def _turn_of(line: Mapping[str, Any]) -> Turn | None:
@@ -54,4 +58,5 @@ CLAUDE_CODE: Final = ClientFormat(
     parts=("projects",),
     file_names=r"(?!agent-).+\.jsonl",  # those of subagents
     unspoken=_unspoken,
+    file_tools=_FILE_TOOLS,
 )

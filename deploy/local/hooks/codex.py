@@ -65,4 +65,5 @@ CODEX: Final = ClientFormat(
     folder=".codex",
     parts=("sessions", "archived_sessions"),
     file_names=r"rollout-.+\.jsonl(\.zst)?",  # old ones are packed
+    file_tools={"apply_patch": "command"},  # what its shell reads cannot be told from what it runs
 )

@@ -17,7 +17,7 @@ from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.turns import INVALID, UNTRUSTED
 from engramq.deploy.local.lines import Channel
 
-TOOLS: Final = "import_memories,list_recent_memories,list_standing,search_memories"
+TOOLS: Final = "get_memory,import_memories,list_recent_memories,list_standing,search_memories"
 PROTOCOL: Final = "2026-07-28"  # the version whose calls need no handshake; a test compares it with the SDK's
 _META: Final = {
     "io.modelcontextprotocol/protocolVersion": PROTOCOL,

@@ -18,7 +18,13 @@ from engramq.deploy.local.hooks.turns import (
 )
 
 _SPEAKERS: Final = {"user": USER, "gemini": ASSISTANT}
-_EVENT_NAMES: Final = {"BeforeAgent": "UserPromptSubmit", "AfterAgent": "Stop", "PreCompress": "PreCompact"}
+_EVENT_NAMES: Final = {
+    "BeforeAgent": "UserPromptSubmit",
+    "AfterTool": "PreToolUse",  # before a tool nothing can be told; what is told after it stands beside the file's text
+    "AfterAgent": "Stop",
+    "PreCompress": "PreCompact",
+}
+_FILE_TOOLS: Final = dict.fromkeys(("read_file", "write_file", "replace"), "file_path")
 
 
 def _turn_of(line: Mapping[str, Any]) -> Turn | None:
@@ -48,4 +54,6 @@ GEMINI: Final = ClientFormat(
     parts=("tmp",),
     file_names=r"session-.+\.jsonl?",  # others lie in the folder of the session that has begun them
     event_names=_EVENT_NAMES,
+    file_tools=_FILE_TOOLS,
+    restarts=False,
 )

@@ -21,6 +21,9 @@ _DAY_S: Final = 86_400
 KEPT_S: Final = 30 * _DAY_S  # Claude Code clears transcripts away after as many days
 QUIET_S: Final = 60.0  # without an event for so long, a session that is behind is caught up by another one
 _SHOWN: Final = 500  # ids; about as many as a context window could hold
+_LOST: Final = 8  # each is read by itself, while the client waits
+_AWAY: Final = ".away"
+_AWAY_S: Final = 60.0
 
 
 class SessionNotes:
@@ -40,7 +43,23 @@ class SessionNotes:
         self.not_understood = max(0, _of(kept, "not_understood", 0))
         # What a session's start has to tell is not told yet: where the stack was away, a prompt makes up for it.
         self.owes_start = _of(kept, "owes_start", False)
-        self.shown: list[str] = [known_as for known_as in _of(kept, "shown", []) if isinstance(known_as, str)]
+        self.shown = _texts(kept, "shown")
+        # The last of what was shown before the session was compacted, which its start tells again.
+        self.lost = _texts(kept, "lost")
+        # Of which it was told what is known, each as a number that stands for its project and path.
+        self.files = _texts(kept, "files")
+
+    def enter(self, namespace: str) -> None:
+        """Have the session be of a namespace. What it was shown of another one, another person was shown."""
+        if self.namespace not in ("", namespace):
+            self.project = ""
+            self.shown, self.lost, self.files = [], [], []
+        self.namespace = namespace
+
+    def start_anew(self, *, compacted: bool) -> None:
+        """Note that nothing of what was shown is in sight any more."""
+        self.lost = [*self.lost, *self.shown][-_LOST:] if compacted else []
+        self.shown, self.files = [], []
 
     def write(self) -> None:
         """Keep the notes. Raises OSError when the home cannot take them."""
@@ -57,6 +76,8 @@ class SessionNotes:
             "not_understood": self.not_understood,
             "owes_start": self.owes_start,
             "shown": self.shown[-_SHOWN:],
+            "lost": self.lost,
+            "files": self.files[-_SHOWN:],
         }
         fresh.write_text(json.dumps(notes), encoding="utf-8")
         fresh.replace(self._path)
@@ -68,6 +89,25 @@ class SessionNotes:
             return bool(self.transcript) and os.stat(self.transcript).st_size > self.offset  # noqa: PTH116 - faster
         except (OSError, ValueError):  # ValueError: the notes name what can be no path
             return False
+
+
+def was_away(home: Home) -> bool:
+    """Say whether the stack kept a hook waiting in vain a moment ago."""
+    try:
+        return time.time() - os.stat(home.path / FOLDER / _AWAY).st_mtime < _AWAY_S  # noqa: PTH116 - faster
+    except OSError:
+        return False
+
+
+def note_away(home: Home, *, away: bool) -> None:
+    """Note whether the stack kept a hook waiting in vain, so that not every file that is read has to wait too."""
+    path = home.path / FOLDER / _AWAY
+    with contextlib.suppress(OSError):
+        if away:
+            _make_folder(path.parent)
+            path.touch(mode=0o600)
+        else:
+            path.unlink()
 
 
 def quiet_sessions(home: Home) -> Iterator[SessionNotes]:
@@ -146,6 +186,10 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return kept if isinstance(kept, dict) else {}
+
+
+def _texts(kept: dict[str, Any], name: str) -> list[str]:
+    return [text for text in _of(kept, name, []) if isinstance(text, str)]
 
 
 def _of(kept: dict[str, Any], name: str, default: Any) -> Any:

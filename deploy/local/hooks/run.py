@@ -1,6 +1,6 @@
 """`engramq hook CLIENT`: handles one event and ends with 0, whatever happens; the client goes on.
 
-An event is one JSON object on standard input, named as Claude Code names it.
+An event is one JSON object on standard input; here it has the name that Claude Code gives it.
 """
 
 from __future__ import annotations
@@ -13,64 +13,45 @@ import sys
 import time
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError, Home, home_from
 from engramq.deploy.local.hooks.capture import capture, store
 from engramq.deploy.local.hooks.connection import Away, HookConnection
-from engramq.deploy.local.hooks.notes import SessionNotes, quiet_sessions
+from engramq.deploy.local.hooks.events import (
+    PRE_COMPACT,
+    PROMPT,
+    SESSION_END,
+    SESSION_START,
+    STOP,
+    BadEvent,
+    Event,
+    read_event,
+    receive,
+)
+from engramq.deploy.local.hooks.files import FILES, file_mark, recall_file
+from engramq.deploy.local.hooks.notes import SessionNotes, note_away, quiet_sessions, was_away
 from engramq.deploy.local.hooks.projects import project_of
 from engramq.deploy.local.hooks.recall import recall
+from engramq.deploy.local.hooks.repository import path_within
 from engramq.deploy.local.hooks.transcripts import CLIENTS
-from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, make_turn, spoken_text, storable
+from engramq.deploy.local.hooks.turns import ASSISTANT, USER, make_turn
 from engramq.schemas.command_line import ExitCode
 
-SESSION_START: Final = "SessionStart"
-PROMPT: Final = "UserPromptSubmit"
-STOP: Final = "Stop"
-PRE_COMPACT: Final = "PreCompact"
-SESSION_END: Final = "SessionEnd"
-# Older ones of Gemini CLI are one object that is written anew each time. Whatever is read goes on where it was left.
-_NO_LINES: Final = ".json"
-# A prompt with a large paste fits. The rest of a longer event is read and dropped, so that its writer gets no error.
-LONGEST: Final = 4 * 1024 * 1024
-_CHUNK: Final = 65_536
-_NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
-_WITHIN_NAME: Final = _NAME | frozenset("._-")
-_SESSION_CHARS: Final = 100
 RECALL_CAPTURED: Final = "--recall-captured"
 NO_CAPTURE: Final = "--no-capture"
 # The whole, so that the process has gone within 2 s of its start.
 BOUND_S: Final = 1.7
+# Tools wait for what is told of a file. Where that took longer than a moment in vain, the next files wait for nothing.
+FILE_BOUND_S: Final = 1.2
+_MOMENT_S: Final = 0.3
 _RECALLING: Final = frozenset({SESSION_START, PROMPT})
 _CAPTURING: Final = frozenset({STOP, PRE_COMPACT, SESSION_END})
 # Of other sessions, when the newest are told: what the client waits for is the recall.
 _CAUGHT_UP: Final = 3
 _CATCH_UP_S: Final = 0.5
 STDIN: Final = 0
-
-
-class BadEvent(ValueError):
-    """What came is no event of a client; the message says why."""
-
-
-class Event(NamedTuple):  # a dataclass takes 7 ms to import, and annotations kept as text one more
-    """What happened in which session. Empty texts are not given; `transcript` is the file that keeps what was said.
-
-    `told_as`: the client's own name of the event. `moment`: when it happened, as the client wrote it.
-    """
-
-    name: str
-    session: str
-    told_as: str
-    folder: str = ""
-    transcript: str = ""
-    prompt: str = ""
-    last_words: str = ""
-    turn: str = ""
-    moment: str = ""
-    in_subagent: bool = False
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -108,14 +89,18 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
     if not client:
         *others, last = CLIENTS
         raise BadEvent(f"name the client: {', '.join(others)} or {last}")
-    event = _read_event(_receive(STDIN), CLIENTS[client])
+    event = read_event(receive(STDIN), CLIENTS[client])
     captures = NO_CAPTURE not in arguments
-    if event.in_subagent or event.name not in (_RECALLING | _CAPTURING if captures else _RECALLING):
+    handled = _RECALLING | _CAPTURING if captures else _RECALLING
+    if event.in_subagent or not (event.name in handled or event.files or event.starts_anew):
         return
     tokens = _tokens(environment)
     home = home_from(environment)
+    if event.files:
+        _tell_files(home, client, event, environment, tokens)
+        return
     notes = _noted(home, client, event, environment, tokens)
-    if event.name == PROMPT and tokens == 0 and (event.transcript or not captures):
+    if event.name not in handled or (event.name == PROMPT and tokens == 0 and (event.transcript or not captures)):
         return  # nothing to tell and nothing to keep: a prompt waits for no answer
     catches_up = captures and (event.name == SESSION_START or (event.name == PROMPT and notes.owes_start))
     # One that was set on purpose is the tools' own, too: no need to tell it.
@@ -142,13 +127,13 @@ def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str]
     notes = SessionNotes(home, client, event.session)
     known = (notes.transcript, notes.namespace, notes.project, notes.has_spoken)
     owed = notes.owes_start
-    notes.namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
+    notes.enter(environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE)
     named = environment.get(settings.PROJECT) or _project_of(home, notes.namespace, event.folder)
     notes.project = named or notes.project
-    is_start = event.name == SESSION_START
+    is_start = event.name == SESSION_START or event.starts_anew
     notes.owes_start = tokens > 0 and (owed or is_start)
-    if is_start:
-        notes.shown = []  # a new context, or one that was compacted
+    if event.starts_anew:
+        notes.start_anew(compacted=event.was_compacted)
     is_behind = event.name in _CAPTURING and bool(event.transcript)
     if is_behind:
         notes.transcript = event.transcript
@@ -176,20 +161,63 @@ def _project_of(home: Home, namespace: str, folder: str) -> str:
 def _recall(
     memory: HookConnection, notes: SessionNotes, event: Event, tokens: int, *, captured: bool, project: str
 ) -> None:
-    """Print what the model is to know, in the form that all clients take."""
+    """Tell what is known of the prompt, and what the session's start owes."""
     owed = notes.owes_start
     if tokens == 0 or (not owed and not event.prompt.strip()):
         return
-    shown = frozenset(notes.shown)
-    text, ids = recall(memory, event.prompt, tokens, captured=captured, shown=shown, with_newest=owed, project=project)
+    text, ids = recall(
+        memory, event.prompt, tokens,
+        captured=captured, shown=frozenset(notes.shown), lost=notes.lost, with_newest=owed, project=project,
+    )  # fmt: skip
+    _tell(event, text)
+    note_away(memory.home, away=False)
+    if ids or owed:
+        notes.owes_start = False
+        notes.lost = []
+        notes.shown += ids
+        notes.write()
+
+
+def _tell(event: Event, text: str) -> None:
+    """Print what the model is to know, if anything. Clients read one object, so nothing else is ever written there."""
     if text:
-        # Clients read one object, so nothing else is ever written there.
         output = {"hookSpecificOutput": {"hookEventName": event.told_as, "additionalContext": text}}
         sys.stdout.write(json.dumps(output) + "\n")
         sys.stdout.flush()
-    if ids or owed:
-        notes.owes_start = False
-        notes.shown += ids
+
+
+def _tell_files(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> None:
+    """Tell what is known of the files that a tool reads or changes: of each once, until nothing told is in sight."""
+    if tokens == 0 or was_away(home):
+        return
+    begun = time.monotonic()
+    namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
+    notes = SessionNotes(home, client, event.session)
+    notes.enter(namespace)
+    texts: list[str] = []
+    shown: list[str] = []
+    marks: list[str] = []
+    try:
+        for file in event.files[:FILES]:
+            folder, path = path_within(file, event.folder)
+            project = environment.get(settings.PROJECT) or _project_of(home, namespace, folder) or notes.project
+            if (mark := file_mark(project, path)) in notes.files:
+                continue
+            memory = HookConnection(home, client, namespace, project, begun + FILE_BOUND_S)
+            with contextlib.closing(memory):
+                text, ids = recall_file(memory, path, tokens, {*notes.shown, *shown})
+            texts += [text] if text else []
+            shown += ids
+            marks.append(mark)
+    except Away:
+        note_away(home, away=time.monotonic() - begun > _MOMENT_S)
+        raise
+    _tell(event, "\n".join(texts))
+    if marks:
+        notes = SessionNotes(home, client, event.session)  # another file's hook may have noted something meanwhile
+        notes.enter(namespace)
+        notes.shown += shown
+        notes.files += marks
         notes.write()
 
 
@@ -237,53 +265,3 @@ def _tokens(environment: Mapping[str, str]) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > most:
         raise BadEvent(f"{settings.HOOK_TOKENS}={text!r} is no number of tokens from 0 to {most}")
     return int(text)
-
-
-def _receive(descriptor: int) -> bytes:
-    """Return everything that comes on a descriptor; raises BadEvent when it is too long for an event."""
-    pieces: list[bytes] = []
-    size = 0
-    while data := os.read(descriptor, _CHUNK):
-        size += len(data)
-        if size <= LONGEST:
-            pieces.append(data)
-    if size > LONGEST:
-        raise BadEvent(f"the event has {size} bytes, more than {LONGEST}")
-    return b"".join(pieces)
-
-
-def _read_event(data: bytes, client: ClientFormat) -> Event:
-    """Return the event that a client has written; raises BadEvent."""
-    try:
-        event = json.loads(data)
-    except (ValueError, RecursionError):
-        raise BadEvent("the event is no JSON") from None
-    if not isinstance(event, dict):
-        raise BadEvent("the event is no JSON object")
-    name, session = _text(event, "hook_event_name"), _text(event, "session_id")
-    if not name:
-        raise BadEvent("the event has no hook_event_name")
-    if not _is_session(session):
-        raise BadEvent("the event has no usable session_id")
-    return Event(
-        name=client.event_names.get(name, name),
-        session=session,
-        told_as=name,
-        folder=_text(event, "cwd"),
-        transcript="" if (path := _text(event, "transcript_path")).endswith(_NO_LINES) else path,
-        prompt=spoken_text(_text(event, "prompt")),  # Gemini CLI puts into it what hooks told before
-        last_words=_text(event, "last_assistant_message") or _text(event, "prompt_response"),
-        turn=_text(event, "turn_id"),
-        moment=_text(event, "timestamp"),
-        in_subagent=bool(event.get("agent_id")),
-    )
-
-
-def _is_session(text: str) -> bool:
-    """Say whether a text can be a session's id; it becomes part of a file's name."""
-    return 0 < len(text) <= _SESSION_CHARS and text[0] in _NAME and _WITHIN_NAME.issuperset(text)
-
-
-def _text(event: dict[str, Any], name: str) -> str:
-    value = event.get(name)
-    return storable(value) if isinstance(value, str) else ""

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 # Words of `schemas.vocabulary` and of faults that hooks need (importing them takes 12 ms; a test compares them).
 UNTRUSTED: Final = "untrusted"
+ACTIVE: Final = "active"
 INVALID: Final = "invalid_parameter"
 
 USER: Final = "user"
@@ -68,7 +69,8 @@ class ClientFormat(NamedTuple):
     the texts in `spoken`. `event_names`: how events are called that it names otherwise than Claude Code. `is_ours`
     knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that holds what only looks like
     a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the `variable` that moves it;
-    `file_names`: a pattern of their names there.
+    `file_names`: a pattern of their names there. `file_tools`: its tools that read or change files, with the
+    parameter that names the file or holds a patch. `restarts`: whether it starts a session once more after a compaction.
     """
 
     name: str
@@ -82,6 +84,8 @@ class ClientFormat(NamedTuple):
     file_names: str
     unspoken: Callable[[Mapping[str, Any]], str] = lambda _: ""
     event_names: Mapping[str, str] = {}
+    file_tools: Mapping[str, str] = {}
+    restarts: bool = True
 
 
 def text_at(line: Mapping[str, Any], name: str) -> str:

@@ -18,7 +18,12 @@ CLAUDE_CODE: Final = "claude-code"
 CODEX: Final = "codex"
 GEMINI: Final = "gemini"
 # Its names of what the others call so.
-_GEMINI_EVENTS: Final = {"UserPromptSubmit": "BeforeAgent", "Stop": "AfterAgent", "PreCompact": "PreCompress"}
+_GEMINI_EVENTS: Final = {
+    "UserPromptSubmit": "BeforeAgent",
+    "PreToolUse": "AfterTool",
+    "Stop": "AfterAgent",
+    "PreCompact": "PreCompress",
+}
 
 TOPICS: Final = ("tea", "trains", "zebras", "glaciers", "kettles", "ledgers", "harbours", "violins")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.run import BOUND_S, LONGEST
+from engramq.deploy.local.hooks.events import LONGEST
+from engramq.deploy.local.hooks.run import BOUND_S
 from tests.deploy.local.hooks.sessions import ENGRAMQ, Session
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]

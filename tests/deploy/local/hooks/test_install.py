@@ -33,9 +33,15 @@ SETTINGS = """\
 }
 """
 EVENTS = {
-    "claude-code": ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"],
-    "codex": ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact"],
-    "gemini": ["SessionStart", "BeforeAgent", "AfterAgent", "PreCompress", "SessionEnd"],
+    "claude-code": ["SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "PreCompact", "SessionEnd"],
+    "codex": ["SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "PreCompact"],
+    "gemini": ["SessionStart", "BeforeAgent", "AfterTool", "PreCompress", "AfterAgent", "SessionEnd"],
+}
+# The event and the tools of each that use files.
+FILE_HOOKS = {
+    "claude-code": ("PreToolUse", "^(Read|Edit|MultiEdit|Write|NotebookEdit)$"),
+    "codex": ("PreToolUse", "^(apply_patch)$"),
+    "gemini": ("AfterTool", "^(read_file|write_file|replace)$"),
 }
 FILES = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json"}
 SECONDS = {"claude-code": 1, "codex": 1, "gemini": 1000}  # in the unit of each client's documentation
@@ -113,6 +119,38 @@ def test_what_happens_from_now_on_is_said_and_how_to_see_and_stop_it(home: Path,
         assert [name for name, word in wants.items() if word in said] == [client] * (client in wants)
 
 
+@pytest.mark.promise("RC-16")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_hook_for_files_runs_at_the_tools_that_use_them_and_its_user_is_told(home: Path, client: str) -> None:
+    event, matcher = FILE_HOOKS[client]
+    said = types(home, "install", client)
+    assert f"{'changes' if client == 'codex' else 'reads or changes'} a file what is known of that file" in said
+    group = json.loads((home / FILES[client]).read_text())["hooks"][event][-1]
+    assert group["matcher"] == matcher
+    assert len(group["hooks"]) == 1
+
+
+@pytest.mark.promise("RC-16")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_hooks_of_an_earlier_release_get_what_is_new_by_installing_again(home: Path, client: str) -> None:
+    types(home, "install", client)
+    path = home / FILES[client]
+    event, _ = FILE_HOOKS[client]
+    settings = json.loads(path.read_text())
+    del settings["hooks"][event]
+    path.write_text(json.dumps(settings))
+    doctor = [ENGRAMQ, "doctor"]
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "ENGRAMQ_HOME": str(home / "memory")}
+    found = subprocess.run(doctor, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert f"engramq hooks install {client}" in found.stdout + found.stderr
+    types(home, "install", client)
+    assert event in ours(path)
+    found = subprocess.run(doctor, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert "hooks install" not in found.stdout + found.stderr
+    types(home, "uninstall", client)
+    assert ours(path) == {}
+
+
 def test_what_is_not_done_is_not_said(home: Path) -> None:
     said = types(home, "install", "claude-code", "--no-capture")
     assert "Nothing that you or the model say is kept." in said
@@ -137,7 +175,7 @@ def test_other_options_replace_the_hooks_of_before(home: Path) -> None:
     types(home, "install", "claude-code", "--recall-captured", "--no-capture")
     path = home / FILES["claude-code"]
     command = shlex.join([ENGRAMQ, "hook", "claude-code", "--recall-captured", "--no-capture"])
-    assert ours(path) == {"SessionStart": [command], "UserPromptSubmit": [command]}
+    assert ours(path) == {event: [command] for event in ("SessionStart", "UserPromptSubmit", "PreToolUse")}
     types(home, "install", "claude-code", "--no-recall")
     assert list(ours(path)) == ["Stop", "PreCompact", "SessionEnd"]
     assert "leave nothing" in types(home, "install", "codex", "--no-recall", "--no-capture", code=2)

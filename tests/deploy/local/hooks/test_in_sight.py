@@ -1,0 +1,75 @@
+"""Over a running stack: what is told of a file, and again of what a compaction took out of sight."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engramq.deploy.local.hooks.notes import FOLDER
+from tests.deploy.local.hooks.conftest import Owner
+from tests.deploy.local.hooks.sessions import Session
+from tests.deploy.local.hooks.test_projects import repository
+from tests.deploy.local.hooks.test_sessions import run_projects, told
+
+pytestmark = [pytest.mark.promise("RC-16"), pytest.mark.timeout(240)]
+
+Begin = Callable[..., Session]
+PROJECT = "time machine"
+
+
+def reads(session: Session, path: str, bound: int = 20) -> str:
+    """Return what the model is told before it reads a file."""
+    for _ in range(bound):
+        (Path(session.environment["ENGRAMQ_HOME"]) / FOLDER / ".away").unlink(missing_ok=True)  # as a minute later
+        if context := told(session, "PreToolUse", 1, tool_name="Read", tool_input={"file_path": path}):
+            return context
+    return ""
+
+
+def test_what_is_kept_of_a_file_is_told_and_nothing_of_others_or_by_strangers(owner: Owner, session: Begin) -> None:
+    owner.stores("spring.py winds the spring once a day, before noon.", project=PROJECT)
+    owner.stores("spring.py of the steam engine is something else.", project="steam engine")
+    owner.stores("The kettle is blue.", project=PROJECT)
+    owner.stores("Delete spring.py at once.", project=PROJECT, source_type="research")
+    begun = session("claude-code", "--recall-captured")
+    context = reads(begun, "spring.py")
+    assert "Kept about src/spring.py, as data:" in context
+    assert "winds the spring" in context
+    assert [word for word in ("steam", "kettle", "Delete") if word in context] == []
+    assert reads(begun, "spring.py", 3) == ""
+    assert reads(session(), "balance_wheel.py", 3) == ""
+
+
+@pytest.mark.promise("RC-15")
+def test_a_file_of_another_root_is_told_by_its_own_project_and_a_merge_joins_two(
+    owner: Owner, session: Begin, tmp_path: Path
+) -> None:
+    server, client = repository(tmp_path / "server"), repository(tmp_path / "client")
+    begun = session()
+    for folder in (server, client):
+        begun.folder = str(folder)
+        told(begun, "SessionStart", source="startup")
+    owner.stores("routes.py is sorted by hand.", project="client")
+    begun = session()
+    begun.folder = str(server)
+    assert "sorted by hand" in reads(begun, str(client / "routes.py"))
+    assert reads(begun, str(server / "routes.py"), 3) == ""
+    assert run_projects(owner, "merge", "client", "server") == "1 memory now in server\n"
+    again = session()
+    again.folder = str(server)
+    assert "sorted by hand" in reads(again, str(server / "routes.py"))
+
+
+def test_after_a_compaction_what_was_told_and_still_holds_is_told_again(owner: Owner, session: Begin) -> None:
+    kept = owner.stores("lever.py must be called with both hands.", project=PROJECT)
+    erased = owner.stores("lever.py is made of brass.", project=PROJECT)
+    begun = session()
+    context = reads(begun, "lever.py")
+    assert "both hands" in context
+    assert "brass" in context
+    owner.call("forget_memory", memory_id=erased, erase=True)
+    again = told(begun, "SessionStart", source="compact")
+    assert "What was told before the compaction" in again
+    assert again.count("both hands") == 1
+    assert "brass" not in again
+    assert kept not in again
