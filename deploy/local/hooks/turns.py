@@ -70,7 +70,7 @@ class ClientFormat(NamedTuple):
     knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that holds what only looks like
     a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the `variable` that moves it;
     `file_names`: a pattern of their names there. `file_tools`: its tools that read or change files, with the
-    parameter that names the file or holds a patch. `restarts`: whether it starts a session once more after a compaction.
+    parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session once more.
     """
 
     name: str
