@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from engramq.deploy.local.home import DeployError
+from engramq.deploy.local.home import DeployError, refuse_unsupported_platform
 from engramq.deploy.local.settings import take_secrets
 from engramq.schemas.command_line import ExitCode
 
@@ -30,10 +30,11 @@ def _hold_standard_streams() -> None:
 
 def _run(given: list[str]) -> int:
     try:
+        refuse_unsupported_platform()
         take_secrets(os.environ)
     except DeployError as problem:
         sys.stderr.write(f"engramq: {problem}\n")
-        return ExitCode.DONE if given[:1] == ["hook"] else ExitCode.MISUSED  # a hook never stops its client
+        return ExitCode.DONE if given[:1] == ["hook"] else problem.exit_code  # a hook never stops its client
     if given[:1] == ["stdio"]:
         from engramq.deploy.local.stdio import main as stdio  # noqa: PLC0415 - of no use to the other commands
 

@@ -17,7 +17,7 @@ import click
 
 from engramq.deploy.cli.tour import Tour
 from engramq.deploy.local import settings
-from engramq.deploy.local.home import Home, refuse_unsupported_platform
+from engramq.deploy.local.home import Home
 from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.servers_for import READY_BOUND_S
 from engramq.deploy.local.supervisor.stack import UP
@@ -36,7 +36,6 @@ def command(*, keep: bool) -> None:
     On a terminal Enter goes on, and the page stays open until the last one. Elsewhere it goes through at once. Neither
     your own home nor your clients are touched.
     """
-    refuse_unsupported_platform()
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C does: what was started ends
         signal.signal(number, signal.default_int_handler)
     with _throw_away(keep=keep) as home:

@@ -137,8 +137,8 @@ def refuse_unsupported_platform() -> None:
     if sys.platform == "win32":
         raise DeployError(
             "unsupported_platform",
-            "engramq's embedded servers do not run on Windows.",
-            "Use WSL 2, or a machine with Linux or macOS.",
+            "engramq does not run on Windows itself.",
+            "Install it within WSL 2, or use Docker: docs/windows.md says how.",
         )
 
 

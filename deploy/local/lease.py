@@ -11,7 +11,7 @@ import sys
 import time
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.home import DeployError, Home, refuse_unsupported_platform
+from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.settings import with_embedder
 
@@ -106,7 +106,6 @@ def take_lease(
         DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings; or,
             where it is not to be started, it does not run (`not_running`).
     """
-    refuse_unsupported_platform()
     settings.linger_s(environment)
     settings.port(environment)
     home.ensure()

@@ -11,6 +11,7 @@ import pytest
 from engramq.deploy.cli import main
 from engramq.deploy.cli.root import COMMANDS, engramq
 from engramq.deploy.local import stdio
+from tests.architecture.source import ROOT
 from tests.deploy.helpers import BOUND_S
 
 GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "config", "delete")}
@@ -213,3 +214,23 @@ def test_stdio_reads_its_options_itself_as_click_would(monkeypatch: pytest.Monke
     by_itself, by_click = served
     assert by_itself["ENGRAMQ_PRINCIPAL"] == "ada"
     assert by_click == by_itself | {"ENGRAMQ_PRINCIPAL": "Ada Lovelac\N{LATIN SMALL LETTER E WITH ACUTE}"}
+
+
+@pytest.mark.promise("RC-13")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["up"], 1), (["stdio"], 1), (["connect", "cursor"], 1), (["-h"], 1), ([], 1), (["hook", "claude-code"], 0)],
+)
+def test_on_windows_itself_every_command_ends_at_once_with_what_works(
+    arguments: list[str], code: int, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert main(arguments) == code, "a hook never stops its client"
+    told = (
+        "engramq: engramq does not run on Windows itself. Install it within WSL 2, or use Docker: docs/windows.md says"
+    )
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(told)
+    assert not home.exists()
+    assert (ROOT / "docs" / "windows.md").exists()
