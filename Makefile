@@ -48,7 +48,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 unit quick test-stack test-long: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run test check lint types unit quick profile lock clean test-stack test-long test-agents test-clients test-conformance test-deploy \
-	test-image test-faults test-models test-page test-scale test-citus test-package release screenshots \
+	test-image test-faults test-models test-page test-scale test-citus test-package release bundle screenshots \
 	test-rest generate lock-agents lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
 
 setup: $(STAMP)
@@ -189,6 +189,12 @@ test-image: setup
 release: setup $(RELEASE)/.installed
 	rm -rf dist
 	$(BIN)/python -m tools.release dist --sbom-by $(CURDIR)/$(RELEASE)/bin/cyclonedx-py
+
+# The bundle for desktop programs, with the wheel in it: docs/plugin.md.
+bundle: setup
+	rm -rf dist/bundle
+	$(BIN)/python -m hatchling build -t wheel -d dist/bundle
+	$(BIN)/python -m tools.bundle dist/bundle/engramq-*.whl dist
 
 # The wheel in clean environments of all Pythons that there are, by uvx and by pipx, from an index of its own.
 test-package: setup $(RELEASE)/.installed

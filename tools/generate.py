@@ -15,7 +15,7 @@ from typing import Final
 from engramq.gateway.rest import openapi
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.settings import OTHERS, SETTINGS
-from tools import promises
+from tools import agent_files, promises, support
 from tools.clients import python, typescript
 from tools.reference import reference
 
@@ -65,6 +65,8 @@ def texts() -> Mapping[Path, str]:
         docs / "tools.md": reference(),
         docs / "settings.md": settings_page(),
         docs / "promises.md": promises.page(),
+        support.README: support.page(),
+        **agent_files.texts(),
         docs / "openapi.json": document,
         **{python.CLIENT / name: text for name, text in python.modules(document).items()},
         typescript.CALLS: typescript.written(document),
@@ -96,6 +98,7 @@ def main(arguments: list[str]) -> int:
     """Write the files, the types by `node` and its command's path if these are given; 1 if any is left stale."""
     if arguments != ["--stale"]:
         for path, text in texts().items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     if len(arguments) == 2:
         subprocess.run([*arguments, str(ROOT / "docs" / "openapi.json"), "--output", str(TYPES)], check=True)

@@ -1,15 +1,21 @@
 """Pages that are made from the program say what the program says; links lead somewhere."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from bench import recall, scale
+from bench import readme, recall, scale
 from bench.all import read
 from bench.page import SECTION, section, svg
+from tests.agents.test_days import BEGIN
 from tests.architecture.source import ROOT
+from tools import support
 
+README = ROOT / "README.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PLACE = re.compile(r"`((?:schemas|gateway|workers|deploy|tests)/[\w/.]+)`")
 
@@ -37,6 +43,46 @@ def test_the_tables_of_what_is_found_are_made_of_the_lines_beside_them() -> None
     assert recall.SECTION.within(page) == recall.section(recall.read([ROOT / "docs" / "recall.jsonl"]))
 
 
+@pytest.mark.promise("RC-19")
+def test_the_tables_of_the_readme_are_what_their_commands_make() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert readme.SECTION.within(text) == readme.section(), "run: python -m bench.readme --write"
+    assert support.table() in text, "run: make generate"
+
+
+@pytest.mark.promise("RC-19")
+def test_the_clients_that_are_called_tested_are_those_that_a_day_is_played_with() -> None:
+    assert set(support.tested_versions()) == set(BEGIN)
+
+
+@pytest.mark.promise("RC-13")
+def test_the_readme_is_short_and_its_figures_are_those_of_the_tables() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 90
+    sums, found = readme.faults(), readme.recall()
+    claim = f"of {sums.writes:,} acknowledged writes under {sums.kinds} kinds of fault none was lost"
+    assert sums.lost == 0
+    assert claim in " ".join(text.split())
+    assert f"{found.kept_apart:.2f}".removeprefix("0") in text.partition("![")[0]
+
+
+@pytest.mark.promise("RC-13")
+def test_the_readme_begins_with_what_works_in_a_checkout_and_says_what_needs_a_release(tmp_path: Path) -> None:
+    text = README.read_text(encoding="utf-8")
+    first = text.partition("```\n")[2].partition("```")[0].splitlines()
+    assert [line.split()[0] for line in first] == ["make", ".venv/bin/engramq", ".venv/bin/engramq"]
+    dry = subprocess.run(["make", "--dry-run", "setup"], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert dry.returncode == 0
+    for line in first[1:]:
+        command = line.replace(".venv/bin/engramq", str(Path(sys.executable).with_name("engramq")))
+        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / ".claude.json").exists()
+    is_released = "## Unreleased (0.1.0)" not in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert ("engramq is on no package index yet" in text) != is_released
+
+
 def glossary() -> list[tuple[str, str]]:
     """Return (word, what the code calls it) of each row of the glossary."""
     rows = [line.split(" | ") for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()]
@@ -62,10 +108,14 @@ def test_the_glossary_has_each_word_once() -> None:
     assert [word for word in words if words.count(word) > 1] == []
 
 
-def test_the_readme_names_the_two_commands_that_the_makefile_has() -> None:
+def test_the_readme_names_the_three_commands_that_the_makefile_has() -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert {"run", "test", "setup"} <= set(targets)
-    assert re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M) == ["run", "test"]
+    assert re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M) == [
+        "setup",
+        "run",
+        "test",
+    ]
 
 
 @pytest.mark.promise("SC-12")

@@ -1,0 +1,127 @@
+"""The table of the README: five figures of the other pages, each with what it is to be compared with.
+
+    python -m bench.readme            # print it
+    python -m bench.readme --write    # put it into README.md
+
+Nothing is measured here: docs/faults.md, docs/recall.md and docs/benchmarks.jsonl hold what `tests.faults`,
+`bench.recall` and `bench.all` printed.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.all import read
+from bench.page import TARGETS, Generated, Line, latest_ratios
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+README: Final = ROOT / "README.md"
+DOCS: Final = ROOT / "docs"
+SECTION: Final = Generated("bench.readme")
+_FAULT: Final = re.compile(r"^\| `\w+` \| (\d+), (\d+) \| (\d+) \| (\d+), (\d+), (\d+) \|", re.MULTILINE)
+_APART: Final = re.compile(r"^\| LoCoMo, five conversations \| (\d+) \| \.\d+ \| (\.\d+) \|", re.MULTILINE)
+_PLAIN: Final = re.compile(r"^\| BM25 and vectors, z-scores added \| [\d.]+ \| ([\d.]+) \|", re.MULTILINE)
+_OURS: Final = re.compile(r"^\| \*\*engramq\*\* \| [\d.]+ \| ([\d.]+) \|", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What docs/faults.md adds up to: kinds of fault, how often they were caused, writes, lost ones."""
+
+    kinds: int
+    times: int
+    writes: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """R@10 on LoCoMo: on the half that nothing was chosen on, and beside BM25 with vectors on the other half."""
+
+    questions: int
+    kept_apart: float
+    ours: float
+    plain: float
+
+
+def faults() -> Faults:
+    """Return the sums of the page's table; lost ones include doubled ones and those applied though refused."""
+    rows = [[int(cell) for cell in row] for row in _FAULT.findall((DOCS / "faults.md").read_text(encoding="utf-8"))]
+    return Faults(
+        kinds=len(rows),
+        times=sum(row[2] for row in rows),
+        writes=sum(row[0] + row[1] for row in rows),
+        lost=sum(sum(row[3:]) for row in rows),
+    )
+
+
+def recall() -> Recall:
+    """Return the figures of docs/recall.md; its first table is LoCoMo's, as it is."""
+    page = (DOCS / "recall.md").read_text(encoding="utf-8")
+    apart, ours, plain = _APART.search(page), _OURS.search(page), _PLAIN.search(page)
+    assert apart is not None
+    assert ours is not None
+    assert plain is not None
+    return Recall(int(apart[1]), float(apart[2]), float(ours[1]), float(plain[1]))
+
+
+def section() -> str:
+    """Return the table, remarks included."""
+    lines = read([DOCS / "benchmarks.jsonl"])
+    rows = [_of_faults(faults()), _of_recall(recall()), *_of_speed(lines)]
+    table = ["| what | measured | compared with |", "|---|---|---|", *rows]
+    return "\n".join([SECTION.begin, *table, SECTION.end])
+
+
+def _of_faults(sums: Faults) -> str:
+    measured = f"{sums.writes:,} acknowledged writes: {sums.lost} lost, doubled, or applied though refused"
+    return f"| [faults](docs/faults.md) | {measured} | {sums.kinds} kinds of fault, caused {sums.times:,} times |"
+
+
+def _of_recall(found: Recall) -> str:
+    measured = f"R@10 {found.kept_apart:.2f} of single turns, LoCoMo, {found.questions} questions kept apart"
+    compared = (
+        f"{found.ours / found.plain:.2f} times BM25 + vectors ({found.ours:.2f} to {found.plain:.2f}, other half)"
+    )
+    return f"| [found, no LLM](docs/recall.md) | {measured} | {compared} |"
+
+
+def _of_speed(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield the rows of one caller and of an import, at the most memories that were measured."""
+    most = max(line["memories"] for line in lines)
+    ratios = latest_ratios(lines)
+    for tool in ("search", "store"):
+        called = _last(lines, measure="calls", memories=most, tool=tool, callers=1)
+        measured = f"{called['p50_ms']:.0f} ms (p50, one caller, {most:,} memories)"
+        yield f"| [{tool}](docs/benchmarks.md) | {measured} | {_compared(f'{tool}_p50', ratios[f'{tool}_p50', most])} |"
+    imported = _last(lines, measure="ratio", memories=most, row="import_rate")
+    measured = f"{imported['rows_per_s']:.0f} rows/s"
+    yield f"| [import](docs/benchmarks.md) | {measured} | {_compared('import_rate', imported['ratio'])} |"
+
+
+def _last(lines: Sequence[Line], **wanted: object) -> Line:
+    return next(line for line in reversed(lines) if wanted.items() <= line.items())
+
+
+def _compared(row: str, ratio: float) -> str:
+    target = TARGETS[row]
+    bound = f"at {'least' if target.at_least else 'most'} {target.bound:g}"
+    base = target.text.partition(" / ")[2]
+    return f"{ratio:.2f} times {base}; target {bound}: {'met' if target.is_met(ratio) else '**missed**'}"
+
+
+def main() -> None:
+    """Print the table, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="into README.md")
+    if parser.parse_args().write:
+        README.write_text(SECTION.replaced(README.read_text(encoding="utf-8"), section()), encoding="utf-8")
+    else:
+        print(section())
+
+
+if __name__ == "__main__":
+    main()
