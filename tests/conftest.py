@@ -61,6 +61,7 @@ TARGETS = {
     "packaging": "stack",
     "packaging/installed": "package",
     "page": "page",
+    "providers": "providers",
     "rest_contract": "rest",
     "scale": "scale",
     "stack": "stack",
