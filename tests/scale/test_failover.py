@@ -124,6 +124,21 @@ async def test_what_is_under_way_on_a_line_that_passes_nothing_is_tried_elsewher
     assert standby.ask("select count(*) as n from audit_log") == [{"n": 1 + CALLERS}]
 
 
+@pytest.mark.parametrize("weather", [Weather.BLACK, Weather.HALF_OPEN])
+async def test_a_line_that_passes_nothing_is_cut_where_the_server_answers_by_another(
+    server: PostgresServer, caplog: pytest.LogCaptureFixture, weather: Weather
+) -> None:
+    async with Proxy(server.socket) as dead, Proxy(server.socket) as other:
+        both = f"postgresql://{WORKER_ROLE}@127.0.0.1:{dead.port},127.0.0.1:{other.port}/{DATABASE}"
+        async with await Store.open(both) as store:
+            await store.write("n", write)
+            dead.become(weather)
+            await asyncio.wait_for(store.write("n", write), HANGS_MAX_S)
+    assert "Sessions are cut: their lines pass nothing" in caplog.messages
+    written = server.ask("select count(*) as n from audit_log")
+    assert written == [{"n": 2}], "once each, whatever the dead line had carried"
+
+
 async def test_what_takes_long_at_a_server_that_serves_is_left_alone(server: PostgresServer) -> None:
     tries = 0
 

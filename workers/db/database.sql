@@ -20,8 +20,9 @@ select
 select pg_backend_pid() as pid, {settings}
 
 -- name: own_sessions
--- The sessions of this worker process at this server.
-select pid from pg_stat_activity where application_name = current_setting('application_name')
+-- The sessions of this worker process at this server, and which of them wait for the worker.
+select pid, coalesce(wait_event = 'ClientRead', false) as waits_for_us
+from pg_stat_activity where application_name = current_setting('application_name')
 
 -- fragment: settings
 -- What holds in every session of a worker, by name.

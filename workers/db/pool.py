@@ -26,7 +26,7 @@ from engramq.telemetry.spans import are_recorded
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
 from engramq.workers.db.queries import sql
-from engramq.workers.db.statements import TracedConnection
+from engramq.workers.db.statements import TracedConnection, WatchedConnection
 from engramq.workers.db.transaction import ISO_DATES, Connection, Row, execute, loads, pooled_settings_of
 
 CONNECTION_LIMITS: Final = sql("connection_limits")
@@ -44,8 +44,10 @@ IDLE_KEPT: Final = 2  # connections that are kept however long nobody needs them
 IDLE_S: Final = 30.0  # how long the others are kept
 MAX_AGE_S: Final = 1800.0  # of a connection; up to a tenth less, so that not all are made anew at once
 DOUBT_S: Final = 0.5  # between two times that all connections are given up
-LONG_S: Final = 4.0  # of a loan, after which another session is asked whether this one's server still serves it
-ASK_AGAIN_S: Final = 2.0
+LONG_S: Final = 2.0  # of a wait for an answer, after which another session is asked whether this one is still served
+WATCH_S: Final = 0.5  # between two looks for such waits
+ASK_AGAIN_S: Final = 2.0  # between two questions for the same wait
+SURE_S: Final = 0.25  # by which an answer that is on its way has come
 PREPARED_MAX: Final = 300
 SPARE: Final = 10  # connections left for migrations, command lines and people, or a quarter where there are few
 
@@ -118,13 +120,13 @@ class Pool:
         self._permits = asyncio.Semaphore(size)
         self._open = 0  # connections, idle ones among them
         self._waiting = 0
-        self._idle: list[tuple[Connection, float]] = []  # with the time since when
-        self._until: dict[Connection, float] = {}  # when each is given up; those that are open
+        self._idle: list[tuple[WatchedConnection, float]] = []  # with the time since when
+        self._until: dict[WatchedConnection, float] = {}  # when each is given up; those that are open
         self._doubted_at = -DOUBT_S
         self._growing = asyncio.Lock()  # one by one: the share may be used up sooner than the permits
         self._look_at = 0.0
         self._trimming: asyncio.Task[None] | None = None
-        self._lent: dict[Connection, float] = {}  # with the time since when
+        self._lent: set[WatchedConnection] = set()
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -135,13 +137,13 @@ class Pool:
         Raises psycopg.Error or OSError when there is none to be had, EngramqError when all are busy for too long.
         """
         connection = await self._borrow()
-        self._lent[connection] = time.monotonic()
+        self._lent.add(connection)
         if self._watching is None and self._through is None:
             self._watching = asyncio.create_task(self._watch())
         try:
             yield connection
         finally:
-            del self._lent[connection]
+            self._lent.discard(connection)
             await self._take_back(connection)
 
     @property
@@ -177,7 +179,7 @@ class Pool:
                 task.cancel()
         await self.drop_idle()
 
-    async def _borrow(self) -> Connection:
+    async def _borrow(self) -> WatchedConnection:
         """Return a connection with its permit; waits for one where the server or the share allows no more."""
         refusal: Exception | None = None
         self._waiting += 1
@@ -208,7 +210,7 @@ class Pool:
         finally:
             self._waiting -= 1
 
-    async def _new(self) -> Connection:
+    async def _new(self) -> WatchedConnection:
         """Return a new connection, or one that came back meanwhile; raises Crowded where the share is used up."""
         async with self._growing:
             if (idle := await self._last_idle()) is not None:
@@ -230,7 +232,7 @@ class Pool:
                 raise
             return connection
 
-    async def _last_idle(self) -> Connection | None:
+    async def _last_idle(self) -> WatchedConnection | None:
         """Take the connection that was used last, and close those before it that are too old."""
         while self._idle:
             connection, _ = self._idle.pop()
@@ -239,7 +241,7 @@ class Pool:
             await self._close(connection)
         return None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> WatchedConnection:
         if self._through is None:
             try:
                 connection = await self._direct()
@@ -261,7 +263,7 @@ class Pool:
         pooled_settings_of[connection] = self._through.settings
         return connection
 
-    async def _direct(self) -> Connection:
+    async def _direct(self) -> WatchedConnection:
         connection = await _connected(self._conninfo)
         self._conninfo = host_first(self._conninfo, connection.info.host, connection.info.port)
         return connection
@@ -278,7 +280,7 @@ class Pool:
             raise SettingsMissing(wrong)
         return True
 
-    async def _take_back(self, connection: Connection) -> None:
+    async def _take_back(self, connection: WatchedConnection) -> None:
         whole = False
         if isinstance(connection, TracedConnection):
             connection.end_statements()
@@ -329,39 +331,50 @@ class Pool:
             await self._close(self._idle.pop(0)[0])
         return mine.exceeded
 
-    async def _close(self, connection: Connection) -> None:
+    async def _close(self, connection: WatchedConnection) -> None:
         self._open -= 1
         self._until.pop(connection, None)
         await connection.close()
 
     async def _watch(self) -> None:
-        """Watch for long loans while there are any; behind a pooler that is its affair: its sessions have no server."""
+        """Watch for long waits while a connection is lent; behind a pooler, sessions are its own affair."""
         try:
             while self._lent and self._through is None:
-                await asyncio.sleep(ASK_AGAIN_S)
+                await asyncio.sleep(WATCH_S)
                 latest = time.monotonic() - LONG_S
-                if overdue := {connection: since for connection, since in self._lent.items() if since <= latest}:
-                    await self._cut_abandoned(overdue)
+                waits = ((connection, connection.waits_since) for connection in self._lent)
+                if overdue := {
+                    connection: since for connection, since in waits if since is not None and since <= latest
+                }:
+                    await self._cut_unserved(overdue)
+                    await asyncio.sleep(ASK_AGAIN_S - WATCH_S)
         finally:
             self._watching = None
 
-    async def _cut_abandoned(self, overdue: Mapping[Connection, float]) -> None:
-        """Cut loans whose session is not at the server that has the address now: whoever waits for one tries again.
+    async def _cut_unserved(self, overdue: Mapping[WatchedConnection, float]) -> None:
+        """Cut sessions that nothing will come from; `overdue`: since when each is waited for, by whoever tries again.
 
-        A server that hangs, or that a failover left behind, keeps its connections open: neither libpq nor TCP notices.
-        A server that answers nobody is waited for: there is no other one to try.
+        Either the server that has the address now does not know such a session, or it waits for us as we wait for it:
+        the line between has lost something. A server that hangs, or that a failover left behind, and a line that passes
+        nothing keep connections open: neither libpq nor TCP notices. A server that answers nobody is waited for.
         """
         try:
             async with await self._direct() as asking:
-                here = {row["pid"] for row in await _rows(asking, OWN_SESSIONS, {})}
-            lost = [
-                connection for connection, since in overdue.items()
-                if self._lent.get(connection) == since and connection.info.backend_pid not in here
-            ]  # fmt: skip
-            if lost:
-                log.warning("Sessions are cut: the database is at another server now", extra={"sessions": len(lost)})
+                before = await _sessions(asking)
+                await asyncio.sleep(SURE_S)
+                now = await _sessions(asking)
+            still = [each for each, since in overdue.items() if each in self._lent and each.waits_since == since]
+            pids = {each: each.info.backend_pid for each in still}
+            elsewhere = [each for each, pid in pids.items() if pid not in now]
+            dead = [each for each, pid in pids.items() if before.get(pid) and now.get(pid)]
+            if elsewhere:
+                extra = {"sessions": len(elsewhere)}
+                log.warning("Sessions are cut: the database is at another server now", extra=extra)
+            if dead:
+                log.warning("Sessions are cut: their lines pass nothing", extra={"sessions": len(dead)})
+            if elsewhere or dead:
                 await self.doubt(time.monotonic())
-            for connection in lost:
+            for connection in (*elsewhere, *dead):
                 _cut(connection)
         except (psycopg.Error, OSError) as problem:
             log.info("Nobody says whether the database is at another server", extra={"error": type(problem).__name__})
@@ -409,12 +422,12 @@ def _cut(connection: Connection) -> None:
             line.shutdown(socket.SHUT_RDWR)
 
 
-async def _connected(conninfo: str) -> Connection:
-    connection: Connection
+async def _connected(conninfo: str) -> WatchedConnection:
+    connection: WatchedConnection
     if are_recorded():
         connection = await TracedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
     else:
-        connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
+        connection = await WatchedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
         connection.cursor_factory = psycopg.AsyncRawCursor
     connection.prepared_max = PREPARED_MAX
     set_json_loads(loads, connection)
@@ -423,6 +436,11 @@ async def _connected(conninfo: str) -> Connection:
 
 async def _rows(connection: Connection, query: bytes, values: Mapping[str, Any]) -> list[Row]:
     return await (await execute(connection, query, values, prepare=False)).fetchall()
+
+
+async def _sessions(asking: Connection) -> dict[int, bool]:
+    """Return the sessions of this process at the server, by number, and whether each waits for us."""
+    return {row["pid"]: row["waits_for_us"] for row in await _rows(asking, OWN_SESSIONS, {})}
 
 
 async def _answer(connection: Connection, query: bytes, values: Mapping[str, Any]) -> list[Row]:

@@ -4,22 +4,38 @@ A statement is under way from when it is sent until its rows are fetched: in a p
 rows nobody fetches has been answered when its connection comes back to the pool.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
 import psycopg
-from psycopg.abc import Params
+from psycopg.abc import RV, Params, PQGen
 
 from engramq.telemetry.spans import Span, SpanKind, are_recorded, part
 from engramq.workers.db.queries import name_of
 
 _Row = dict[str, Any]
 
+WAIT_INTERVAL_S: Final = 0.1  # between two looks of psycopg for an interrupt; its own default
 SYSTEM: Final = {"db.system.name": "postgresql"}
 
 
-class TracedConnection(psycopg.AsyncConnection[_Row]):
+class WatchedConnection(psycopg.AsyncConnection[_Row]):
+    """A connection that says since when somebody waits for its answer, by time.monotonic; None while nobody does."""
+
+    waits_since: float | None = None
+
+    async def wait(self, gen: PQGen[RV], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> RV:
+        """Wait for what the server answers."""
+        self.waits_since = time.monotonic()
+        try:
+            return await super().wait(gen, interval, timeout)
+        finally:
+            self.waits_since = None
+
+
+class TracedConnection(WatchedConnection):
     """A connection that remembers which statements nobody has fetched from."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
