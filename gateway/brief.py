@@ -32,7 +32,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
 from engramq.schemas.records import Candidate, Difference, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
-from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource
+from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Visibility
 
 SIMILARITY_DIGITS: Final = 2
 SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no mention
@@ -58,6 +58,7 @@ class StoredMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     partition: Partition = Partition.TRUSTED
     state: MemoryState = MemoryState.ACTIVE
     expires_at: str | None = None
+    visibility: Visibility | UnsetType = UNSET
     differs_from: list[Difference] | UnsetType = UNSET
 
 

@@ -22,14 +22,15 @@ from engramq.schemas.records import Memory, Proposal
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition, Scope, SectorSource, StandingSource
 
 # What is judged: all that somebody has said. Of a memory, what its author gave, or somebody has corrected since. Not
-# what verdicts change (partition, verification), so that a promotion carries the digest that its verification did; not
-# what the program notes by itself (state, usefulness, a sector that the model told), which changes at any moment.
+# what verdicts change (partition, verification, visibility), so that a promotion carries the digest that its
+# verification did; not what the program notes by itself (state, usefulness, a sector that the model told), which
+# changes at any moment.
 # Of a proposal, what is asked for and what it would change, as that is now; not who has approved it so far.
 JUDGED: Final[Mapping[type[Memory | Proposal], tuple[str, ...]]] = {
     Memory: tuple(
         name
         for name in Memory.__struct_fields__
-        if name in NewMemory.__struct_fields__ and name not in ("partition", "verification")
+        if name in NewMemory.__struct_fields__ and name not in ("partition", "verification", "visibility")
     ),
     Proposal: ("action", "edge_id", "node_id", "new_sector", "proposed_by", "reason", "edge", "node", "change"),
 }

@@ -104,6 +104,7 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     superseded_from: Moment | None
     standing: bool | None = None
     standing_source: StandingSource | None = None
+    owner: Text | None = None
     metadata: dict[str, Any]
     links_made_at: Moment | None
     active_hours: Hours
@@ -150,6 +151,7 @@ class _Edge(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: Moment
     created_by: Text | None
     updated_by: Text | None
+    owner: Text | None = None
 
 
 class EdgeRecord(_Edge, frozen=True, kw_only=True, tag_field="type", tag="edge"):

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.faults import invalid
 from engramq.schemas.ids import format_time
-from engramq.schemas.vocabulary import EVERY_PROJECT
+from engramq.schemas.vocabulary import EVERY_PROJECT, Visibility
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ AsOf = Annotated[Moment, Meta(description="What held then")]
 Confidence = Annotated[UnitInterval, Meta(description="How sure you are")]
 Speaker = Annotated[Name, Meta(description="Who said it")]
 Standing = Annotated[bool, Meta(description="Asked for for good")]
+SeenBy = Annotated[Visibility, Meta(description="private: you alone see it")]
 Thread = Annotated[Name, Meta(description="Conversation or document")]
 ThreadPosition = Annotated[Position, Meta(description="Within the thread")]
 

@@ -20,6 +20,7 @@ from engramq.schemas.vocabulary import (
     SectorSource,
     StandingSource,
     Verification,
+    Visibility,
 )
 
 # Text that engramq makes, or shows to everybody who may call. Any other text of a record is what somebody wrote: see
@@ -135,6 +136,7 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     expires_at: Time | None = None
     standing: bool | None = None
     standing_source: StandingSource | None = None
+    visibility: Visibility | UnsetType = UNSET
     supersedes: Id | None = None
     superseded_by: Id | None = None
     superseded_at: Time | None = None
@@ -169,6 +171,8 @@ class Memory(MemoryFields, kw_only=True):
 
     `standing`: whether it was asked for for good (always, never, from now on); null is no, as far as is known.
     `standing_source` says who told.
+
+    `visibility` is shown where it is private: nobody else sees it.
 
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
-from engramq.schemas.vocabulary import LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 # Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
 JWT_ALGORITHMS: Final = (
@@ -109,6 +109,8 @@ def namespace(text: str) -> str:
 def principal(text: str) -> str:
     if name(text) == SYSTEM_PRINCIPAL:
         raise ValueError("must be another one: it is engramq's own")
+    if APART in text:
+        raise ValueError("must have no unit separator (U+001F)")
     return text
 
 

@@ -362,6 +362,13 @@ class WebhookEvent(StrEnum):
     CONSENT_WANTED = "consent.wanted"
 
 
+class Visibility(StrEnum):
+    """Who sees a memory: its principal alone, or everybody in the namespace."""
+
+    PRIVATE = "private"
+    SHARED = "shared"
+
+
 class AuditAction(StrEnum):
     """What the audit log records."""
 
@@ -385,6 +392,8 @@ class AuditAction(StrEnum):
     OUTCOME = "outcome"
     VERIFY = "verify"
     PROMOTE = "promote"
+    SHARE = "share"
+    UNSHARE = "unshare"
     PURGE = "purge"
     RENAME_PROJECT = "rename_project"
     ERASE_DELETED = "erase_deleted"  # an edge or node that was kept to be restored
@@ -413,6 +422,7 @@ LANGUAGES: Final = (
     "thai", "turkish", "yiddish",
 )  # fmt: skip
 DEFAULT_PRINCIPAL: Final = "I/O"
+APART: Final = "\x1f"  # between an owner's name and trust: no name of a principal has that character
 SYSTEM_PRINCIPAL: Final = "engramq"  # the principal of follow-ups and schedules
 SYSTEM_NAMESPACE: Final = "engramq:system"  # of commands about the installation; holds no memories, is no tenant
 DEFAULT_SECTOR: Final = Sector.SEMANTIC  # what an unclassified memory reads as

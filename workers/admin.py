@@ -42,6 +42,7 @@ from engramq.workers.db.rewriting import (
     rewrite_database,
 )
 from engramq.workers.db.transaction import NOBODY, Transaction
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
@@ -94,7 +95,7 @@ def require_database(settings: Settings) -> None:
 
 
 def in_database(settings: Settings, work: Callable[[Store], Awaitable[T]], *, pool_size: int = 1) -> T:
-    """Run `work` with the database open, and return what it does."""
+    """Run `work` with the database open, and return what it does. It is an operator's, who sees what is private too."""
     require_database(settings)
     return run(_opened(settings, work, pool_size))
 
@@ -103,7 +104,7 @@ async def _opened(settings: Settings, work: Callable[[Store], Awaitable[T]], poo
     async with await Store.open(
         settings.database_url, pooler=settings.database_pooler, pool_size=pool_size, language=settings.language
     ) as store:
-        return await work(store)
+        return await work(store.seen_by(EVERYTHING))
 
 
 # Tokens

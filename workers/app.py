@@ -24,6 +24,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady, Reason
 from engramq.workers.db.vectors import Sizes
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.embedders.batching import BatchingEmbedder, BatchObserver
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.factory import EmbedderFile, create_embedder
@@ -163,6 +164,7 @@ def build_services(
 ) -> Services:
     """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come."""
     stopping, activity = stopping or asyncio.Event(), Activity()
+    whole = store.seen_by(EVERYTHING)
     rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
     vectorizer, sizes = Vectorizer(embedder, store), Sizes()
     return Services(
@@ -174,13 +176,13 @@ def build_services(
         Confidence(vectorizer),
         ForeignVectors(store, FormerModels(settings.home)),
         WorkerChecks(store, vectorizer, embedder),
-        Classifier(store=store, activity=activity, stopping=stopping),
+        Classifier(store=whole, activity=activity, stopping=stopping),
         BulkLoads(sizes),
-        Quotas(settings, store),
-        Usage(store, stopping=stopping),
-        CoRetrievals(store, rules, stopping=stopping),
+        Quotas(settings, whole),
+        Usage(whole, stopping=stopping),
+        CoRetrievals(whole, rules, stopping=stopping),
         similarity.SimilarityLinker(
-            store=store,
+            store=whole,
             sizes=sizes,
             rules=rules,
             threshold=settings.link_threshold,
@@ -207,7 +209,7 @@ def build_actors(
     """
     activity, clock = services[Activity], SessionClock(store, stopping=stopping)
     kept_up = (
-        *_schedule(store, settings, services[Vectorizer], stopping, activity),
+        *_schedule(store.seen_by(EVERYTHING), settings, services[Vectorizer], stopping, activity),
         Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log),
     )
 

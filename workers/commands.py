@@ -1,7 +1,10 @@
 """Carry out the commands about commands: what became of one, what was done, and whether anybody answers."""
 
+import re
 from typing import Final
+from uuid import UUID
 
+import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.codec import fault_body, reply_body
@@ -14,10 +17,15 @@ from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
 from engramq.workers.db.audit import AuditFilter, entries
 from engramq.workers.db.database import DatabaseHealth
+from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.replies import filled
 from engramq.workers.runner import Context, handles, handles_without_transaction
 
+PRIVATE_AMONG: Final = sql("private_among")
+
+_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
 
 
@@ -31,7 +39,9 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
     asked_by = None if Scope.ADMIN in principal.scopes else principal.identity
     found = await context.mailboxes.find(command.command_id, namespace, asked_by)
     if isinstance(found, Answer):
-        return _report(found)
+        answer = msgspec.json.encode(found).decode()
+        private = await context.store.read(namespace, lambda tx: _names_private(tx, answer))
+        return _UNKNOWN if private else _report(found)
     if found is None:  # it may have ended between the two looks
         return await _ended(command.command_id, context) or _UNKNOWN
     return CommandReport(status=CommandStatus.RUNNING if found else CommandStatus.PENDING)
@@ -75,11 +85,22 @@ async def _ended(command_id: str, context: Context) -> CommandReport | None:
         entry = await ledger.find(tx, wanted)
         if entry is None:
             return None
-        if not _may_see(context.envelope.principal, entry.principal):
+        principal = context.envelope.principal
+        if not _may_see(principal, entry.principal):
             return _UNKNOWN
+        if principal.identity != entry.principal and await _names_private(tx, entry.answer):
+            return _UNKNOWN  # administrators read nothing of what is private to others, nor that it is there
         return _report(await filled(tx, entry.answer))
 
     return await context.store.read(context.envelope.namespace, find)
+
+
+async def _names_private(tx: Transaction, answer: str) -> bool:
+    """Say whether an answer names a memory or a link that is private to somebody else."""
+    ids, reader = [UUID(found) for found in set(_ID.findall(answer))], tx.viewer.owner
+    async with tx.seeing(EVERYTHING):
+        row = await tx.row(PRIVATE_AMONG, ids=ids, reader=reader)
+    return row is not None and bool(row["private"])
 
 
 def _may_see(principal: Principal, owner: PrincipalId) -> bool:

@@ -66,9 +66,11 @@ def subject(reply: Reply) -> UUID | None:
 def announcement(reply: Reply) -> Announcement | None:
     """Return the event that a reply is, None when webhooks are told nothing of it.
 
-    What is told are ids and words of the vocabulary, nothing that anybody wrote.
+    What is told are ids and words of the vocabulary, nothing that anybody wrote, and of no private memory.
     """
     match reply:
+        case Stored(stored=memory) | Superseded(new=memory) | Promoted(memory=memory) if memory.visibility is not UNSET:
+            return None
         case Stored(stored=memory):
             return Announcement(WebhookEvent.STORED, _announced(memory), parse_uuid(memory.id))
         case Superseded(old=old, new=new):

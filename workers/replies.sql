@@ -20,3 +20,15 @@ from (
 join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)
     on noted.low = wanted.low and noted.high = wanted.high
 order by noted.low, noted.high, noted.later
+
+-- name: private_among
+-- Whether any of these is a memory or a link that is private to another than the reader (null: nobody).
+select exists (
+    select from nodes n
+    where n.tenant = %(tenant)s and n.id = any(%(ids)s::uuid[]) and n.owner is not null
+        and n.owner is distinct from %(reader)s::text
+) or exists (
+    select from edges e
+    where e.tenant = %(tenant)s and e.id = any(%(ids)s::uuid[]) and e.owner is not null
+        and e.owner is distinct from %(reader)s::text
+) as private

@@ -22,11 +22,12 @@ from engramq.schemas.commands import Command, Reply, WriteReply
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import Scope
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, Scope
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.viewers import EVERYTHING, Viewer
 from engramq.workers.queue.contract import (
     FollowUp,
     Job,
@@ -68,6 +69,7 @@ class Context:
     """What a handler knows besides its command, and what it leaves to be done after the commit.
 
     `replayed`: an earlier command with its idempotency key has been carried out, and this is its reply.
+    `store`: as the principal of the command sees it, all of it where that is engramq itself.
     `begun`: a part of the effect is committed already, so that no refusal may say that nothing was applied.
     `since`: when this process began with the command, by time.monotonic. `patience_s`: how long its caller waits from
     then on.
@@ -153,6 +155,12 @@ class _Taken(Exception):
     """The command id or the idempotency key is in the ledger already; the transaction is undone."""
 
 
+def viewer_of(principal: Principal) -> Viewer:
+    """Return whose private rows the commands of a principal see: nobody else has engramq's own name."""
+    is_ours = principal.name == SYSTEM_PRINCIPAL and not principal.untrusted
+    return EVERYTHING if is_ours else Viewer.of(principal.identity)
+
+
 def require_admin(principal: Principal, doing: str) -> None:
     """Raise EngramqError with `forbidden` for all but trusted principals with the scope admin.
 
@@ -179,13 +187,14 @@ class CommandRunner:
         }
         self._store = store
         self._mailboxes = mailboxes
-        self._context = partial(Context, store=store, mailboxes=mailboxes, settings=settings, services=services)
+        self._context = partial(Context, mailboxes=mailboxes, settings=settings, services=services)
 
     async def run(self, job: Job) -> Outcome:
         """Carry a command out, once. Raises EngramqError for a refusal, OutcomeUnknown, LeaseLost."""
         envelope, command = job.envelope, job.envelope.command
         handler = self.handlers[type(command)]
-        context = self._context(envelope=envelope, lease=job.lease, patience_s=job.patience_s)
+        store = self._store.seen_by(viewer_of(envelope.principal))
+        context = self._context(envelope=envelope, store=store, lease=job.lease, patience_s=job.patience_s)
         try:
             if not handler.in_transaction:
                 reply = await handler.run(command, context)
@@ -193,13 +202,13 @@ class CommandRunner:
                 reply = await self._write(handler, context)
             else:
                 prepared = () if handler.before is None else (await handler.before(command, context),)
-                reply = await self._store.read(envelope.namespace, partial(_read, handler, context, prepared))
+                reply = await store.read(envelope.namespace, partial(_read, handler, context, prepared))
             if handler.after is not None:
                 await handler.after(reply, command, context)
         except EngramqError as refusal:
             if not envelope.references or refusal.fault.code in NOT_APPLIED:
                 raise
-            raise EngramqError(await self._with_references(refusal.fault, envelope)) from refusal
+            raise EngramqError(await _with_references(refusal.fault, context)) from refusal
         return Outcome(
             reply,
             session_state=context.session_state,
@@ -218,7 +227,7 @@ class CommandRunner:
         try:
             context.begun = handler.begun is not None and handler.begun(envelope.command, envelope)
             if envelope.idempotency_key is not None or envelope.attempt > 1:
-                known = await self._find(envelope)  # which spares the preparation
+                known = await _find(context)  # which spares the preparation
             if known is None:
                 if envelope.refusal is not None:
                     raise EngramqError(envelope.refusal)
@@ -226,10 +235,10 @@ class CommandRunner:
                 carry_out = partial(_carry_out, handler, context, prepared)
                 for _ in range(ENTRIES_LOST_MAX):
                     try:
-                        return await self._store.write(envelope.namespace, carry_out)
+                        return await context.store.write(envelope.namespace, carry_out)
                     except _Taken:
                         context.forget()
-                        known = await self._find(envelope)
+                        known = await _find(context)
                     if known is not None:
                         break
                     # Else it was trimmed, or erased with its namespace, in between.
@@ -242,19 +251,6 @@ class CommandRunner:
                 raise OutcomeUnknown("a part of the command is done: another try does what is left") from refusal
             raise
         return await self._repeat(context, *known)
-
-    async def _find(self, envelope: Envelope) -> tuple[LedgerEntry, Answer] | None:
-        """Return what the ledger has of this command, or else of the first one with its idempotency key."""
-
-        async def find(tx: Transaction) -> tuple[LedgerEntry, Answer] | None:
-            entry = await ledger.find(tx, UUID(envelope.id), envelope.principal.identity, envelope.idempotency_key)
-            if entry is None:
-                return None
-            ours = entry.command_id == UUID(envelope.id)  # a refusal has no fingerprint
-            same = envelope if ours or entry.fingerprint == envelope.fingerprint else None
-            return entry, await filled(tx, entry.answer, same)
-
-        return await self._store.read(envelope.namespace, find)
 
     async def _repeat(self, context: Context, entry: LedgerEntry, answer: Answer) -> Reply:
         """Return the answer that the ledger has; raises EngramqError when that is a refusal."""
@@ -278,7 +274,7 @@ class CommandRunner:
         answer = strip(Answer(id=envelope.id, fault=refusal))
 
         if not await self._keep(context, answer):  # another attempt at this very command has ended it
-            entry = await self._find(envelope)
+            entry = await _find(context)
             if entry is not None and entry[0].command_id == UUID(envelope.id):
                 return await self._repeat(context, *entry)
         raise EngramqError(refusal)
@@ -291,18 +287,35 @@ class CommandRunner:
             return await ledger.keep(tx, context.envelope, answer)
 
         try:
-            return await self._store.write(context.envelope.namespace, record)
+            return await context.store.write(context.envelope.namespace, record)
         except EngramqError as problem:
             raise OutcomeUnknown("an answer was not recorded, for whoever asks what became of it") from problem
 
-    async def _with_references(self, fault: Fault, envelope: Envelope) -> Fault:
-        """Return a refusal that shows what the call's references stood for, as far as that can be read now."""
-        named = naming(fault, envelope) if fault.resolved_references is UNSET else fault
-        try:
-            return await self._store.read(envelope.namespace, lambda tx: fill(tx, named, envelope))
-        except EngramqError as problem:
-            log.warning("A refusal tells no references", extra={"command_id": envelope.id, "code": problem.fault.code})
-            return fault
+
+async def _find(context: Context) -> tuple[LedgerEntry, Answer] | None:
+    """Return what the ledger has of this command, or else of the first one with its idempotency key."""
+    envelope = context.envelope
+
+    async def find(tx: Transaction) -> tuple[LedgerEntry, Answer] | None:
+        entry = await ledger.find(tx, UUID(envelope.id), envelope.principal.identity, envelope.idempotency_key)
+        if entry is None:
+            return None
+        ours = entry.command_id == UUID(envelope.id)  # a refusal has no fingerprint
+        same = envelope if ours or entry.fingerprint == envelope.fingerprint else None
+        return entry, await filled(tx, entry.answer, same)
+
+    return await context.store.read(envelope.namespace, find)
+
+
+async def _with_references(fault: Fault, context: Context) -> Fault:
+    """Return a refusal that shows what the call's references stood for, as far as that can be read now."""
+    envelope = context.envelope
+    named = naming(fault, envelope) if fault.resolved_references is UNSET else fault
+    try:
+        return await context.store.read(envelope.namespace, lambda tx: fill(tx, named, envelope))
+    except EngramqError as problem:
+        log.warning("A refusal tells no references", extra={"command_id": envelope.id, "code": problem.fault.code})
+        return fault
 
 
 async def _read(

@@ -30,7 +30,7 @@ from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.settings import Settings, SettingsError
-from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
+from engramq.schemas.vocabulary import APART, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
 
 log = logging.getLogger(__name__)
 
@@ -262,7 +262,7 @@ class JwtAuthenticator:
         namespace, name = claims.get(settings.jwt_namespace_claim), claims["sub"]
         if not isinstance(namespace, str) or not _is_name(namespace) or namespace == SYSTEM_NAMESPACE:
             raise _Unfit("it names no namespace")
-        if not _is_name(name) or name == SYSTEM_PRINCIPAL:
+        if not _is_name(name) or name == SYSTEM_PRINCIPAL or APART in name:
             raise _Unfit("it names no principal")
         untrusted = claims.get(settings.jwt_untrusted_claim, False)
         if not isinstance(untrusted, bool):

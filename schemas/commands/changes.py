@@ -17,6 +17,7 @@ from engramq.schemas.fields import (
     Note,
     Occurrence,
     Seen,
+    SeenBy,
     Speaker,
     Standing,
     Tags,
@@ -122,6 +123,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     valid_until: ValidUntil | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
     standing: Standing | UnsetType = UNSET
+    visibility: SeenBy | UnsetType = UNSET
     clear: (
         Annotated[
             tuple[Name, ...],
@@ -168,13 +170,15 @@ DETAILS: Final = tuple(
     for field in msgspec.structs.fields(NewMemory)
     if field.default is UNSET
     and field.name in UpdateMemory.__struct_fields__
-    and field.name not in {"sector", "metadata"}
+    and field.name not in {"sector", "metadata", "visibility"}
 )
-CHANGEABLE: Final = tuple(name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear", "seen"})
+CHANGEABLE: Final = tuple(
+    name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear", "seen", "visibility"}
+)
 CLEARABLE: Final = ("metadata", "tags", *DETAILS)
 # Fields of a memory that are never empty, or not the caller's to empty.
 UNCLEARABLE: Final = frozenset(
-    {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
+    {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition", "visibility"}
 )
 
 
@@ -211,7 +215,8 @@ UPDATE_MEMORY: Final = Tool(
     idempotent=True,
     guide=ToolGuide(
         what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread. "
-        "clear empties fields and leaves out keys of metadata. valid_until ends a fact that nothing replaces.",
+        "clear empties fields and leaves out keys of metadata. valid_until ends a fact that nothing replaces. "
+        "visibility shared lets everybody see what is private; private takes that back unless others built on it.",
         when="The content is right and its description is not. A sector given here is final.",
         when_not="The content is wrong or has changed: store_memory, then supersede_memory. Content is never edited.",
         cost="One audited transaction, about 10 ms; no embedding.",

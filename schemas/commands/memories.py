@@ -19,6 +19,7 @@ from engramq.schemas.fields import (
     Name,
     Occurrence,
     Properties,
+    SeenBy,
     Speaker,
     Standing,
     Tags,
@@ -92,6 +93,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     valid_until: ValidUntil | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
     standing: Standing | UnsetType = UNSET
+    visibility: SeenBy | UnsetType = UNSET
     metadata: Annotated[Properties, Meta(description="Kept, never searched")] | UnsetType = UNSET
 
     def check(self) -> None:

@@ -17,6 +17,7 @@ from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.viewers import EVERYTHING
 
 AUDIT: Final = sql("audit")
 NOTE: Final = sql("note_change")
@@ -98,8 +99,13 @@ def reason_of(command: Command) -> str | None:
 
 
 async def entries(tx: Transaction, wanted: AuditFilter, limit: int, before: int | None = None) -> list[AuditEntry]:
-    """Return the newest entries of the namespace, of those before one if that is given, newest first."""
-    rows = await tx.rows(ENTRIES, **asdict(wanted), limit=limit, before=before)
+    """Return the newest entries of the namespace, of those before one if that is given, newest first.
+
+    What is private to others is counted, and not told.
+    """
+    reader = tx.viewer.owner
+    async with tx.seeing(EVERYTHING):
+        rows = await tx.rows(ENTRIES, **asdict(wanted), limit=limit, before=before, reader=reader)
     return [
         AuditEntry(
             id=row["id"],

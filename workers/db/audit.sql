@@ -27,9 +27,17 @@ or a.target_id in (
 )
 
 -- name: audit_entries
--- The newest entries, newest first. Those of a command are kept together by their ids.
-select a.id, a.at, a.actor, a.action, a.target_id, a.old, a.new, a.reason, a.command_id
+-- The newest entries, newest first, asked by who sees what is private too: of what is private to others than the reader
+-- (%(reader)s, null: nobody) without what was said. Those of a command are kept together by their ids.
+select a.id, a.at, a.actor, a.action, a.target_id, case when not about.hidden then a.old end as old,
+    case when not about.hidden then a.new end as new, case when not about.hidden then a.reason end as reason, a.command_id
 from audit_log a
+cross join lateral (select exists (
+    select from nodes n
+    where n.tenant = %(tenant)s and n.owner is not null and n.owner is distinct from %(reader)s::text and n.id in (
+        a.target_id, (a.old ->> 'source_id')::uuid, (a.old ->> 'target_id')::uuid, (a.new ->> 'source_id')::uuid,
+        (a.new ->> 'target_id')::uuid)
+) as hidden) about
 where a.tenant = %(tenant)s
     and (%(action)s::text is null or a.action = %(action)s)
     and (%(actor)s::text is null or a.actor = %(actor)s)

@@ -1,6 +1,7 @@
 """Open the store and run work in its transactions, again when a conflict or a restart breaks one."""
 
 import asyncio
+import copy
 import logging
 import math
 import random
@@ -22,6 +23,7 @@ from engramq.workers.db.errors import (
     READ_ONLY,
     Again,
     Meaning,
+    Refusals,
     SettingsMissing,
     meaning,
     named,
@@ -46,6 +48,7 @@ from engramq.workers.db.transaction import (
     settings_to_take,
     transaction,
 )
+from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -70,8 +73,6 @@ CONFLICTS_MAX: Final = 10
 UNFIT_MAX: Final = 2  # tries more, on newer sessions
 ENDING_S: Final = 2.0  # for the COMMIT of reads that were answered, when the store is closed
 LOOK_S: Final = 1.5  # in which a database answers that serves
-REFUSED_S: Final = 30.0  # how long a refusal is told that no write since has contradicted
-SAY_AGAIN_S: Final = 60.0
 _PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 
 P = ParamSpec("P")
@@ -124,23 +125,27 @@ def _persistent(
                 continue
             if uncertain:
                 raise OutcomeUnknown("the connection was lost during COMMIT") from problem
-            store._note_refusal(named(problem))
+            store._refusals.note(named(problem))
             raise unavailable(problem) from problem
 
     return persist
 
 
 class Store:
-    """Opened by `Store.open`; closed by `aclose` or at the end of `async with`."""
+    """Opened by `Store.open`; closed by `aclose` or at the end of `async with`.
+
+    Its transactions see nothing that is private; those of `seen_by` what a viewer sees.
+    """
 
     def __init__(self, pool: Pool, language: str = DEFAULT_LANGUAGE) -> None:
         self._pool = pool
         self._language = language  # of namespaces that are new
+        self.viewer = PUBLIC
         # The number of a namespace, with which every key of its rows begins. It never changes and is never given again,
         # so what is remembered holds for as long as the database is the same: each transaction proves it as it enters.
         self._tenants: dict[str, Int4] = {}
         self._sharded = False
-        self._refusal, self._refused_at, self._logged_at = "", 0.0, 0.0  # the last one, empty when a write followed
+        self._refusals = Refusals()
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
     @classmethod
@@ -182,6 +187,12 @@ class Store:
             await store.aclose()
             raise
         return store
+
+    def seen_by(self, viewer: Viewer) -> Self:
+        """Return this store as somebody sees it: it is closed with this one."""
+        seen = copy.copy(self)
+        seen.viewer = viewer
+        return seen
 
     async def aclose(self) -> None:
         """Close the connections, when the reads that were answered have ended."""
@@ -226,7 +237,7 @@ class Store:
         async with self._pool.connection() as connection:
             tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=False)
             try:
-                return await look_up(connection, namespace, tenant, lookups)
+                return await look_up(connection, namespace, tenant, self.viewer, lookups)
             except psycopg.Error as error:
                 self._forget_stranger(namespace, error)
                 raise
@@ -246,7 +257,7 @@ class Store:
                 self._entered(connection, namespace, read_only=False) as opened,
             ):
                 result = await work(opened)
-            self._refusal = ""
+            self._refusals.latest = ""
             return result
         except CommitUnknown:
             raise
@@ -325,7 +336,7 @@ class Store:
             return DatabaseHealth(refusal.fault.error, reads=False)
         if read_only:
             return DatabaseHealth(READ_ONLY)
-        return DatabaseHealth(self._refusal if time.monotonic() < self._refused_at + REFUSED_S else "")
+        return DatabaseHealth(self._refusals.told)
 
     async def apart(
         self, namespace: str, work: Awaitable[T], otherwise: T, *, unless: type[Exception] | tuple[()] = ()
@@ -379,7 +390,7 @@ class Store:
         try:
             async with transaction(
                 connection, namespace, tenant,
-                read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self._sharded,
+                read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self._sharded, viewer=self.viewer,
             ) as opened:  # fmt: skip
                 yield opened
         except psycopg.Error as error:
@@ -401,16 +412,6 @@ class Store:
         """Forget a number that turns out to be not this namespace's: the database was emptied or brought back."""
         if error.sqlstate == STRANGER:
             self._tenants.pop(namespace, None)
-
-    def _note_refusal(self, name: str) -> None:
-        """Remember what the database refused, if it did, and log it when that begins and then once a minute."""
-        now = time.monotonic()
-        if not name:
-            return
-        if name != self._refusal or now >= self._logged_at + SAY_AGAIN_S:
-            log.error("The database refuses", extra={"error": name})
-            self._logged_at = now
-        self._refusal, self._refused_at = name, now
 
     async def _is_read_only(self) -> bool:
         (row,) = await self.ask(TAKES_WRITES)
@@ -438,6 +439,11 @@ def _check_session(found: Row) -> None:
         raise NotReady(
             f"Row-level security does not hold the role {found['role']} on: {found['unguarded']}.",
             "Take BYPASSRLS from the role; if policies are gone, restore the schema from a backup.",
+        )
+    if found["unprivate"]:
+        raise NotReady(
+            f"Row-level security does not keep what is private from others on: {found['unprivate']}.",
+            "Somebody has changed the policy own_tenant: restore it from schema.sql, or the schema from a backup.",
         )
     if found["sharded"] and not found["settings_reach_nodes"]:
         raise NotReady(

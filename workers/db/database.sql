@@ -9,6 +9,14 @@ select
      where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
          and not row_security_active(c.oid)
          and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant')) as unguarded,
+    -- Of a table whose rows may be private each policy has to say whose are seen.
+    (select coalesce(string_agg(distinct c.relname, ', ' order by c.relname), '')
+     from pg_class c
+     join pg_attribute a on a.attrelid = c.oid and a.attname = 'owner' and not a.attisdropped
+     left join pg_policy p on p.polrelid = c.oid
+     where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+         and (p.oid is null or pg_get_expr(p.polqual, c.oid) not like '%%app.owner_first%%'
+             or pg_get_expr(p.polwithcheck, c.oid) not like '%%app.owner_first%%')) as unprivate,
     length('[1]'::halfvec(1)::text) as loaded,
     pg_is_in_recovery() as is_standby,
     coalesce(current_setting('engramq.sharded', true) = 'on', false) as sharded,

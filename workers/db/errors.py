@@ -1,5 +1,7 @@
 """Say what an error of the driver means: try again, refuse with nothing applied, or a defect of ours."""
 
+import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 from typing import Final
@@ -7,6 +9,11 @@ from typing import Final
 import psycopg
 
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
+
+log = logging.getLogger(__name__)
+
+REFUSED_S: Final = 30.0  # how long a refusal is told that no write since has contradicted
+SAY_AGAIN_S: Final = 60.0
 
 # What features may catch; everything else is dealt with here.
 DatabaseError = psycopg.Error
@@ -166,3 +173,26 @@ def unavailable(error: Exception | None = None) -> EngramqError:
     if found is Meaning.CONFLICT:
         return refuse(FaultCode.UNAVAILABLE, "Too many others are changing the same memories.", retry_after_s=1.0)
     return refuse(FaultCode.UNAVAILABLE, "The database cannot be reached.", retry_after_s=1.0)
+
+
+class Refusals:
+    """What the database refused last; empty when a write has followed."""
+
+    def __init__(self) -> None:
+        self.latest = ""
+        self._at, self._logged_at = 0.0, 0.0
+
+    @property
+    def told(self) -> str:
+        """What it refuses now, as far as is known."""
+        return self.latest if time.monotonic() < self._at + REFUSED_S else ""
+
+    def note(self, name: str) -> None:
+        """Remember a refusal, if it is one, and log it when that begins and then once a minute."""
+        now = time.monotonic()
+        if not name:
+            return
+        if name != self.latest or now >= self._logged_at + SAY_AGAIN_S:
+            log.error("The database refuses", extra={"error": name})
+            self._logged_at = now
+        self.latest, self._at = name, now

@@ -27,6 +27,7 @@ from engramq.workers.db.transaction import (
     prepared_lookups,
     settings_to_take,
 )
+from engramq.workers.db.viewers import Viewer
 
 ENTER_FOR_LOOKUPS: Final = sql("enter_for_lookups")
 
@@ -36,12 +37,14 @@ Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[Answer]]]
 _numbers: Final = itertools.count()  # a name is never used twice, whatever became of the first statement
 
 
-async def look_up(connection: Connection, namespace: str, tenant: int, lookups: Sequence[Lookup]) -> list[Answer]:
-    """Return the answers, from one transaction in the tenant's rows; NOBODY sees none.
+async def look_up(
+    connection: Connection, namespace: str, tenant: int, viewer: Viewer, lookups: Sequence[Lookup]
+) -> list[Answer]:
+    """Return the answers, from one transaction in the tenant's rows that the viewer sees; NOBODY sees none.
 
     Raises psycopg.Error; the connection is then of no more use.
     """
-    known = {"namespace": namespace, "tenant": tenant}
+    known = {"namespace": namespace, "tenant": tenant, **viewer._asdict()}
     settings = settings_to_take(connection)
     around = [Lookup(BEGIN_READ_ONLY, {})]
     if settings is not None:

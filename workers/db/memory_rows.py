@@ -26,6 +26,7 @@ from engramq.schemas.vocabulary import (
     SectorSource,
     StandingSource,
     Verification,
+    Visibility,
 )
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Answer, Row, Sent, Transaction, loads
@@ -98,6 +99,7 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         values["standing_source"] = None
     return Memory(
         **values | {"sector": values["sector"] or DEFAULT_SECTOR, "tags": row["tags"] or []},
+        visibility=msgspec.UNSET if row["owner"] is None else Visibility.PRIVATE,
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
         **warned(row["partition"] == Partition.UNTRUSTED),
     )
@@ -121,7 +123,7 @@ def _in_json(name: str) -> tuple[str, Any]:
 
 _json_row: Final = msgspec.defstruct(
     "MemoryJsonRow",
-    [_in_json(name) for name in (*_COLUMNS, "helped", "hindered") if name != "metadata"],
+    [_in_json(name) for name in (*_COLUMNS, "owner", "helped", "hindered") if name != "metadata"],
     bases=(JsonRow,),
 )
 _rows: Final[msgspec.json.Decoder[list[JsonRow]]] = msgspec.json.Decoder(list[_json_row])  # type: ignore[valid-type]

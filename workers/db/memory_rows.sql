@@ -1,6 +1,6 @@
 -- fragment: memory_columns
 -- What a record of a memory is made from; see records.py.
-m.node_id as id, n.external_id, {state} as state, {ends} as valid_until, {each shown_column: m.$name}, u.accessed_at,
+m.node_id as id, n.external_id, {state} as state, {ends} as valid_until, {each shown_column: m.$name}, m.owner, u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 
 -- fragment: memory_tables
@@ -84,7 +84,7 @@ coalesce((select c.active_hours from namespaces c where c.tenant = %(tenant)s), 
 select
     n.id, m.partition, {state} as state, m.verification, m.supersedes, m.superseded_by, m.superseded_at,
     {superseded} as is_superseded, {expired} as has_expired, m.state as kept_state, m.valid_from, m.valid_until, m.expires_at,
-    m.created_by
+    m.created_by, m.owner
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)

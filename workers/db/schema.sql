@@ -204,6 +204,7 @@ create table nodes (
     name        text,
     partition   text not null check (partition in ('trusted', 'untrusted')),
     external_id text,
+    owner       text collate "C" check (owner <> ''),  -- whose a private memory is, see transaction.py; null: everybody's
     properties  jsonb not null default '{}',
     created_by  text,  -- who wrote a named node first, and who changed it last
     updated_by  text,
@@ -214,7 +215,8 @@ create table nodes (
 );
 create unique index nodes_identity on nodes (tenant, label, name) where name is not null;
 create index nodes_name on nodes (tenant, name) where name is not null;
-create unique index nodes_external_id on nodes (tenant, external_id) where external_id is not null;
+-- By owner, so that a taken one tells nobody of what is private to somebody else.
+create unique index nodes_external_id on nodes (tenant, external_id, owner) nulls not distinct where external_id is not null;
 -- Names that resemble one that was not found: the same in another case, or with the same beginning.
 create index nodes_name_folded on nodes (tenant, lower(name) text_pattern_ops) where name is not null;
 
@@ -222,6 +224,7 @@ create table memories (
     tenant            integer not null,
     node_id           uuid not null,
     partition         text not null,
+    owner             text collate "C" check (owner <> ''),  -- whose it is while it is private; null: everybody's
     content           text not null,
     confidence        double precision not null check (confidence between 0 and 1),
     source            text not null check (source in ('extracted', 'explicit')),
@@ -281,6 +284,8 @@ create index memories_lexemes on memories using gin (lexemes);
 -- Without node_id, or a lookup by key could look as cheap here while the table was never analyzed: among equals in time
 -- the sort that follows decides.
 create index memories_recent on memories (tenant, created_at desc);
+-- What somebody sees, without reading what is private to others.
+create index memories_seen on memories (tenant, owner);
 create index memories_thread on memories (tenant, thread, position) where thread is not null;
 create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
@@ -353,6 +358,7 @@ create table edges (
     valid_until          timestamptz,
     created_by           text,         -- a principal, or engramq's own name for what is linked by itself
     updated_by           text,
+    owner                text collate "C" check (owner <> ''),  -- of its private ends, which are one principal's; null: none
     created_at           timestamptz not null default now(),
     updated_at           timestamptz not null default now(),
     primary key (tenant, id),
@@ -646,6 +652,10 @@ create table changes (
 -- The second lock, behind the predicates of every query: a transaction sees the rows of the tenant that it has entered
 -- (app.tenant), and writes no others. Not entered, or left again, it sees nothing. Foreign keys and their cascades run as
 -- the owner, past these policies. Partitions need no policy of their own: the workers' role has no rights on them.
+--
+-- Of the rows that have an owner it sees those whose owner lies between app.owner_first and app.owner_last: its
+-- principal's own, all of them where engramq works for everybody, none where nobody has said (a range, since an index
+-- serves it in each of these cases; see transaction.py). One policy says both, so that without it nothing is seen.
 
 -- The workers' role: may read and write rows, owns nothing. Superusers count as members of every role.
 do $$
@@ -663,8 +673,17 @@ do $$
 declare
     name text;
 begin
+    foreach name in array array['nodes', 'memories', 'edges'] loop
+        execute format('alter table %I enable row level security', name);
+        execute format(
+            'create policy own_tenant on %I to engramq_worker '
+            'using (tenant = nullif(current_setting(''app.tenant'', true), '''')::integer and (owner is null or owner '
+            'between current_setting(''app.owner_first'', true) and current_setting(''app.owner_last'', true))) '
+            'with check (tenant = nullif(current_setting(''app.tenant'', true), '''')::integer and (owner is null or owner '
+            'between current_setting(''app.owner_first'', true) and current_setting(''app.owner_last'', true)))', name);
+    end loop;
     foreach name in array array[
-        'namespaces', 'tokens', 'nodes', 'memories', 'memory_usage', 'imported_rows', 'edges', 'link_tombstones',
+        'namespaces', 'tokens', 'memory_usage', 'imported_rows', 'link_tombstones',
         'deferred_links', 'co_retrievals', 'proposals', 'approvals', 'deleted_graph', 'lexeme_counts', 'lexeme_rebuilds',
         'loads', 'ledger', 'audit_log', 'audit_chain', 'webhooks', 'webhook_outbox', 'changes'
     ] loop
@@ -685,25 +704,31 @@ create view memories_in_namespace as
 select
     node_id, partition, tenant, thread, position, speaker, occurred_at, sector, verification, state, superseded_by,
     lexemes, created_at, source_type, created_by, tags, project, superseded_at, valid_from, valid_until, expires_at,
-    superseded_from, sector_source, sector_confidence
+    superseded_from, sector_source, sector_confidence, owner
 from memories
-where tenant = nullif(current_setting('app.tenant', true), '')::integer;
+where tenant = nullif(current_setting('app.tenant', true), '')::integer
+    and (owner is null
+        or owner between current_setting('app.owner_first', true) and current_setting('app.owner_last', true));
 
 create view nodes_in_namespace as
 select id, partition, tenant, label, name
 from nodes
-where tenant = nullif(current_setting('app.tenant', true), '')::integer;
+where tenant = nullif(current_setting('app.tenant', true), '')::integer
+    and (owner is null
+        or owner between current_setting('app.owner_first', true) and current_setting('app.owner_last', true));
 
 
 -- Functions of the worker's transaction
 -- =====================================
 
 -- Enter a tenant, which has to be this namespace's: a process remembers numbers, and a database that was emptied or
--- brought back from a backup behind its back may know others. Better an error than a stranger's rows.
-create function enter_tenant(wanted integer, named text) returns void
+-- brought back from a backup behind its back may know others. Better an error than a stranger's rows. And say whose
+-- private rows are seen.
+create function enter_tenant(wanted integer, named text, owner_first text, owner_last text) returns void
 language plpgsql set plan_cache_mode = 'force_generic_plan' as $$
 begin
-    perform set_config('app.tenant', wanted::text, true);
+    perform set_config('app.tenant', wanted::text, true), set_config('app.owner_first', owner_first, true),
+        set_config('app.owner_last', owner_last, true);
     if not exists (select from public.namespaces n where n.tenant = wanted and n.namespace = named) then
         raise exception 'another namespace has this tenant' using errcode = 'EQ001';
     end if;

@@ -20,12 +20,14 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import generators
+from psycopg import sql as composing
 from psycopg.types import json as psycopg_json
 from psycopg.types.numeric import Int4
 
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db.errors import Meaning, meaning
 from engramq.workers.db.queries import native, sql
+from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.queue.contract import Lease
 
 Row = dict[str, Any]
@@ -42,6 +44,7 @@ STATEMENTS_TAKE_MOST: Final = sql("statements_take_most")
 TAKE_SETTINGS: Final = sql("take_settings")
 ENTER: Final = sql("enter_tenant")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
+SHOW_PRIVATE: Final = sql("show_private")
 ISO_DATES: Final = sql("iso_dates")
 NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
@@ -50,6 +53,7 @@ _INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
 _FEW_DIGITS: Final = 25  # more than those have; int() of many digits is slow
 
 NOBODY: Final = Int4(0)  # what a namespace without a number reads as: no row has it
+
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
 # does is harmless then too, since its command id is in the ledger, or its writes name the state that they expect.
@@ -152,7 +156,8 @@ async def ask(
 @dataclass(slots=True)
 class Transaction:
     """An open transaction; every query gets its tenant as %(tenant)s, the name of it as %(namespace)s, and who writes
-    as %(writer)s: the principal of the command, or engramq itself. `at_end` is told how a write ended.
+    as %(writer)s: the principal of the command, or engramq itself. `at_end` is told how a write ended. `viewer`: whose
+    private rows it sees.
     """
 
     connection: Connection
@@ -161,12 +166,37 @@ class Transaction:
     writer: str = SYSTEM_PRINCIPAL
     lease: Lease | None = None  # set by whoever must not commit without it
     sharded: bool = False  # over a cluster of Citus
+    viewer: Viewer = PUBLIC
     at_end: list[AtEnd] = field(default_factory=list)
 
     async def send(self, query: bytes, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
-        known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer}
+        known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer, **self.viewer._asdict()}
         return await execute(self.connection, query, {**known, **values})
+
+    @asynccontextmanager
+    async def seeing(self, viewer: Viewer) -> AsyncIterator[None]:
+        """See what this one sees, until the end of the block."""
+        before, self.viewer = self.viewer, viewer
+        await self._show_private()
+        yield
+        self.viewer = before  # where the block raises, the transaction is over
+        await self._show_private()
+
+    async def enter(self) -> None:
+        """Enter the tenant; once, at the beginning."""
+        await self.send(ENTER)
+        if self.sharded:  # Citus tells its nodes what a statement sets, not what a function does
+            await self.connection.execute(ENTER_NODES % int(self.tenant), prepare=False)
+            await self._show_private()
+
+    async def _show_private(self) -> None:
+        if not self.sharded:
+            await self.send(SHOW_PRIVATE)
+            return
+        for name, owner in self.viewer._asdict().items():
+            literal = composing.Literal(owner).as_string(self.connection)
+            await self.connection.execute(f"set local app.{name} to {literal}".encode(), prepare=False)
 
     async def limit_statements(self, seconds: float) -> None:
         """Let each statement that follows take at most so long; the server then ends it with QueryCanceled."""
@@ -197,11 +227,12 @@ async def transaction(
     snapshot: bool = False,
     at_length: bool = False,
     sharded: bool = False,
+    viewer: Viewer = PUBLIC,
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
     `snapshot`: a read-only one whose statements all see one moment. `at_length`: one that may take long, and wait.
-    `sharded`: over a cluster of Citus.
+    `sharded`: over a cluster of Citus. `viewer`: whose private rows it sees.
 
     Raises psycopg.Error, also when the number is not this namespace's (see `enter_tenant`); CommitUnknown instead when
     the connection was lost during COMMIT; LeaseLost.
@@ -216,11 +247,9 @@ async def transaction(
         settings = settings_to_take(connection, AT_LENGTH if at_length else _NO_CHANGES)
         if settings is not None:
             await execute(connection, TAKE_SETTINGS, settings, prepare=False)
-        opened = Transaction(connection, namespace, tenant, sharded=sharded)
+        opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer)
         if tenant != NOBODY:  # who has entered nothing sees nothing
-            await opened.send(ENTER)
-            if sharded:  # Citus tells its nodes what a statement sets, not what a function does
-                await connection.execute(ENTER_NODES % int(tenant), prepare=False)
+            await opened.enter()
         yield opened
         if opened.lease is not None:
             opened.lease.require(COMMIT_LEASE_S)

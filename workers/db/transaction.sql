@@ -36,11 +36,15 @@ select make_tenant(%(namespace)s, %(language)s) as tenant
 
 -- name: enter_tenant
 -- Say whose rows this transaction sees, for row-level security. Fails when that id is not this namespace's.
-select enter_tenant(%(tenant)s, %(namespace)s)
+select enter_tenant(%(tenant)s, %(namespace)s, %(owner_first)s, %(owner_last)s)
 
 -- name: enter_tenant_on_nodes
 -- The same for the nodes of a cluster of Citus, in a statement that takes no parameters.
 set local app.tenant to '%%d'
+
+-- name: show_private
+-- Say whose private rows this transaction sees from now on.
+select set_config('app.owner_first', %(owner_first)s, true), set_config('app.owner_last', %(owner_last)s, true)
 
 -- fragment: plan_once
 -- Plans are made once per session and go by keys, whatever the tables held at that moment. Citus has to know the tenant to
@@ -52,7 +56,7 @@ set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off'
 -- The same for a transaction that asks by keys alone: the plan is the same whatever is looked up, and to make it once
 -- spares half of the time.
 select
-    enter_tenant(%(tenant)s, %(namespace)s),
+    enter_tenant(%(tenant)s, %(namespace)s, %(owner_first)s, %(owner_last)s),
     {plan_once}
 
 -- name: look_up

@@ -16,6 +16,7 @@ from engramq.schemas.vocabulary import EVERY_PROJECT, Partition
 from engramq.workers.db.memory_rows import visible_now
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.viewers import Viewer
 
 NAMESPACE_SIZE: Final = sql("namespace_size")
 SET_EF_SEARCH: Final = sql("set_ef_search")
@@ -120,15 +121,15 @@ class Sizes:
     """Sizes of namespaces, remembered for a few seconds: one per process."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[Partition, ...]], tuple[float, Size]] = {}
+        self._known: dict[tuple[str, Viewer, tuple[Partition, ...]], tuple[float, Size]] = {}
 
     async def of(self, tx: Transaction, partitions: Sequence[Partition]) -> Size:
-        """Return the size of the transaction's namespace in these partitions; asks the database when it must."""
-        key, now = (tx.namespace, tuple(sorted(partitions))), time.monotonic()
+        """Return the size of what the transaction sees in these partitions; asks the database when it must."""
+        key, now = (tx.namespace, tx.viewer, tuple(sorted(partitions))), time.monotonic()
         known = self._known.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        row = await tx.row(NAMESPACE_SIZE, partitions=list(key[1]), limit=EXACT_ROWS + 1)
+        row = await tx.row(NAMESPACE_SIZE, partitions=list(key[2]), limit=EXACT_ROWS + 1)
         assert row is not None
         size = Size(row["own"], max(row["own"], row["everybodys"]))
         if len(self._known) >= SIZES_KEPT:

@@ -1,9 +1,14 @@
 -- name: namespace_size
--- How many memories of these partitions a namespace holds (counted up to a limit), and about how many all hold.
+-- How many memories of these partitions somebody sees of a namespace (counted up to a limit), and about how many all hold.
 select
     (select count(*) from (
         select 1 as found from memories
+        where tenant = %(tenant)s and partition = any(%(partitions)s::text[]) and owner is null
+        limit %(limit)s
+    ) counted) + (select count(*) from (
+        select 1 as found from memories
         where tenant = %(tenant)s and partition = any(%(partitions)s::text[])
+            and owner between %(owner_first)s and %(owner_last)s
         limit %(limit)s
     ) counted) as own,
     (select coalesce(sum(greatest(reltuples, 0)), 0)::bigint from pg_class

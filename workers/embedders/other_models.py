@@ -20,6 +20,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.confidence import calibration_of
 from engramq.workers.embedders.factory import create_embedder
@@ -115,13 +116,14 @@ def _held(model: KnownModel, home: Path | None) -> _Held | None:
 MODELS: Final = sql("models_in_use")
 COUNT: Final = sql("count_by_model")
 
+Seen = tuple[str, Viewer]  # a namespace, and who sees what of it
 KEPT_S: Final = 60.0
 NAMESPACES_MAX: Final = 10_000  # whose counts are kept
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """How many memories of a namespace have a vector of each model, by partition, and until when that counts."""
+    """How many memories that somebody sees have a vector of each model, by partition, and until when that counts."""
 
     until: float
     memories: Mapping[tuple[Partition, int], int]
@@ -143,33 +145,33 @@ class ForeignVectors:
         self._former = former
         self._models: dict[int, KnownModel] = {}
         self._models_until = 0.0
-        self._counted: dict[str, _Counted] = {}
+        self._counted: dict[Seen, _Counted] = {}
         self._counting = asyncio.Lock()
 
     async def read(
-        self, namespace: str, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
+        self, seen: Seen, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
     ) -> Foreign:
         """Read questions by the models but this one that made vectors in these partitions.
 
         A search by the model that runs does not fail because this cannot be done.
         """
         try:
-            return await self._read(namespace, partitions, model_id, questions)
+            return await self._read(seen, partitions, model_id, questions)
         except EngramqError as refused:
             log.warning("Vectors of other models were left out", extra={"error": refused.fault.error})
             return Foreign()
 
     async def _read(
-        self, namespace: str, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
+        self, seen: Seen, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
     ) -> Foreign:
         if time.monotonic() >= self._models_until:
             await self._read_models(model_id)
         if self._models.keys() <= {model_id}:
             return Foreign()
-        if namespace not in self._counted:
-            await self._count(namespace)
+        if seen not in self._counted:
+            await self._count(seen)
         found: dict[int, int] = {}
-        for (partition, other), memories in self._counted[namespace].memories.items():
+        for (partition, other), memories in self._counted[seen].memories.items():
             if other != model_id and partition in partitions:
                 found[other] = found.get(other, 0) + memories
         if not found:
@@ -183,33 +185,34 @@ class ForeignVectors:
         ]
         return Foreign(list(readings.values()), _notice(counts, running))
 
-    def is_due(self, namespace: str) -> bool:
+    def is_due(self, seen: Seen) -> bool:
         """Say whether what is known of a namespace is old."""
-        counted = self._counted.get(namespace)
+        counted = self._counted.get(seen)
         return counted is not None and time.monotonic() >= counted.until
 
-    async def refresh(self, namespace: str) -> None:
+    async def refresh(self, seen: Seen) -> None:
         """Count a namespace again if that is due. Raises EngramqError (`unavailable`)."""
-        if self.is_due(namespace):
-            await self._count(namespace)
+        if self.is_due(seen):
+            await self._count(seen)
 
     async def _read_models(self, model_id: int) -> None:
         self._models = {row["id"]: KnownModel(**row) for row in await self._store.ask(MODELS)}
         self._models_until = time.monotonic() + KEPT_S
         await self._former.keep(self._models.keys() - {model_id})
 
-    async def _count(self, namespace: str) -> None:
+    async def _count(self, seen: Seen) -> None:
         async def count(tx: Transaction) -> dict[tuple[Partition, int], int]:
             return {(Partition(row["partition"]), row["model_id"]): row["memories"] for row in await tx.rows(COUNT)}
 
         async with self._counting:  # whoever comes meanwhile needs no count of its own
-            known = self._counted.get(namespace)
+            known = self._counted.get(seen)
             if known is not None and time.monotonic() < known.until:
                 return
-            memories = await self._store.read(namespace, count)
+            namespace, viewer = seen
+            memories = await self._store.seen_by(viewer).read(namespace, count)
         if len(self._counted) >= NAMESPACES_MAX:
             self._counted.clear()
-        self._counted[namespace] = _Counted(time.monotonic() + KEPT_S, memories)
+        self._counted[seen] = _Counted(time.monotonic() + KEPT_S, memories)
 
 
 def _notice(counts: Collection[tuple[str, int, bool]], running: str) -> str:

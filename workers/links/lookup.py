@@ -65,8 +65,9 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
         ) from problem
     foreign, sizes = context.services[ForeignVectors], context.services[Sizes]
     project = context.envelope.project_named()
-    await foreign.refresh(namespace)
-    others = await foreign.read(namespace, (Partition.TRUSTED,), embeddings[0].model_id, queries)
+    seen = namespace, context.store.viewer
+    await foreign.refresh(seen)
+    others = await foreign.read(seen, (Partition.TRUSTED,), embeddings[0].model_id, queries)
 
     async def guess(tx: Transaction) -> Guesses:
         by_model = [await _guesses(tx, sizes, reading, project) for reading in (own, *others.readings)]

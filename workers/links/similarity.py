@@ -27,6 +27,7 @@ from engramq.workers.db.memory_rows import BETWEEN_TURNS_S, similarity, visible_
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.links.deferred import settle_deferred
 from engramq.workers.links.rules import LinkRules, clamped, rounded
 from engramq.workers.links.writer import AutomaticLink, write_automatic
@@ -55,10 +56,11 @@ COMPARED_MAX: Final = 1_000  # memories of that time
 
 @dataclass(frozen=True, slots=True)
 class Unlinked:
-    """A memory whose similarity links are still to be made, and the model that made its vector."""
+    """A memory whose similarity links are still to be made, whose it is if it is private, and its vector's model."""
 
     id: UUID
     partition: Partition
+    owner: str | None
     model_id: int
     dimensions: int
     turn: int
@@ -164,11 +166,30 @@ class SimilarityLinker:
                 await self._link(namespace, some)
 
     async def _link(self, namespace: str, scheduled: Mapping[UUID, tuple[Near, ...] | None]) -> None:
-        waiting, unlinked, near = await self.store.read(namespace, lambda tx: self._look(tx, scheduled))
+        waiting, unlinked = await self.store.read(namespace, lambda tx: self._look(tx, scheduled))
         if waiting:
             # First, so that what an agent asked for gets its place.
             await self.store.write(namespace, lambda tx: settle_deferred(tx, list(scheduled), rules=self.rules))
-        near += await self._search(namespace, [memory for memory in unlinked if scheduled[memory.id] is None])
+        owner_of = attrgetter("owner")
+        for owner, several in groupby(sorted(unlinked, key=lambda memory: memory.owner or ""), key=owner_of):
+            # As who sees them: what everybody sees is linked to nothing private, and nobody's to another's.
+            await self._link_seen(namespace, self.store.seen_by(Viewer.owning(owner)), list(several), scheduled)
+        turn_of = attrgetter("turn")
+        for number, turn in groupby(sorted(unlinked, key=turn_of), key=turn_of):
+            if number > 1:
+                await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
+            await self.store.write(namespace, partial(note_made, ids=[memory.id for memory in turn]))
+
+    async def _link_seen(
+        self,
+        namespace: str,
+        store: Store,
+        unlinked: Sequence[Unlinked],
+        scheduled: Mapping[UUID, tuple[Near, ...] | None],
+    ) -> None:
+        """Link these memories to what is seen in this store."""
+        near = await store.read(namespace, lambda tx: self._together(tx, unlinked, scheduled))
+        near += await self._search(namespace, store, [memory for memory in unlinked if scheduled[memory.id] is None])
         wanted: dict[UUID, dict[UUID, float]] = {
             memory.id: {UUID(known.memory_id): known.similarity for known in scheduled[memory.id] or ()}
             for memory in unlinked
@@ -179,33 +200,31 @@ class SimilarityLinker:
         for start in range(0, len(links), LINKED_AT_ONCE):
             some = list(chain.from_iterable(links[start : start + LINKED_AT_ONCE]))
             if some:
-                await self.store.write(namespace, partial(write_automatic, wanted=some, rules=self.rules))
-        turn_of = attrgetter("turn")
-        for number, turn in groupby(sorted(unlinked, key=turn_of), key=turn_of):
-            if number > 1:
-                await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
-            await self.store.write(namespace, partial(note_made, ids=[memory.id for memory in turn]))
+                await store.write(namespace, partial(write_automatic, wanted=some, rules=self.rules))
 
     async def _look(
         self, tx: Transaction, scheduled: Mapping[UUID, tuple[Near, ...] | None]
-    ) -> tuple[bool, list[Unlinked], list[Nearby]]:
-        """Return whether links wait, who lacks its links, and who was stored together with them.
-
-        Those whose stores have not searched will see everybody in their search.
-        """
+    ) -> tuple[bool, list[Unlinked]]:
+        """Return whether links wait, and who lacks its links."""
         row = await tx.row(WAIT_AT, ids=list(scheduled))
         unlinked = [
-            Unlinked(row["id"], Partition(row["partition"]), row["model_id"], row["dimensions"], row["turn"])
+            Unlinked(**row | {"partition": Partition(row["partition"])})
             for row in await tx.rows(UNLINKED, ids=list(scheduled))
         ]
+        return row is not None and bool(row["waiting"]), unlinked
+
+    async def _together(
+        self, tx: Transaction, unlinked: Sequence[Unlinked], scheduled: Mapping[UUID, tuple[Near, ...] | None]
+    ) -> list[Nearby]:
+        """Return who was stored together with these, of which each store searched; others see all in their search."""
         model_of = attrgetter("model_id")
         searched = sorted((memory for memory in unlinked if scheduled[memory.id] is not None), key=model_of)
         near: list[Nearby] = []
         for _, group in groupby(searched, key=model_of):
             near += await stored_together(tx, list(group), least=self.threshold)
-        return row is not None and bool(row["waiting"]), unlinked, near
+        return near
 
-    async def _search(self, namespace: str, memories: Sequence[Unlinked]) -> list[Nearby]:
+    async def _search(self, namespace: str, store: Store, memories: Sequence[Unlinked]) -> list[Nearby]:
         near: list[Nearby] = []
         for start in range(0, len(memories), SEARCHES_AT_ONCE):
             await self.activity.pause(0.0, BETWEEN_SEARCHES_MAX_S, self.stopping)
@@ -216,7 +235,7 @@ class SimilarityLinker:
                     pair for memory in part for pair in await neighbors(tx, self.sizes, memory, least=self.threshold)
                 ]
 
-            near += await self.store.read(namespace, search)
+            near += await store.read(namespace, search)
         return near
 
 

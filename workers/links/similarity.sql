@@ -6,7 +6,7 @@ m.links_made_at is null and m.state = 'active' and {current}
 -- Those of the given memories whose similarity links are still to be made. Rows of one page have different turns: see
 -- workers/sectors/handlers.py.
 select
-    m.node_id as id, m.partition, m.model_id, e.dimensions,
+    m.node_id as id, m.partition, m.owner, m.model_id, e.dimensions,
     row_number() over (partition by m.tableoid, (m.ctid::text::point)[0] order by m.node_id) as turn
 from memories m
 join embedding_models e on e.id = m.model_id

@@ -144,11 +144,26 @@ class LinkTable:
             await self.tx.send(DELETE, ids=gone)
         if new:
             pairs = columns_of([link.pair for link in new])
-            await self.tx.send(INSERT, **pairs, declared=[link.declared_from for link in new], **self._columns(new))
+            declared, owners = [link.declared_from for link in new], [self._owner_of(link.pair) for link in new]
+            await self.tx.send(INSERT, **pairs, declared=declared, owners=owners, **self._columns(new))
         if changed:
             await self.tx.send(UPDATE, **self._columns(changed))
         self._stored = dict(self._links)
         self._used.clear()
+
+    def are_apart(self, pair: Pair) -> bool:
+        """Say whether two memories are private to different principals: nobody sees both."""
+        return len(self._owners(pair)) > 1
+
+    def _owners(self, pair: Pair) -> set[str]:
+        return {owner for end in pair if end in self._memories and (owner := self._memories[end]["owner"]) is not None}
+
+    def _owner_of(self, pair: Pair) -> str | None:
+        """Return whose a link is: its private ends' owner."""
+        (*owners,) = self._owners(pair)
+        if len(owners) > 1:
+            raise ValueError("the ends of a link are private to two principals")
+        return owners[0] if owners else None
 
     def _columns(self, links: list[Link]) -> dict[str, list[Any]]:
         return {

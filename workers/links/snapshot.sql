@@ -29,18 +29,18 @@ where e.layer = 'association' and (e.relation <> 'supersedes' or e.other_id = an
 -- Make links.
 insert into edges (
     id, tenant, layer, source_id, target_id, relation, weight, origin, note, reinforcement_count, declared_from,
-    created_by, updated_by, last_active_hours
+    created_by, updated_by, owner, last_active_hours
 )
 select
     given.id, %(tenant)s, 'association', given.low, given.high, given.relation, given.weight, given.origin,
     given.note, given.reinforcement_count, given.declared_from,
-    given.writer, given.writer,
+    given.writer, given.writer, given.owner,
     coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 from unnest(
     %(ids)s::uuid[], %(lows)s::uuid[], %(highs)s::uuid[], %(relations)s::text[], %(weights)s::double precision[],
     %(origins)s::text[], %(notes)s::text[], %(counts)s::integer[], %(declared)s::uuid[],
-    %(writers)s::text[]
-) as given (id, low, high, relation, weight, origin, note, reinforcement_count, declared_from, writer)
+    %(writers)s::text[], %(owners)s::text[]
+) as given (id, low, high, relation, weight, origin, note, reinforcement_count, declared_from, writer, owner)
 returning id
 
 -- name: update_links

@@ -87,7 +87,11 @@ def add_automatic(table: LinkTable, wanted: AutomaticLink, cap: int) -> bool:
     source, target = wanted.source, wanted.target
     if source == target or {table.standing(source), table.standing(target)} != {Standing.ACTIVE}:
         return False
-    if table.partition(source) != table.partition(target) or table.is_buried(wanted.pair):
+    if (
+        table.partition(source) != table.partition(target)
+        or table.is_buried(wanted.pair)
+        or table.are_apart(wanted.pair)
+    ):
         return False
     going = room_for(table, wanted.pair, cap, lighter_than=wanted.weight)
     if isinstance(going, Full):

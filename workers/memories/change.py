@@ -31,7 +31,7 @@ from engramq.workers.links.deferred import forget_notes
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
-from engramq.workers.memories import supersession
+from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
@@ -70,7 +70,10 @@ class StillHidden(TypedDict, total=False):
 
 @handles(UpdateMemory)
 async def update_memory(tx: Transaction, command: UpdateMemory, context: Context) -> MemoryChanged:
-    """Change what is said about a memory; its content stays. Raises EngramqError with `conflict` as verdicts do."""
+    """Change what is said about a memory, or who sees it; its content stays.
+
+    Raises EngramqError with `conflict` as verdicts do, and what `sharing.show_to` raises.
+    """
     _require_trusted_principal(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
     row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
@@ -79,8 +82,11 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     before = (await read_memories(tx, (memory_id,)))[memory_id]
     require_seen(command.seen, before, context.envelope.principal, LOOK)
     given = {name: getattr(command, name) for name in CHANGEABLE if getattr(command, name) is not UNSET}
+    if command.visibility is not UNSET:
+        await sharing.show_to(tx, row, command.visibility, context.envelope)
     if not given and not command.clear:
-        return MemoryChanged(status="updated", memory=before)
+        shown = (await read_memories(tx, (memory_id,)))[memory_id]
+        return MemoryChanged(status="updated", memory=shown)
     await archive_if_expired(tx, row)
     await _update(tx, row, before, command, given)
     after = (await read_memories(tx, (memory_id,)))[memory_id]

@@ -1,5 +1,6 @@
 """The rows of one import: routed, and sorted by what went in before, known by external id or, for good, by identity."""
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -34,7 +35,10 @@ NAMESPACES_KEPT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class KnownMemory:
-    """A memory that has an external id already; locked. `absence`: why it is not to be found; UNSET when it is."""
+    """A memory that has an external id already; locked. `absence`: why it is not to be found; UNSET when it is.
+
+    `owner`: whose it is if it is private.
+    """
 
     id: UUID
     partition: Partition
@@ -43,12 +47,14 @@ class KnownMemory:
     absence: Absence | UnsetType
     content: str
     metadata: dict[str, Any]
+    owner: str | None
 
     @classmethod
     def made(cls, made: Draft, memory_id: UUID) -> "KnownMemory":
         """Return what is known of a memory that this batch has made."""
         memory, metadata = made.memory, or_none(made.memory.metadata) or {}
-        return cls(memory_id, made.partition, memory.verification, made.created_by, UNSET, memory.content, metadata)
+        verification, by, owner = memory.verification, made.created_by, made.owner
+        return cls(memory_id, made.partition, verification, by, UNSET, memory.content, metadata, owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +132,19 @@ def routed(envelope: Envelope, command: ImportBatch | ImportMemories, retention:
             refused.append(rejected(index, record.fault.field or RECORDS, error))
             continue
         try:
-            rows[index] = RoutedRow(record, draft(record.memory, envelope, retention, record.project), identity)
+            drafted = draft(record.memory, envelope, retention, record.project)
+            rows[index] = RoutedRow(record, drafted, _own(identity, drafted.owner))
         except EngramqError as refusal:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
             refused.append(rejected(index, name, refusal.fault.error))
     return RoutedBatch(command.on_duplicate, rows, refused)
+
+
+def _own(identity: bytes | None, owner: str | None) -> bytes | None:
+    """Return by what a row is known again: what is private keeps nobody else's row out."""
+    if identity is None or owner is None:
+        return identity
+    return hashlib.blake2b(owner.encode(), key=identity, digest_size=len(identity)).digest()
 
 
 async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
@@ -156,8 +170,9 @@ async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, 
             _absence_of(row),
             row["content"],
             row["metadata"],
+            row["owner"],
         )
-        for row in await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids))
+        for row in sorted(await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids)), key=_private_last)
     }
 
 
@@ -169,6 +184,10 @@ async def earlier_rows(tx: Transaction, identities: Sequence[bytes]) -> dict[byt
         bytes(row["digest"]): EarlierRow(row["memory_id"], Partition(row["partition"]), _absence_of(row))
         for row in await tx.rows(EARLIER, digests=list(identities))
     }
+
+
+def _private_last(row: Row) -> bool:
+    return row["owner"] is not None
 
 
 def _absence_of(row: Row) -> Absence | UnsetType:

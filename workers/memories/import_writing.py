@@ -154,6 +154,9 @@ def _refusal(
         return rejected(index, "external_id", error)
     if on_duplicate is OnDuplicate.SKIP:
         return _skipped(index, known)
+    if draft.owner != known.owner:
+        whose = "which everybody sees" if known.owner is None else "which is private"
+        return rejected(index, "visibility", f"It belongs to memory {known.id}, {whose}; this row says otherwise.")
     if draft.partition is Partition.UNTRUSTED and known.partition is Partition.TRUSTED:
         error = f"It belongs to the trusted memory {known.id}, and what this row says is untrusted."
         return rejected(index, "external_id", error)

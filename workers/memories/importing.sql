@@ -6,7 +6,7 @@ where tenant = %(tenant)s and external_id = any(%(external_ids)s)
 -- name: with_external_ids
 -- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
 -- that all writers keep.
-select n.id, n.external_id, m.partition, m.verification, m.created_by, {absence} as absence, m.content,
+select n.id, n.external_id, n.owner, m.partition, m.verification, m.created_by, {absence} as absence, m.content,
     m.metadata
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
@@ -25,14 +25,14 @@ where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and {absence} is not nu
 with given as (
     select *
     from unnest(
-        %(id)s::uuid[], %(partition)s::text[], %(external_id)s::text[], %(content)s::text[],
+        %(id)s::uuid[], %(partition)s::text[], %(owner)s::text[], %(external_id)s::text[], %(content)s::text[],
         %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[],
         {each detail: %($name)s::$type[]}, %(sector)s::text[], %(sector_source)s::text[],
         %(standing_source)s::text[], %(verification)s::text[],
         %(state)s::text[], %(tags)s::jsonb[], %(metadata)s::jsonb[],
         %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[], %(identity)s::bytea[]
     ) as given (
-        id, partition, external_id, content, confidence, source, source_type, {each detail: $name}, sector,
+        id, partition, owner, external_id, content, confidence, source, source_type, {each detail: $name}, sector,
         sector_source, standing_source, verification, state, tags, metadata, embedding, model_id, load_id, identity
     )
 ), gone_in as (
@@ -41,18 +41,18 @@ with given as (
     on conflict (tenant, digest) do nothing
     returning memory_id
 ), node as (
-    insert into nodes (id, tenant, label, partition, external_id)
-    select id, %(tenant)s, 'Memory', partition, external_id from given
+    insert into nodes (id, tenant, label, partition, external_id, owner)
+    select id, %(tenant)s, 'Memory', partition, external_id, owner from given
     where identity is null or id in (select memory_id from gone_in)
-    on conflict (tenant, external_id) where external_id is not null do nothing
+    on conflict (tenant, external_id, owner) where external_id is not null do nothing
     returning id, partition
 )
 insert into memories (
-    node_id, partition, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source,
+    node_id, partition, owner, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source,
     standing_source, verification, state, tags, metadata, lexemes, embedding, model_id, load_id, created_by, active_hours
 )
 select
-    node.id, node.partition, %(tenant)s, content, confidence, source, source_type, {each detail: $name}, sector,
+    node.id, node.partition, given.owner, %(tenant)s, content, confidence, source, source_type, {each detail: $name}, sector,
     sector_source, standing_source, verification, state, case when tags is not null then array(select jsonb_array_elements_text(tags)) end,
     metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
     embedding::halfvec, model_id, load_id, %(created_by)s, {clock}

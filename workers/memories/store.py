@@ -37,12 +37,14 @@ from engramq.schemas.vocabulary import (
     SourceType,
     StandingSource,
     Verification,
+    Visibility,
 )
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import memory_record, similarity
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_stored
 from engramq.workers.memories.quotas import Allowance, Quotas
@@ -73,6 +75,7 @@ class Draft:
     """A memory that is about to be written. Without an embedding it will be pending.
 
     `project`: what its caller sees, and where it goes: EVERY_PROJECT goes into none. `expires_at`: None, never.
+    `owner`: whose it is if it is private, see viewers.py.
     """
 
     memory: NewMemory
@@ -81,6 +84,7 @@ class Draft:
     embedding: Embedding | None
     project: str | None = None
     expires_at: datetime | None = None
+    owner: str | None = None
 
 
 def route(memory: NewMemory, principal: Principal) -> Partition:
@@ -109,7 +113,12 @@ def draft(memory: NewMemory, envelope: Envelope, retention: Sequence[Retention],
     if expires_at is None and retention:
         period = kept_for(retention, or_none(memory.source_type), or_none(memory.tags) or ())
         expires_at = None if period is None else datetime.now(UTC) + period
-    return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at)
+    owner = None
+    if memory.visibility is Visibility.PRIVATE:
+        owner = Viewer.of(envelope.principal.identity).owner
+        if owner is None:
+            raise refuse(FaultCode.FORBIDDEN, "Nobody of that name can keep anything private.")
+    return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at, owner)
 
 
 async def draft_memory(command: StoreMemory, context: Context) -> Draft:
@@ -198,6 +207,7 @@ def columns_of(draft: Draft) -> dict[str, Any]:
         "id": UUID(uuid7()),
         "external_id": or_none(new.external_id),
         "partition": draft.partition,
+        "owner": draft.owner,
         "content": new.content,
         "confidence": new.confidence,
         "source": new.source,

@@ -20,6 +20,7 @@ from engramq.workers.runner import Context, handles
 SUPERSEDE: Final = sql("supersede")
 SUCCESSORS: Final = sql("successors")
 LINK: Final = sql("link_supersedes")
+OWNER_AMONG: Final = sql("owner_among")
 UNLINK: Final = sql("unlink_supersedes")
 RELINK: Final = sql("relink_replaced")
 REVEAL: Final = sql("reveal")
@@ -74,7 +75,7 @@ async def supersede_locked(tx: Transaction, old: Row, new: Row, principal: Princ
     """Do the same for two memories that are locked and different; raises the same of their state."""
     await _require_replaceable(tx, old, new, principal)
     await tx.send(SUPERSEDE, old_id=old["id"], new_id=new["id"])
-    await _link(tx, old["id"], new["id"])
+    await _link(tx, old["id"], new["id"], new["owner"])
 
 
 async def undo(tx: Transaction, old_id: UUID, new_id: UUID | None) -> None:
@@ -97,7 +98,8 @@ async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
     """Hide what a memory that is to be erased had replaced behind its successor."""
     for old_id in await replaced_by(tx, going):
         await tx.send(REHANG, id=old_id, new_id=successor)
-        await _link(tx, old_id, successor)
+        private = await tx.row(OWNER_AMONG, ids=[old_id, successor])
+        await _link(tx, old_id, successor, None if private is None else private["owner"])
 
 
 async def let_go(tx: Transaction, going: Collection[UUID]) -> None:
@@ -129,6 +131,10 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
         raise refuse(FaultCode.UNTRUSTED_SUPERSEDES, "An untrusted memory cannot supersede a trusted one.")
     if principal.untrusted and Partition.TRUSTED in (old["partition"], new["partition"]):
         raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may supersede untrusted memories only.")
+    if old["owner"] != new["owner"]:
+        # Others would miss the old one, or read the id of a private one in the new one.
+        error = "One of the two memories is private and the other is not: neither replaces the other."
+        raise refuse(FaultCode.FORBIDDEN, error, recovery="Share the private one first: share_memory.")
     if old["superseded_by"] is not None:
         found = await replacements(tx, [old["id"]])
         raise refuse(
@@ -147,10 +153,9 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
         raise not_active(str(new["id"]), Standing.REJECTED)
 
 
-async def _link(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
-    await tx.send(
-        LINK, id=UUID(uuid7()), old_id=old_id, new_id=new_id, relation=Relation.SUPERSEDES, origin=Origin.AGENT
-    )
+async def _link(tx: Transaction, old_id: UUID, new_id: UUID, owner: str | None) -> None:
+    link = {"id": UUID(uuid7()), "relation": Relation.SUPERSEDES, "origin": Origin.AGENT}
+    await tx.send(LINK, **link, old_id=old_id, new_id=new_id, owner=owner)
 
 
 def pointers(superseded_by: UUID | None) -> dict[str, str | None]:

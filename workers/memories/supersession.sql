@@ -30,10 +30,11 @@ select id from chain where id is not null order by steps
 -- The link between a memory and the one that replaced it. A link that stands between them becomes it, and is kept in
 -- the properties so that a restoration can bring it back.
 insert into edges (
-    id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from, created_by, updated_by
+    id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from, created_by, updated_by, owner
 ) values (
     %(id)s, %(tenant)s, 'association', least(%(old_id)s::uuid, %(new_id)s::uuid),
-    greatest(%(old_id)s::uuid, %(new_id)s::uuid), %(relation)s, 1.0, %(origin)s, %(new_id)s, %(writer)s, %(writer)s
+    greatest(%(old_id)s::uuid, %(new_id)s::uuid), %(relation)s, 1.0, %(origin)s, %(new_id)s, %(writer)s, %(writer)s,
+    %(owner)s
 )
 on conflict (tenant, source_id, target_id) where layer = 'association' do update set
     relation = excluded.relation, weight = excluded.weight, origin = excluded.origin,
@@ -43,6 +44,10 @@ on conflict (tenant, source_id, target_id) where layer = 'association' do update
             array[edges.relation, edges.origin, edges.declared_from::text]),
         array['weight'], edges.weight::text::jsonb))
 returning id
+
+-- name: owner_among
+-- Whose those of these memories are that are private.
+select m.owner from memories m where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.owner is not null limit 1
 
 -- name: unlink_supersedes
 -- Remove the link of a supersession that is undone, unless it took the place of another link.

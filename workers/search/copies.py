@@ -22,6 +22,7 @@ from engramq.workers.db.lookups import Ask
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.search.candidates import Filters, single_partitions
 from engramq.workers.search.namespace_copy import NamespaceCopy
 from engramq.workers.search.question import TIME_WORDS, Question
@@ -29,7 +30,8 @@ from engramq.workers.search.ranking import Candidates
 
 log = logging.getLogger(__name__)
 
-CopyKey = tuple[str, tuple[Partition, ...]]  # a namespace, and the partitions of it that a search asks for
+# A namespace, the partitions of it that a search asks for, and whose private memories are in the copy.
+CopyKey = tuple[str, tuple[Partition, ...], Viewer]
 
 QUESTION_LEXEMES: Final = sql("question_lexemes")
 COPY_STATE: Final = sql("copy_state")
@@ -79,17 +81,18 @@ class _Round:
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """A copy, and who asks whether it is current: one round at a time, while the next one gathers."""
+    """A copy, and who asks whether it is current: one round at a time, while the next gathers, one for each viewer."""
 
     copy: NamespaceCopy
     proving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    gathering: _Round | None = None
+    gathering: dict[Viewer, _Round] = field(default_factory=dict)
 
 
 class _State(msgspec.Struct):
     """The answer to the query `copy_state`."""
 
-    memories: int
+    shared: int
+    own: int
     changed: list[str]
     since: str
     server: str
@@ -101,42 +104,48 @@ _lexemes: Final = msgspec.json.Decoder(list[list[str]])
 
 
 class Copies:
-    """One per process."""
+    """One per process.
+
+    Who has nothing private shares a copy with all who have not; others have one of their own.
+    """
 
     def __init__(self, store: Store, sizes: Sizes) -> None:
         self._store, self._sizes = store, sizes
         self._copies: OrderedDict[CopyKey, _Kept] = OrderedDict()  # the least recently used first
         self._searches: dict[CopyKey, int] = {}
+        self._owning: set[tuple[str, Viewer]] = set()  # who has private memories, in which namespace
         self._loading = asyncio.Lock()
 
-    async def current(self, namespace: str, partitions: Sequence[Partition], question: str) -> Proven | None:
-        """Return the copy of these partitions, proven current after this call began; None where there is none.
+    async def current(
+        self, namespace: str, partitions: Sequence[Partition], question: str, viewer: Viewer = PUBLIC
+    ) -> Proven | None:
+        """Return the copy of what somebody sees of these partitions, proven current after this call began.
 
-        Raises EngramqError (`unavailable`).
+        None where there is none. Raises EngramqError (`unavailable`).
         """
-        key = _key(namespace, partitions)
+        key = self._key(namespace, viewer, partitions)
         kept = self._copies.get(key)
         if kept is None:
             return None
-        if (joined := kept.gathering) is not None:
+        if (joined := kept.gathering.get(viewer)) is not None:
             joined.questions.append(question)
             number = len(joined.questions) - 1
             await joined.ended.wait()
             return None if joined.answers is None else joined.answers[number]
-        own = kept.gathering = _Round([question])
+        own = kept.gathering[viewer] = _Round([question])
         try:
             async with kept.proving:
-                kept.gathering = None
-                own.answers = await self._ask(key, kept, own.questions)
+                del kept.gathering[viewer]
+                own.answers = await self._ask(key, kept, viewer, own.questions)
         finally:
-            if kept.gathering is own:
-                kept.gathering = None
+            if kept.gathering.get(viewer) is own:
+                del kept.gathering[viewer]
             own.ended.set()
         return None if own.answers is None else own.answers[0]
 
-    async def prepare(self, namespace: str, partitions: Sequence[Partition]) -> None:
+    async def prepare(self, namespace: str, partitions: Sequence[Partition], viewer: Viewer = PUBLIC) -> None:
         """Note that partitions were searched in the tables; copy them from the second time on, if they are small."""
-        key = _key(namespace, partitions)
+        key = self._key(namespace, viewer, partitions)
         if len(self._searches) >= COUNTED_MAX:
             self._searches.clear()
         self._searches[key] = times = self._searches.get(key, 0) + 1
@@ -146,13 +155,17 @@ class Copies:
             if key not in self._copies:
                 await self._load(key)
 
-    async def _ask(self, key: CopyKey, kept: _Kept, questions: list[str]) -> list[Proven] | None:
+    def _key(self, namespace: str, viewer: Viewer, partitions: Sequence[Partition]) -> CopyKey:
+        own = viewer if (namespace, viewer) in self._owning else PUBLIC
+        return namespace, tuple(sorted(set(partitions))), own
+
+    async def _ask(self, key: CopyKey, kept: _Kept, viewer: Viewer, questions: list[str]) -> list[Proven] | None:
         answers = None
         try:
-            answers = await self._proven(key, kept.copy, questions)
+            answers = await self._proven(key, kept.copy, viewer, questions)
         finally:
             # Whatever went wrong, the next search goes to the tables, and after it the namespace is copied again.
-            if self._copies.get(key) is kept:
+            if self._copies.get(key) is kept and key == self._key(key[0], viewer, key[1]):
                 if answers is None or kept.copy.is_worn:
                     self._forget(key, SEARCHES_FIRST)
                 else:
@@ -173,11 +186,13 @@ class Copies:
             _, oldest = self._copies.popitem(last=False)
             total -= oldest.copy.size_bytes
 
-    async def _proven(self, key: CopyKey, copy: NamespaceCopy, questions: list[str]) -> list[Proven] | None:
+    async def _proven(
+        self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, questions: list[str]
+    ) -> list[Proven] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
-        namespace, partitions = key
-        chosen = single_partitions(partitions)
-        lexemes, answer = await self._store.look_up(
+        namespace, partitions, whose = key
+        chosen, store = single_partitions(partitions), self._store.seen_by(viewer)
+        lexemes, answer = await store.look_up(
             namespace,
             [
                 Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(questions).decode()}),
@@ -187,24 +202,33 @@ class Copies:
         assert lexemes is not None
         assert answer is not None
         state = _state.decode(answer)
-        whole = len(copy) + sum(memory not in copy.row_of for memory in state.changed) == state.memories
-        too_much = state.memories > ROWS_MAX or len(state.changed) > CHANGED_MAX
+        if state.own and whose != viewer:  # the copy, which is everybody's, has not what is this one's alone
+            self._own(namespace, viewer)
+            return None
+        memories = state.shared + state.own
+        whole = len(copy) + sum(memory not in copy.row_of for memory in state.changed) == memories
+        too_much = memories > ROWS_MAX or len(state.changed) > CHANGED_MAX
         if not whole or too_much or state.server != copy.server:
             return None
         if state.changed:
             values = {**chosen, "ids": state.changed, "time_words": TIME_WORDS}
-            rows = await self._store.read(namespace, lambda tx: tx.rows(COPY_ROWS, **values))
+            rows = await store.read(namespace, lambda tx: tx.rows(COPY_ROWS, **values))
             if len(rows) < len(state.changed):
                 return None
             copy.put(rows)
         copy.since, copy.now = state.since, state.now
-        ask = partial(self._store.look_up, namespace)
+        ask = partial(store.look_up, namespace)
         return [Proven(copy, words, ask) for words in _lexemes.decode(lexemes)]
+
+    def _own(self, namespace: str, viewer: Viewer) -> None:
+        if len(self._owning) >= COUNTED_MAX:
+            self._owning.clear()
+        self._owning.add((namespace, viewer))
 
     async def _load(self, key: CopyKey) -> None:
         """Copy what is small. Nobody waits for it, so what fails is tried after the next search."""
         try:
-            copy = await self._store.read(key[0], partial(self._read, key[1]))
+            copy = await self._store.seen_by(key[2]).read(key[0], partial(self._read, key[1]))
         except EngramqError as problem:
             log.info("A namespace was not copied", extra={"code": problem.fault.code})
             return
@@ -230,7 +254,3 @@ class Copies:
                 return None
         # What was erased meanwhile is missing, and what changed is newer than the snapshot: the next search finds out.
         return copy
-
-
-def _key(namespace: str, partitions: Sequence[Partition]) -> CopyKey:
-    return namespace, tuple(sorted(set(partitions)))

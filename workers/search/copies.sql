@@ -15,26 +15,33 @@ select json_agg(array(
 from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
 -- name: copy_state
--- How many memories the namespace has, and which of them a copy may lack that was made when %(since)s was the oldest
--- transaction under way: those whose row was written by it or by a later one. (Whether a snapshot sees a row cannot be said
+-- How many memories of the namespace everybody sees and how many are the viewer's own, and which of them a copy may lack
+-- that was made when %(since)s was the oldest transaction under way: those whose row was written by it or by a later one. (Whether a snapshot sees a row cannot be said
 -- more exactly: subtransactions have ids of their own.) A row that is gone shows in the number. `server` changes when the
 -- server has recovered from a crash, which may take back what it showed and give the same transaction ids again.
 with since as materialized (
     select age((%(since)s::bigint %% 4294967296)::text::xid) as age
 )
 select json_build_object(
-    'memories', count(*),
+    'shared', count(*) filter (where m.owner is null),
+    'own', count(*) filter (where m.owner is not null),
     -- Ages far below zero are those of rows that are older than ages can tell.
     'changed', coalesce(json_agg(m.node_id) filter (where age(m.xmin) between -100000 and since.age), '[]'),
     'since', {oldest},
     'server', {server},
     'now', extract(epoch from now())
 )::text
-from memories m, since
-where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
+from (
+    select s.node_id, s.xmin, s.owner from memories s
+    where s.tenant = %(tenant)s and s.owner is null and s.partition in (%(first)s, %(last)s)
+    union all
+    select o.node_id, o.xmin, o.owner from memories o
+    where o.tenant = %(tenant)s and o.owner between %(owner_first)s and %(owner_last)s
+        and o.partition in (%(first)s, %(last)s)
+) m, since
 
 -- name: copy_ids
--- The memories of a namespace, and what `copy_state` will be asked about them.
+-- The memories of a namespace that everybody or the viewer sees, and what `copy_state` will be asked about them.
 select
     coalesce(array_agg(m.node_id order by m.node_id), '{}') as ids,
     {oldest} as since,

@@ -86,19 +86,19 @@ async def searched(
     command: SearchMemories, context: Context, wishes: Wishes | None = None, lift: Lift | None = None
 ) -> Searched:
     """Find memories, as `find` does; while the model runs, the copy of a small namespace is proven."""
-    namespace, copies = context.envelope.namespace, context.services[Copies]
+    namespace, viewer, copies = context.envelope.namespace, context.store.viewer, context.services[Copies]
     project = context.envelope.project_named(command.project)
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
     names = () if command.ranking is Ranking.SIMILARITY else Question(command.query).names
     embedding, proven = await asyncio.gather(
         context.services[Vectorizer].try_read(command.query, names),
-        copies.current(namespace, command.partitions, command.query),
+        copies.current(namespace, command.partitions, command.query, viewer),
     )
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
     if embedding is not None:
-        read = await foreign.read(namespace, command.partitions, embedding.model_id, [command.query])
+        read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [command.query])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     if proven is None:
         sizes = context.services[Sizes]
@@ -114,13 +114,13 @@ async def searched(
     uncalibrated = embedding is not None and vectors.curve is None
 
     async def refresh() -> None:
-        await foreign.refresh(namespace)
+        await foreign.refresh((namespace, viewer))
         if proven is None:
-            await copies.prepare(namespace, command.partitions)
+            await copies.prepare(namespace, command.partitions, viewer)
         if uncalibrated:
             await confidence.calibration()
 
-    due = proven is None or foreign.is_due(namespace) or uncalibrated
+    due = proven is None or foreign.is_due((namespace, viewer)) or uncalibrated
     degraded = True if embedding is None else UNSET
     return Searched(memories, notice, degraded, vectors.curve, refresh if due else None)
 

@@ -22,7 +22,7 @@ ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then,
 LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "memories": ("tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id"),
     "memory_usage": ("tenant", "node_id"),
-    "nodes": ("tenant", "partition"),
+    "nodes": ("tenant", "partition", "owner"),
     "edges": ("tenant", "layer"),
     "deferred_links": ("tenant",),
     "link_tombstones": ("tenant",),

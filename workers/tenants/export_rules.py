@@ -97,7 +97,7 @@ class ExportRules:
         if record.sector is not None and record.sector_source is SectorSource.NONE:
             raise RuleBroken("sector", "a memory that fits no sector has none.")
         self._add_memory(record)
-        self._require_new_external_id(record.external_id)
+        self._require_new_external_id(record.external_id, record.owner)
         _require_forward(record.valid_from, record.valid_until)
         _require_vector(record)
 
@@ -187,8 +187,9 @@ class ExportRules:
         if not promoted and (record.relation != Relation.SUPERSEDES or successor != end.bytes):
             raise RuleBroken("target_id", "one end is trusted, the other is not, and no promotion tells why.")
 
-    def _require_new_external_id(self, external_id: str | None) -> None:
-        if external_id is not None and not self._run("add_once", kind="external_id", said=external_id).rowcount:
+    def _require_new_external_id(self, external_id: str | None, owner: str | None = None) -> None:
+        said = external_id if owner is None else msgspec.json.encode((owner, external_id)).decode()
+        if external_id is not None and not self._run("add_once", kind="external_id", said=said).rowcount:
             raise RuleBroken("external_id", "another record has the same.")
 
     def _require_new(self, field: str, what: str, *said: str) -> None:

@@ -10,6 +10,7 @@ from engramq.schemas.faults import missing
 from engramq.schemas.vocabulary import Thing
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import NOBODY, Transaction
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.runner import Context, handles, require_admin
 from engramq.workers.tenants.deletion import TenantDeletion, recorded
 
@@ -59,7 +60,8 @@ ABOUT: Final = "A command on a whole namespace"
 async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Context) -> TenantDescribed:
     """Count what the namespace holds."""
     require_admin(context.envelope.principal, ABOUT)
-    held = await contents(tx)
+    async with tx.seeing(EVERYTHING):
+        held = await contents(tx)
     if held is None:
         return TenantDescribed(status="not_found", **missing(Thing.NAMESPACE))
     return TenantDescribed(
@@ -76,7 +78,7 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
 async def delete_all(_command: DeleteTenant, context: Context) -> None:
     """Delete, step by step, what the namespace holds; the command's own transaction sums it up."""
     require_admin(context.envelope.principal, ABOUT)
-    deletion = TenantDeletion(context.store, context.mailboxes, context.envelope, context.lease)
+    deletion = TenantDeletion(context.store.seen_by(EVERYTHING), context.mailboxes, context.envelope, context.lease)
     async for _ in deletion.run():
         context.begun = True
 

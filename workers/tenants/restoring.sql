@@ -62,8 +62,8 @@ with given as materialized (
         {each memory: $name $type}
     )
 ), node as (
-    insert into nodes (tenant, id, label, partition, external_id, created_at, updated_at)
-    select %(tenant)s, id, 'Memory', partition, external_id, created_at, updated_at from given
+    insert into nodes (tenant, id, label, partition, external_id, owner, created_at, updated_at)
+    select %(tenant)s, id, 'Memory', partition, external_id, owner, created_at, updated_at from given
     returning id
 ), used as (
     insert into memory_usage (tenant, node_id, access_count, accessed_at, helped, hindered, last_active_hours)

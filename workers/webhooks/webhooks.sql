@@ -44,10 +44,10 @@ select namespace from namespaces_to_tell(%(days)s::integer) as namespace
 
 -- name: due_messages
 -- Messages to send now, so many of each webhook: what was tried least comes first, then the oldest. With the content of
--- their memory where that is wanted: not of one that is erased or archived by now.
+-- their memory where that is wanted: not of one that is erased, archived or private by now.
 select o.id, o.webhook_id, w.url, o.event, o.at, o.told, w.failures, w.with_content, case when w.with_content then (
         select m.content from memories m
-        where m.tenant = %(tenant)s and m.node_id = o.memory_id and m.state <> 'archived'
+        where m.tenant = %(tenant)s and m.node_id = o.memory_id and m.state <> 'archived' and m.owner is null
     ) end as content
 from webhooks w
 cross join lateral (

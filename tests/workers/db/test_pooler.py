@@ -74,7 +74,7 @@ async def test_a_later_session_that_lacks_the_settings_is_refused(
         await store._pool.doubt(time.monotonic())
         with refused(FaultCode.UNAVAILABLE):
             await store.write("n", held)
-        assert store._refusal == "The database does not take the workers' settings."
+        assert store._refusals.latest == "The database does not take the workers' settings."
     assert meaning(SettingsMissing(["jit"])) is Meaning.EXHAUSTED
 
 

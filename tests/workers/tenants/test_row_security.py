@@ -20,7 +20,14 @@ Connection = psycopg.Connection[Any]
 VICTIM, OTHER = "victim", "other"
 VIEWS = ("memories_in_namespace", "nodes_in_namespace")
 POLICY = "(tenant = (NULLIF(current_setting('app.tenant'::text, true), ''::text))::integer)"
+PRIVATE = (
+    f"({POLICY} AND ((owner IS NULL) OR ((owner >= current_setting('app.owner_first'::text, true)) AND "
+    "(owner <= current_setting('app.owner_last'::text, true)))))"
+)
+# Tables whose rows may be private, and which rows.
+WITH_OWNERS = {"nodes": "and label = 'Memory'", "memories": "", "edges": "and layer = 'association'"}
 WHEREABOUTS = (OTHER, "", None)  # the namespace that was entered; None: none ever was
+SEEN_BY = "select set_config('app.owner_first', %(viewer)s, true), set_config('app.owner_last', %(viewer)s, true)"
 LEAST = 30  # read queries that have to find something when they may
 
 
@@ -68,7 +75,7 @@ def test_every_table_with_tenants_is_guarded(owner: Connection) -> None:
         assert len(row) == 1, table
         guarded, name, command, using, check, roles = row[0]
         assert (guarded, name, command, roles) == (True, "own_tenant", "*", ["engramq_worker"]), table
-        assert using == check == POLICY, table
+        assert using == check == (PRIVATE if table in WITH_OWNERS else POLICY), table
 
 
 @pytest.mark.promise("SE-6", "MT-14")
@@ -113,6 +120,28 @@ def test_no_named_query_that_forgot_its_tenant_reaches_another(
                 shown = [str(item) for item in victim.ids.values() if str(item) in told and repr(item) not in echoed]
                 assert shown == [], statement.name
     assert snapshot(owner, VICTIM) == before
+
+
+@pytest.mark.promise("PV-1")
+@pytest.mark.parametrize("viewer", ["bob", "ada\x1funtrusted", "", None])
+def test_no_named_query_reaches_what_is_private_to_another(
+    owner: Connection, worker: Connection, victim: Tenant, viewer: str | None
+) -> None:
+    """Each query of the library in the namespace itself, with the ids of private memories as parameters."""
+    for table, rows in WITH_OWNERS.items():
+        owner.execute(f"update {table} set owner = 'ada' where tenant = tenant_of(%s) {rows}".encode(), [VICTIM])
+    for statement in statements(owner):
+        for values in statement.values(victim):
+            try:
+                with worker.transaction(force_rollback=True):
+                    enter(worker, VICTIM)
+                    if viewer is not None:
+                        worker.execute(SEEN_BY, {"viewer": viewer})
+                    cursor = worker.execute(statement.text.encode(), values)
+                    told = repr(cursor.fetchall()) if cursor.description else ""
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.IntegrityError):
+                continue
+            assert f"of {VICTIM}" not in told, statement.name
 
 
 @pytest.mark.promise("SE-6")

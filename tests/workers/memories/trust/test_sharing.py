@@ -1,0 +1,169 @@
+"""Private memories are shared by their owner, audited, and taken back as long as nobody has built on them (PV-2)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from engramq.schemas.commands import (
+    Activated,
+    AuditList,
+    Connect,
+    Connected,
+    GetMemory,
+    LinkActivated,
+    ListAudit,
+    MemoryChanged,
+    MemoryFound,
+    MemoryList,
+    SearchMemories,
+    SupersedeMemory,
+    UpdateMemory,
+)
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import ALL_SCOPES, AuditAction, Scope, Visibility
+from engramq.workers.links.similarity import SimilarityLinker
+from tests.jobs import job
+from tests.refusals import refused
+from tests.workers.conftest import World
+
+pytestmark = pytest.mark.anyio
+
+ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
+BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
+ROOT = Principal(name="root", scopes=ALL_SCOPES)
+SHADE = Principal(name="ada", scopes=ALL_SCOPES, untrusted=True)
+
+
+async def kept(world: World, content: str, who: Principal = ADA, **fields: Any) -> str:
+    """Store a private memory and return its id."""
+    stored = (await world.keep(content, principal=who, visibility=Visibility.PRIVATE, **fields)).stored
+    assert stored.visibility is Visibility.PRIVATE
+    return stored.id
+
+
+async def sees(world: World, who: Principal, memory_id: str) -> bool:
+    """Say whether somebody finds a memory by its id, and by a search for all there is."""
+    found = await world.ask(MemoryFound, GetMemory(memory_id=memory_id), principal=who)
+    hits = await world.ask(MemoryList, SearchMemories(query="heron pond reed", limit=50), principal=who)
+    by_search = memory_id in {memory.id for memory in hits.memories}
+    assert (found.memory is not None) is by_search
+    return by_search
+
+
+async def shown(world: World, who: Principal, memory_id: str, visibility: Visibility, **more: Any) -> Any:
+    """Share a memory or make it private; return what the reply says of that."""
+    command = UpdateMemory(memory_id=memory_id, visibility=visibility, **more)
+    changed = await world.ask(MemoryChanged, command, principal=who)
+    assert changed.memory is not None
+    return changed.memory.visibility
+
+
+async def connected(world: World, who: Principal, source: str, target: str) -> Connected:
+    return await world.ask(Connected, Connect(source=source, target=target), principal=who)
+
+
+async def links(world: World, who: Principal, memory_id: str) -> set[str]:
+    found = await world.ask(MemoryFound, GetMemory(memory_id=memory_id), principal=who)
+    return {link.memory_id for link in found.links}
+
+
+@pytest.mark.promise("PV-1", "PV-2")
+async def test_what_is_shared_is_seen_by_everybody_and_audited(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond")
+    assert [await sees(world, who, private) for who in (ADA, BOB, ROOT, SHADE)] == [True, False, False, False]
+    assert await shown(world, ADA, private, Visibility.SHARED) is UNSET
+    assert [await sees(world, who, private) for who in (ADA, BOB, ROOT)] == [True, True, True]
+    entries = (await world.ask(AuditList, ListAudit(target=private), principal=ROOT)).entries
+    assert [(entry.action, entry.actor) for entry in entries] == [(AuditAction.SHARE, "ada")]
+    assert await shown(world, ADA, private, Visibility.PRIVATE) is Visibility.PRIVATE
+    assert [await sees(world, who, private) for who in (ADA, BOB, ROOT)] == [True, False, False]
+
+
+@pytest.mark.promise("PV-2")
+async def test_a_verdict_on_another_text_than_was_seen_shares_nothing(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond")
+    with refused(FaultCode.CONFLICT):
+        await shown(world, ADA, private, Visibility.SHARED, seen="00" * 40)
+    assert not await sees(world, BOB, private)
+
+
+@pytest.mark.promise("PV-2")
+async def test_what_somebody_has_built_on_stays_shared(world: World) -> None:
+    mine = (await world.keep("The heron nests by the pond", principal=ADA)).stored.id
+    theirs = (await world.keep("The reed hides the pond", principal=BOB)).stored.id
+    await connected(world, BOB, theirs, mine)
+    with refused(FaultCode.FORBIDDEN) as faults:
+        await shown(world, ADA, mine, Visibility.PRIVATE)
+    assert theirs in faults[0].error
+    in_private = await kept(world, "A reed grows in the pond", BOB)
+    other = (await world.keep("The heron eats frogs of the pond", principal=ADA)).stored.id
+    await connected(world, BOB, in_private, other)
+    with refused(FaultCode.FORBIDDEN) as faults:
+        await shown(world, ADA, other, Visibility.PRIVATE)
+    assert faults[0].error == "Others have built on it.", "what stands on it in private is not named"
+    with refused(FaultCode.FORBIDDEN):
+        await shown(world, BOB, other, Visibility.PRIVATE)
+
+
+@pytest.mark.promise("PV-1")
+async def test_links_of_a_private_memory_are_private(world: World) -> None:
+    mine, theirs = await kept(world, "The heron nests by the pond"), await kept(world, "A reed in the pond", BOB)
+    shared = (await world.keep("The pond is deep", principal=BOB)).stored.id
+    await connected(world, ADA, mine, shared)
+    await connected(world, BOB, theirs, shared)
+    assert await links(world, ADA, shared) == {mine}
+    assert await links(world, BOB, shared) == {theirs}
+    assert await links(world, ROOT, shared) == set()
+    for who, own, other in ((ADA, mine, theirs), (BOB, theirs, mine)):
+        with refused(FaultCode.MEMORY_NOT_ACTIVE) as faults:
+            await world.outcome(job(Connect(source=own, target=other), principal=who))
+        assert "is not known" in faults[0].error
+    await shown(world, ADA, mine, Visibility.SHARED)
+    assert await links(world, ROOT, shared) == {mine}
+    assert await links(world, BOB, shared) == {mine, theirs}
+
+
+@pytest.mark.promise("PV-1")
+async def test_nothing_private_replaces_what_everybody_sees(world: World) -> None:
+    shared = (await world.keep("The pond is deep", principal=ADA)).stored.id
+    private = await kept(world, "The pond is shallow")
+    for old, new in ((shared, private), (private, shared)):
+        with refused(FaultCode.FORBIDDEN):
+            await world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=ADA))
+    assert await sees(world, BOB, shared)
+
+
+@pytest.mark.promise("PV-1")
+async def test_an_external_id_tells_nothing_of_what_is_private(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond", external_id="nest-1")
+    theirs = (await world.keep("A nest in the reed", principal=BOB, external_id="nest-1")).stored
+    assert theirs.external_id == "nest-1"
+    with refused(FaultCode.EXTERNAL_ID_TAKEN) as faults:
+        await shown(world, ADA, private, Visibility.SHARED)
+    assert faults[0].memory_id == theirs.id
+
+
+@pytest.mark.promise("PV-1")
+async def test_similar_memories_are_linked_to_nothing_that_others_keep_private(world: World) -> None:
+    text = "The heron nests by the pond in the reed"
+    mine, theirs = await kept(world, text), await kept(world, text, BOB)
+    shared = (await world.keep(text, principal=ROOT)).stored
+    assert (await world.keep(text, principal=ROOT)).similar_memories != []
+    linker = world.services[SimilarityLinker]
+    command = LinkActivated(memories=tuple(Activated(memory_id=each) for each in (mine, theirs, shared.id)))
+    await world.outcome(job(command))
+    linker.schedule("default_user", command.memories)
+    async with asyncio.timeout(20.0):
+        await linker.link_scheduled()
+    owners = world.rows(
+        "select s.owner as source, t.owner as target, e.owner from edges e "
+        "join nodes s on s.id = e.source_id join nodes t on t.id = e.target_id"
+    )
+    assert owners
+    for row in owners:
+        ends = {row["source"], row["target"]} - {None}
+        assert len(ends) <= 1, "a link between what two principals keep private"
+        assert row["owner"] == next(iter(ends), None)

@@ -1,0 +1,69 @@
+-- name: share
+-- Let everybody see a private memory. What it replaced stays private, and so is not named by it.
+with node as (
+    update nodes set owner = null, updated_at = now()
+    where tenant = %(tenant)s and id = %(id)s and owner is not null
+    returning id
+)
+update memories m set
+    owner = null, updated_at = now(),
+    supersedes = case when exists (
+        select from nodes o where o.tenant = %(tenant)s and o.id = m.supersedes and o.owner is null
+    ) then m.supersedes end
+from node
+where m.tenant = %(tenant)s and m.node_id = node.id
+returning m.node_id
+
+-- name: share_links
+-- Let everybody see the links of a memory that is private no more, but for those to private ones.
+update edges e set owner = null
+where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner is not null
+    and not exists (
+        select from nodes o
+        where o.tenant = %(tenant)s and o.id in (e.source_id, e.target_id) and o.owner is not null
+    )
+
+-- name: unshare
+-- Make a memory private, and forget that rows of an import became it: others may import the like.
+with node as (
+    update nodes set owner = %(owner)s, updated_at = now()
+    where tenant = %(tenant)s and id = %(id)s and owner is null
+    returning id
+), forgotten as (
+    delete from imported_rows r using node where r.tenant = %(tenant)s and r.memory_id = node.id
+)
+update memories m set owner = %(owner)s, updated_at = now()
+from node
+where m.tenant = %(tenant)s and m.node_id = node.id
+returning m.node_id
+
+-- name: unshare_links
+-- Make the links of a memory private with it. Those that somebody else has to it by nobody's word go.
+with gone as (
+    delete from edges e
+    where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner <> %(owner)s
+)
+update edges e set owner = %(owner)s
+where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner is null
+
+-- name: standing_on
+-- What others have built on a memory: links that they asserted or that supersessions made, and links that wait for it.
+-- `id` is the other end, null where the caller does not see it.
+select case when e.owner is null or e.owner = %(owner)s then
+    case when e.source_id = %(id)s then e.target_id else e.source_id end end as id
+from edges e
+where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s)
+    and e.origin not in ('similarity', 'co_retrieval') and e.owner is distinct from %(owner)s
+    and (e.created_by is distinct from %(writer)s or e.owner is not null or e.relation = 'supersedes')
+union
+select null
+from deferred_links d
+where d.tenant = %(tenant)s and (d.source_id = %(id)s or d.target_id = %(id)s)
+    and d.principal ->> 'name' is distinct from %(writer)s
+
+-- name: shared_with_external_id
+-- The memory or node that everybody sees and that has the external id of a private memory.
+select o.id
+from nodes n
+join nodes o on o.tenant = %(tenant)s and o.external_id = n.external_id and o.owner is null
+where n.tenant = %(tenant)s and n.id = %(id)s and n.owner is not null
