@@ -394,6 +394,7 @@ class AuditAction(StrEnum):
     PROMOTE = "promote"
     SHARE = "share"
     UNSHARE = "unshare"
+    HAND_OVER = "hand_over"  # what is private to a principal that leaves
     PURGE = "purge"
     RENAME_PROJECT = "rename_project"
     ERASE_DELETED = "erase_deleted"  # an edge or node that was kept to be restored

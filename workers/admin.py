@@ -15,6 +15,7 @@ from typing import IO, Any, Final, Literal, TypeVar
 
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.connection import CLIENT_ERRORS, UnsupportedServer, lanes_of, let_tls_end
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.exports import LINE_BYTES
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import parse_uuid
@@ -47,6 +48,7 @@ from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, restoring
+from engramq.workers.tenants import leaving as leaving_of
 from engramq.workers.tenants.export_check import ExportRefused
 from engramq.workers.tenants.handlers import Contents, contents
 from engramq.workers.webhooks import hooks
@@ -55,9 +57,9 @@ from engramq.workers.webhooks.hooks import DeadMessage, Webhook
 __all__ = [
     "Cluster", "Contents", "DeadLetter", "DeadMessage", "FullText", "NewToken", "RewriteBegun",
     "RewritePlanned", "RewriteReport", "Rewritten", "Token", "Webhook", "change_letter",
-    "command_of", "configure", "dead_letter", "dead_letters", "export_to", "hooks", "in_database", "migrate",
-    "newest_schema", "require_database", "restore_export", "rewrite_database", "rewrite_redis", "run", "saving",
-    "tenants", "to_be_sharded", "tokens", "tokens_of_all", "under_way",
+    "command_of", "configure", "dead_letter", "dead_letters", "export_to", "hand_over", "hooks", "in_database",
+    "migrate", "newest_schema", "require_database", "restore_export", "rewrite_database", "rewrite_redis", "run",
+    "saving", "tenants", "to_be_sharded", "tokens", "tokens_of_all", "under_way",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -142,6 +144,28 @@ def configure(settings: Settings, namespace: str, language: str | None) -> FullT
         return store.read(namespace, full_text) if language is None else store.write(namespace, change)
 
     return in_database(settings, configured)
+
+
+def hand_over(
+    settings: Settings, namespace: str, leaving: PrincipalId, heir: PrincipalId, *, dry_run: bool
+) -> int | None:
+    """Let another principal own what is private to one, or, `dry_run`, only count it.
+
+    None where there is no such namespace.
+    """
+
+    async def work(tx: Transaction) -> int | None:
+        if tx.tenant == NOBODY:
+            return None
+        if dry_run:
+            return await leaving_of.owned(tx, leaving)
+        return await leaving_of.hand_over(tx, leaving, heir, settings.principal)
+
+    async def done(store: Store) -> int | None:
+        known = await store.read(namespace, work if dry_run else _tenant)
+        return known if dry_run or known == NOBODY else await store.write(namespace, work)
+
+    return in_database(settings, done)
 
 
 def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any) -> int:

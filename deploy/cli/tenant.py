@@ -14,15 +14,15 @@ from engramq.gateway.operator import Asker, checked_command, open_asker, run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
-from engramq.schemas.envelope import Answer
+from engramq.schemas.envelope import Answer, PrincipalId
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
-from engramq.schemas.setting_values import language, namespace
+from engramq.schemas.setting_values import language, namespace, principal
 from engramq.schemas.settings import Settings
-from engramq.workers.admin import Contents, configure, in_database, tenants
+from engramq.workers.admin import Contents, configure, hand_over, in_database, tenants
 
 
-@click.group("tenant", subcommand_metavar="list|config|delete", no_args_is_help=False)
+@click.group("tenant", subcommand_metavar="list|config|hand-over|delete", no_args_is_help=False)
 def command() -> None:
     """List, configure and delete whole namespaces."""
 
@@ -58,6 +58,35 @@ def config(tenant: str, language: str | None, *, as_json: bool) -> None:
     far = words.as_reply.get("rebuilding")
     anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
     click.echo(f"{quoted(tenant)}  language {words.language}{anew}")
+
+
+@command.command("hand-over")
+@click.argument("tenant", metavar="NAMESPACE", type=namespace)
+@click.argument("leaving", metavar="FROM", type=principal)
+@click.argument("heir", metavar="TO", type=principal)
+@click.option("--untrusted", is_flag=True, help="FROM is the untrusted principal of that name.")
+@click.option("--yes", is_flag=True, help="Do it. Without it you are only told how many memories that are.")
+@common.JSON
+def hand_over_private(tenant: str, leaving: str, heir: str, *, untrusted: bool, yes: bool, as_json: bool) -> None:
+    """Let a principal own what is private to another one, who leaves.
+
+    TO, by any of its tokens, then sees these memories and nobody else does. Revoke the tokens of FROM first. What is to
+    go instead, engramq purge --created-by FROM --private erases.
+    """
+    if leaving == heir and not untrusted:
+        raise click.UsageError("FROM and TO are the same principal.")
+    with servers_for("tenant hand-over") as settings:
+        ends = PrincipalId(leaving, untrusted), PrincipalId(heir)
+        count = hand_over(settings, tenant, *ends, dry_run=not yes)
+    if count is None:
+        raise CommandFailed(f"There is no namespace {tenant!r}; engramq tenant list shows all.")
+    if as_json:
+        click.echo(json_line({"memories": count, "done": yes}, namespace=tenant))
+        return
+    whose = f"{memories(count)} private to {quoted(leaving)}"
+    click.echo(f"Handed over to {quoted(heir)}: {whose}." if yes else f"{whose}.")
+    if not yes:
+        click.echo("Nothing is handed over: --yes does it.", err=True)
 
 
 @command.command("delete")

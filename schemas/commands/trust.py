@@ -210,7 +210,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     replaced, and of others' edges and nodes what the principal changed.
     With no filters but a principal and times, the nodes, edges, links and proposals that it wrote are meant too.
     `archive` hides memories, and deletes nodes and edges so that they can be restored, instead; `unarchived` lists what
-    that would take.
+    that would take. `private`: none but private memories.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
@@ -229,6 +229,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     reason: Note | UnsetType = UNSET
     archive: bool = False
     unarchived: bool = False
+    private: bool = False
 
     def check(self) -> None:
         """Refuse to take everything: one filter at least is needed. To erase and to archive exclude each other."""

@@ -7,9 +7,9 @@ principals. A range says who sees it, so that an index serves one principal as w
 from typing import Final, NamedTuple, Self
 
 from engramq.schemas.envelope import PrincipalId
-from engramq.schemas.vocabulary import APART
+from engramq.schemas.vocabulary import APART, Partition
 
-_UNTRUSTED: Final = f"{APART}untrusted"  # behind the name of an untrusted owner
+_UNTRUSTED: Final = f"{APART}{Partition.UNTRUSTED}"  # behind the name of an untrusted owner
 _BEYOND: Final = "\U0010ffff"  # after every owner, by their bytes
 
 

@@ -25,6 +25,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph import taking_back
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.writer import lock_with_linked
@@ -189,7 +190,8 @@ async def _restore_replaced(context: Context) -> None:
     One whose links find no room stays hidden, and the reply names it.
     """
     envelope, rules = context.envelope, context.services[LinkRules]
-    for memory_id in await context.store.read(envelope.namespace, partial(_hidden_by, envelope=envelope)):
+    store = context.store.seen_by(EVERYTHING)
+    for memory_id in await store.read(envelope.namespace, partial(_hidden_by, envelope=envelope)):
         try:
             await _take(context, {}, _restore, envelope, memory_id, rules)
         except EngramqError as refusal:
@@ -229,13 +231,14 @@ async def _take(
         await effect(tx, *arguments)
 
     await context.mailboxes.scrub(namespace, erased)
-    await context.store.write(namespace, leased)
+    await context.store.seen_by(EVERYTHING).write(namespace, leased)
     context.begun = True
     await context.mailboxes.scrub(namespace, erased)
 
 
 async def _rows(context: Context, query: bytes, **values: Any) -> list[Row]:
-    return await context.store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
+    store = context.store.seen_by(EVERYTHING)  # what is private goes too, and nobody is shown it
+    return await store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
 
 
 async def _until_now(context: Context, filters: PurgeFilters) -> PurgeFilters:
@@ -246,7 +249,8 @@ async def _until_now(context: Context, filters: PurgeFilters) -> PurgeFilters:
 
 async def _listed(tx: Transaction, filters: PurgeFilters) -> Purged:
     """Return what a purge would take, without taking anything."""
-    counted = await tx.rows(COUNT, **asdict(filters))
+    async with tx.seeing(EVERYTHING):
+        counted = await tx.rows(COUNT, **asdict(filters))
     after, after_id = BEGINNING
     rows = await tx.rows(NEXT, **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)
     ids = [str(row["id"]) for row in rows]

@@ -9,6 +9,7 @@ and (%(partition)s::text is null or m.partition = %(partition)s)
 and (%(since)s::timestamptz is null or m.created_at >= %(since)s)
 and (%(until)s::timestamptz is null or m.created_at <= %(until)s)
 and (not %(unarchived)s or m.state <> 'archived')
+and (not %(private)s or m.owner is not null)
 
 -- name: purge_count
 -- How many memories a purge would take, and what time it is: later ones are not its affair.

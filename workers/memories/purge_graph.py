@@ -72,6 +72,7 @@ class PurgeFilters:
     since: datetime | None
     until: datetime | None
     unarchived: bool  # it is not archived already
+    private: bool  # it is private
 
     @classmethod
     def of(cls, command: PurgeMemories) -> Self:
@@ -83,7 +84,7 @@ class PurgeFilters:
     def take_graph(self) -> bool:
         """Whether nodes, edges and links are taken too: they have an author and a time, and nothing else of these."""
         of_memories = (self.source_type, self.thread, self.project, self.partition)
-        return self.created_by is not None and set(of_memories) == {None}
+        return self.created_by is not None and set(of_memories) == {None} and not self.private
 
     @property
     def changes(self) -> ChangedBy:

@@ -25,6 +25,7 @@ from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.viewers import PUBLIC
 from engramq.workers.graph import consent, deletions
 from engramq.workers.links import co_retrieval, writer
 from engramq.workers.memories import change
@@ -210,11 +211,12 @@ class Upkeep:
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
         changed = await namespaces.changed(self.store, Looks.COUNTS)
+        public = self.store.seen_by(PUBLIC)  # else a word would rank by how often others keep it to themselves
 
         async def count(namespace: str) -> None:
             for partition in Partition:
-                if await self.store.read(namespace, partial(is_worth_counting, partition=partition)):
-                    await self.store.write(namespace, partial(count_lexemes, partition=partition))
+                if await public.read(namespace, partial(is_worth_counting, partition=partition)):
+                    await public.write(namespace, partial(count_lexemes, partition=partition))
             await namespaces.settle(self.store, Looks.COUNTS, {namespace: changed[namespace]})
 
         await self._each(changed, count)

@@ -14,7 +14,7 @@ from engramq.deploy.local import stdio
 from tests.architecture.source import ROOT
 from tests.deploy.helpers import BOUND_S
 
-GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "config", "delete")}
+GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "config", "hand-over", "delete")}
 PLACES = [
     (),
     *((name,) for name in COMMANDS),
@@ -105,7 +105,7 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["audit", "--actor", ""], "'--actor': must be a text"),
         (["audit", "--limit", "0"], "'--limit': must be a whole number from 1 to 100000"),
         (["export", "x", "--project", "*"], "'--project': stands for all projects: leave --project out"),
-        (["tenant"], "list|config|delete"),
+        (["tenant"], "list|config|hand-over|delete"),
         (["tenant", "export", "acme", "-"], "No such command 'export'"),
         (["export"], "Missing argument 'FILE'"),
         (["export", "-", "--namespace", " "], "'--namespace': must be a text"),

@@ -1,0 +1,52 @@
+"""A principal that leaves: what is private to it is handed over or erased, and nobody reads it on the way (PV-4)."""
+
+import pytest
+
+from engramq.schemas.commands import GetMemory, MemoryFound, Purged, PurgeMemories
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
+from engramq.workers.db.viewers import EVERYTHING
+from engramq.workers.tenants.leaving import hand_over, owned
+from tests.workers.conftest import World
+
+pytestmark = pytest.mark.anyio
+
+ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
+BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
+ROOT = Principal(name="root", scopes=ALL_SCOPES)
+
+
+async def kept(world: World, who: Principal, content: str, **fields: str) -> str:
+    stored = await world.keep(content, principal=who, visibility=Visibility.PRIVATE, **fields)
+    return stored.stored.id
+
+
+async def found(world: World, who: Principal, memory_id: str) -> bool:
+    reply = await world.ask(MemoryFound, GetMemory(memory_id=memory_id), principal=who)
+    return reply.memory is not None
+
+
+@pytest.mark.promise("PV-4")
+async def test_the_heir_sees_what_was_private_and_nobody_else(world: World) -> None:
+    theirs = await kept(world, BOB, "The reed hides the pond", external_id="pond")
+    private = await kept(world, ADA, "The heron nests by the pond", external_id="pond")
+    whole = world.store.seen_by(EVERYTHING)
+    assert await whole.read(DEFAULT_NAMESPACE, lambda tx: owned(tx, ADA.identity)) == 1
+    count = await whole.write(DEFAULT_NAMESPACE, lambda tx: hand_over(tx, ADA.identity, BOB.identity, "root"))
+    assert count == 1
+    assert [await found(world, who, private) for who in (ADA, BOB, ROOT)] == [False, True, False]
+    assert await found(world, BOB, theirs)
+    (entry,) = world.rows("select actor, action, old, new from audit_log")
+    assert (entry["actor"], entry["action"], entry["new"]["principal"]) == ("root", "hand_over", "bob")
+
+
+@pytest.mark.promise("PV-4")
+async def test_a_purge_erases_what_is_private_and_shows_it_to_nobody(world: World) -> None:
+    private = await kept(world, ADA, "The heron nests by the pond")
+    shared = (await world.keep("The pond is deep", principal=ADA)).stored.id
+    listed = await world.ask(Purged, PurgeMemories(created_by="ada", private=True), principal=ROOT)
+    assert (listed.matched, listed.memory_ids) == (1, [])
+    purged = await world.ask(Purged, PurgeMemories(created_by="ada", private=True, erase=True), principal=ROOT)
+    assert purged.erased == 1
+    assert not await found(world, ADA, private)
+    assert await found(world, ADA, shared)
