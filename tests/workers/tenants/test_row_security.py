@@ -123,7 +123,7 @@ def test_no_named_query_that_forgot_its_tenant_reaches_another(
 
 
 @pytest.mark.promise("PV-1")
-@pytest.mark.parametrize("viewer", ["bob", "ada\x1funtrusted", "", None])
+@pytest.mark.parametrize("viewer", ["bob", None])
 def test_no_named_query_reaches_what_is_private_to_another(
     owner: Connection, worker: Connection, victim: Tenant, viewer: str | None
 ) -> None:
