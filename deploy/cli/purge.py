@@ -37,9 +37,9 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--thread", metavar="NAME", type=name, help="Their conversation or document.")
 @click.option("--project", metavar="NAME", type=name, help="What they are put into; those of none are not meant.")
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="Where they are.")
-@click.option("--private", is_flag=True, help="None but private ones, as of a principal that has left.")
 @click.option("--since", metavar="TIME", type=parse_time, help="Stored from this date, or time with a zone, on.")
 @click.option("--until", metavar="TIME", type=end_time, help="Stored up to this date or time; included.")
+@click.option("--private", is_flag=True, help="None but private ones, as of a principal that has left.")
 @common.NAMESPACE
 @common.REASON
 @click.option("--yes", is_flag=True, help="Do it. Without it everything is only listed.")
