@@ -67,7 +67,7 @@ async def connected(world: World, who: Principal, source: str, target: str) -> C
 
 async def links(world: World, who: Principal, memory_id: str) -> set[str]:
     found = await world.ask(MemoryFound, GetMemory(memory_id=memory_id), principal=who)
-    return {link.memory_id for link in found.links}
+    return {link.memory_id for link in (found.links or ())}
 
 
 @pytest.mark.promise("PV-1", "PV-2")
