@@ -11,7 +11,7 @@ import pytest
 
 from engramq.client import AsyncMemory
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, Partition
+from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
 from tests.architecture.source import ROOT
 from tests.gateway.test_identity_end_to_end import Served, served, settings
@@ -42,7 +42,12 @@ async def memory(here: Served) -> AsyncIterator[AsyncMemory]:
 
 async def played(here: Served, *events: dict[str, Any], **config: Any) -> dict[str, Any]:
     """Let the plugin have these events; return what it gave and logged."""
-    settled = {"url": f"http://127.0.0.1:{here.site.port}/mcp", "token": here.secrets["claw"], "recallMs": 30_000, **config}
+    settled = {
+        "url": f"http://127.0.0.1:{here.site.port}/mcp",
+        "token": here.secrets["claw"],
+        "recallMs": 30_000,
+        **config,
+    }
     command = [node(), str(HOST), str(PLUGIN / "index.js"), json.dumps(settled), json.dumps(events)]
     ended = await anyio.run_process(command, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
@@ -60,7 +65,7 @@ def ended(user: str, assistant: str, **context: Any) -> dict[str, Any]:
 
 
 async def captured(memory: AsyncMemory) -> list[tuple[str, str | None]]:
-    page = await memory.recent(partitions=[Partition.UNTRUSTED], limit=100)
+    page = await memory.recent(partitions=["untrusted"], limit=100)
     return sorted((m.content or "", m.speaker) for m in page.memories)
 
 

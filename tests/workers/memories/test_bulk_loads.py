@@ -72,7 +72,7 @@ async def found(world: World, content: str, namespace: str = US) -> bool:
     async def look(tx: Transaction) -> bool:
         rows = await (await send_nearest(tx, sizes, given, TRUSTED, k=5)).fetchall()
         candidates = await find_candidates(tx, sizes, Question("?"), given, Filters(partitions=TRUSTED))
-        memory = Unlinked(wanted, Partition.TRUSTED, 1, DIMENSIONS, 1)
+        memory = Unlinked(wanted, Partition.TRUSTED, None, 1, DIMENSIONS, 1)
         near = await neighbors(tx, sizes, memory, least=-1.0)
         values = {
             "model_id": 1,

@@ -26,6 +26,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Sector, Verification
 from engramq.workers.db.vectors import Sizes, unpacked
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
 from engramq.workers.search.candidates import QuestionVectors, Tables
@@ -325,9 +326,9 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
     asked: list[list[str]] = []
     proven = Copies._proven
 
-    async def counted(self: Copies, place: Any, copy: Any, questions: list[str]) -> Any:
+    async def counted(self: Copies, place: Any, copy: Any, viewer: Viewer, questions: list[str]) -> Any:
         asked.append(list(questions))
-        return await proven(self, place, copy, questions)
+        return await proven(self, place, copy, viewer, questions)
 
     monkeypatch.setattr(Copies, "_proven", counted)
     queries = [f"kettle {number}" for number in range(9)]
