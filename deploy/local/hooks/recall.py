@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
 from engramq.deploy.local.hooks.connection import HookConnection
-from engramq.deploy.local.hooks.turns import ACTIVE, CAPTURED, RECALLED, UNTRUSTED, harmless, within
+from engramq.deploy.local.hooks.turns import ARCHIVED, CAPTURED, RECALLED, REJECTED, UNTRUSTED, harmless, within
 
 _HITS_MAX: Final = 12
 _QUERY_CHARS: Final = 8_000  # of 32,768; the model reads the first 128 tokens, and words of a paste find noise
@@ -133,7 +133,8 @@ def _hits(
         hits += found.get("memories") or ()
         wishes += [{**wish, "content": wish.get("preview")} for wish in found.get("standing") or ()]
     if with_newest:
-        hits += [memory.call("get_memory", {"memory_id": known_as}).get("memory") for known_as in reversed(lost)]
+        told_before = (memory.call("get_memory", {"memory_id": known_as}).get("memory") for known_as in reversed(lost))
+        hits += [known for known in told_before if isinstance(known, dict) and _holds(known)]
         if not filters:
             wishes += memory.call("list_standing", {"max_chars": REPLY_CHARS}).get("memories") or ()
         # However much is newer elsewhere.
@@ -149,8 +150,14 @@ def _fill(block: MemoryBlock, hits: Iterable[dict[str, Any]], shown: Collection[
 
 
 def is_told(hit: Mapping[str, Any]) -> bool:
-    """Say whether a hit is told: it holds, and probably answers, or is the first that does not and may bear on it."""
-    return hit.get("state", ACTIVE) == ACTIVE and (not hit.get("weak") or bool(hit.get("may_bear")))
+    """Say whether a hit is told: it probably answers, or is the first of those that do not and may bear on it."""
+    return not hit.get("weak") or bool(hit.get("may_bear"))
+
+
+def _holds(memory: Mapping[str, Any]) -> bool:
+    """Say whether a memory that was read by its id would be found too."""
+    is_hidden = memory.get("state") == ARCHIVED or memory.get("verification") == REJECTED
+    return not is_hidden and not memory.get("superseded_by")
 
 
 def _when(memory: dict[str, Any]) -> str:

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 # Words of `schemas.vocabulary` and of faults that hooks need (importing them takes 12 ms; a test compares them).
 UNTRUSTED: Final = "untrusted"
-ACTIVE: Final = "active"
+ARCHIVED: Final = "archived"
+REJECTED: Final = "rejected"
 INVALID: Final = "invalid_parameter"
 
 USER: Final = "user"

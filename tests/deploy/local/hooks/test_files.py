@@ -160,11 +160,14 @@ def test_after_a_compaction_what_was_told_before_is_told_first_and_of_files_agai
         assert "must not import" in uses(somebody, "src/app.py").context
 
 
-def test_what_was_told_and_holds_no_more_is_not_told_again(somebody: Session) -> None:
+@pytest.mark.parametrize(
+    "hidden", [{"superseded_by": OTHER["id"]}, {"state": "archived"}, {"verification": "rejected"}], ids=repr
+)
+def test_what_was_told_and_holds_no_more_is_not_told_again(somebody: Session, hidden: dict[str, str]) -> None:
     memory = Memory(APP, fact(5, "src/app.py is 900 lines long."))
     with answering(home_of(somebody), memory):
         assert "900 lines" in uses(somebody, "src/app.py").context
-        memory.memories = [{**APP, "state": "superseded"}]  # and the other one is erased
+        memory.memories = [{**APP, **hidden}]  # and the other one is erased
         told(somebody, "SessionStart", source="compact")
         assert "must not import" not in told(somebody, "SessionStart", source="compact")
 

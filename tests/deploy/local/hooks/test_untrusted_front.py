@@ -10,11 +10,11 @@ import pytest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from engramq.deploy.local.hooks.connection import PROTOCOL, TOOLS
-from engramq.deploy.local.hooks.turns import ACTIVE, INVALID, UNTRUSTED
+from engramq.deploy.local.hooks.turns import ARCHIVED, INVALID, REJECTED, UNTRUSTED
 from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.stdio_sessions import Hello
 from engramq.schemas.faults import FaultCode
-from engramq.schemas.vocabulary import MemoryState, Partition
+from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 from tests.deploy.local.hooks.conftest import Owner
 
 pytestmark = [pytest.mark.promise("RC-5", "TP-1"), pytest.mark.timeout(120)]
@@ -102,7 +102,8 @@ def test_nothing_of_the_operators_is_open_to_it(front: Front) -> None:
 
 def test_hooks_say_words_of_the_vocabulary() -> None:
     assert Partition(UNTRUSTED) is Partition.UNTRUSTED
-    assert MemoryState(ACTIVE) is MemoryState.ACTIVE
+    assert MemoryState(ARCHIVED) is MemoryState.ARCHIVED
+    assert Verification(REJECTED) is Verification.REJECTED
     assert UNTRUSTED in Hello.__struct_fields__
     assert FaultCode(INVALID) is FaultCode.INVALID_PARAMETER
 
