@@ -13,7 +13,8 @@ from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio
 
-RANKED_ONLY = {
+# Of ranked results, of what is not whole, untrusted or private.
+SOMETIMES = {
     "score",
     "similarity",
     "via",
@@ -24,6 +25,7 @@ RANKED_ONLY = {
     "weak",
     "may_bear",
     "differs_from",
+    "visibility",
 }
 
 
@@ -41,7 +43,7 @@ async def test_a_store_answers_with_the_memory_and_what_is_similar(agent: Agent)
     stored = body["stored"]
     assert (first["confidence"], first["source"]) == (1.0, "extracted")
     assert (stored["confidence"], stored["source"], stored["metadata"]) == (0.8, "explicit", {"a": [1]})
-    assert set(stored) == set(Memory.__struct_fields__) - RANKED_ONLY
+    assert set(stored) == set(Memory.__struct_fields__) - SOMETIMES
     assert stored["created_at"].endswith("Z")
     assert len(stored["created_at"]) == len("2026-01-01T00:00:00.000000Z")
     assert [memory["id"] for memory in body["similar_memories"]] == [first["id"]]
