@@ -36,6 +36,7 @@ _NEEDS = {
     "dead change": (settings.REDIS_URL, settings.DATABASE_URL),
     "tenant": (settings.DATABASE_URL,),
     "tenant delete": (settings.REDIS_URL,),
+    "tenant hand-over": (settings.DATABASE_URL,),
     "webhook": (settings.DATABASE_URL,),
 }
 # What changes or locks what the owner owns; everybody else is the role that owns nothing.

@@ -89,7 +89,7 @@ def test_mem0_and_claude_mem_come_in_as_written(installation: Installation) -> N
         base.execute("insert into observations values (?, ?, ?, ?, ?, ?, ?)", CLAUDE_MEM)
     base.close()
     told = run(installation, "from-mem0-or-claude-mem.md")
-    assert "Ada drinks green tea" in after(told, "engramq list")
+    assert "Ada drinks green tea" in after(told, "engramq list\n")
     [memory] = json.loads(installation.run("list", "--project", "shop", "--partition", "untrusted", "--json").stdout)[
         "memories"
     ]
