@@ -4,6 +4,7 @@ The bounds of `may_bear` were chosen on what was written first; what was written
 """
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,17 @@ def unrelated(when: str) -> list[str]:
     return [prompt for written, fact, prompt in LINES if written == when and not fact]
 
 
+async def keep(agent: Agent, contents: Iterable[str]) -> None:
+    """Store these, some at once."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def store(content: str) -> None:
+        async with turns:
+            await agent.store(content)
+
+    await asyncio.gather(*map(store, contents))
+
+
 async def told(agent: Agent, prompt: str) -> bool:
     """Say whether a hook tells anything."""
     return any(is_told(hit) for hit in await agent.search(prompt, limit=LIMIT))
@@ -51,14 +63,8 @@ async def test_what_is_right_is_told_and_what_is_unrelated_is_not(
     database: Database, redis_url: str, key_prefix: str, when: str, least_right: int, share_told: float, most_false: int
 ) -> None:
     settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
-    turns = asyncio.Semaphore(AT_ONCE)
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-
-        async def keep(content: str) -> None:
-            async with turns:
-                await agent.store(content)
-
-        await asyncio.gather(*(keep(fact) for fact in {**facts("first"), **facts(when)}.values()))
+        await keep(agent, {**facts("first"), **facts(when)}.values())
         told_right = await right(agent, facts(when))
         told_false = [prompt for prompt in unrelated(when) if await told(agent, prompt)]
     assert len(told_right) >= least_right
@@ -71,14 +77,8 @@ async def test_a_file_is_told_what_names_it_and_others_next_to_nothing(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:
     settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
-    turns = asyncio.Semaphore(AT_ONCE)
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-
-        async def keep(content: str) -> None:
-            async with turns:
-                await agent.store(content)
-
-        await asyncio.gather(*(keep(fact) for fact in [*facts("first").values(), *filter(None, FILES.values())]))
+        await keep(agent, [*facts("first").values(), *filter(None, FILES.values())])
         near = {path: about_file(await agent.search(query_of(path), limit=LIMIT), path) for path in FILES}
     # Two memories name one of them: what is made by it, and what it needs.
     assert [path for path, fact in FILES.items() if fact and fact not in [hit["content"] for hit in near[path]]] == []
