@@ -206,6 +206,25 @@ def contradictions(*, project: str | None = None, cursor: str | None = None) -> 
     return ClientCall("list_contradictions", locals())
 
 
+def share(
+    memory_id: str,
+    *,
+    seen: str | None = None,
+    reason: str | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> ClientCall[replies.Shared]:
+    """Let everybody see your private memory."""
+    return ClientCall("share_memory", locals())
+
+
+def unshare(
+    memory_id: str, *, session: str | None = None, idempotency_key: str | None = None
+) -> ClientCall[replies.Unshared]:
+    """Make your memory private again."""
+    return ClientCall("unshare_memory", locals())
+
+
 def connect(
     source: str,
     target: str,

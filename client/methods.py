@@ -21,6 +21,8 @@ class Calls:
     verify = CallMethod(calls.verify)
     promote = CallMethod(calls.promote)
     contradictions = CallMethod(calls.contradictions)
+    share = CallMethod(calls.share)
+    unshare = CallMethod(calls.unshare)
     connect = CallMethod(calls.connect)
     disconnect = CallMethod(calls.disconnect)
     connect_by_query = CallMethod(calls.connect_by_query)

@@ -45,6 +45,7 @@ from engramq.workers.memories import (
     purge,
     reading,
     review,
+    sharing,
     supersession,
 )
 from engramq.workers.memories import store as storing
@@ -105,6 +106,8 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         change.restore_memory,
         review.verify_memory,
         review.promote_memory,
+        sharing.share_memory,
+        sharing.unshare_memory,
         purge.purge_memories,
         projects.rename_project,
         tenants.delete_tenant,

@@ -39,7 +39,7 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
-from engramq.schemas.vocabulary import LinkAction, Partition, Scope, WebhookEvent
+from engramq.schemas.vocabulary import LinkAction, Partition, Scope, Visibility, WebhookEvent
 from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
 from engramq.workers.db.queries import sql
@@ -69,7 +69,9 @@ def announcement(reply: Reply) -> Announcement | None:
     What is told are ids and words of the vocabulary, nothing that anybody wrote, and of no private memory.
     """
     match reply:
-        case Stored(stored=memory) | Superseded(new=memory) | Promoted(memory=memory) if memory.visibility is not UNSET:
+        case Stored(stored=memory) | Superseded(new=memory) | Promoted(memory=memory) if (
+            memory.visibility is Visibility.PRIVATE
+        ):
             return None
         case Stored(stored=memory):
             return Announcement(WebhookEvent.STORED, _announced(memory), parse_uuid(memory.id))

@@ -176,6 +176,7 @@ described: Final = common.options(  # what `store` and `update` say about a memo
     click.option("--valid-until", metavar="TIME", help="Until when it holds."),
     click.option("--expires-at", metavar="TIME", help="When it is to be forgotten."),
     click.option("--standing/--not-standing", default=None, help="Asked for for good, or not; default: by its words."),
+    common.PRIVATE,
     click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it."),
 )
 

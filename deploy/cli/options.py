@@ -19,7 +19,7 @@ from engramq.deploy.local import settings
 from engramq.schemas.ids import parse_time, parse_uuid
 from engramq.schemas.setting_values import integer, namespace, note
 from engramq.schemas.settings import SETTINGS, SettingsError
-from engramq.schemas.vocabulary import MemoryState, Partition, Scope, Sector, Verification
+from engramq.schemas.vocabulary import MemoryState, Partition, Scope, Sector, Verification, Visibility
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
@@ -116,6 +116,10 @@ def namespace_option(text: str) -> Callable[[Body], Body]:
     return click.option("--namespace", metavar="NAME", type=namespace, help=text)
 
 
+def _visibility(_context: click.Context, _option: click.Parameter, private: bool | None) -> Visibility | None:
+    return None if private is None else Visibility.PRIVATE if private else Visibility.SHARED
+
+
 NAMESPACE: Final = namespace_option("Default: ENGRAMQ_NAMESPACE.")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PARTITION: Final = _words("partition", Partition, "Default: trusted; repeat it for both.")
@@ -127,6 +131,13 @@ PROJECT: Final = click.option(
     "--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else what is in none. '*': every project."
 )
 ONLY: Final = click.option("--only", "project_only", is_flag=True, help="Of that project alone, not also of none.")
+PRIVATE: Final = click.option(
+    "--private/--shared",
+    "visibility",
+    default=None,
+    callback=_visibility,
+    help="Seen by you alone, or by everybody in the namespace.",
+)
 THREAD: Final = click.option("--thread", metavar="NAME", help="Of this conversation or document.")
 AS_OF: Final = click.option("--as-of", metavar="TIME", help="What held then: a date, or a time.")
 SUPERSEDED: Final = click.option("--include-superseded", is_flag=True, help="Also what was replaced.")

@@ -59,6 +59,8 @@ _AS_COMMANDS: Final = {
     "verify_memory": "engramq verify",
     "memory_promote_to_trusted": "engramq promote",
     "update_memory": "engramq update",
+    "share_memory": "engramq share",
+    "unshare_memory": "engramq unshare",
     "supersede_memory": "engramq supersede",
     "forget_memory": "engramq forget",
     "restore_memory": "engramq restore",
@@ -131,7 +133,7 @@ def exit_code(reply: Reply) -> ExitCode:
     match reply["status"]:
         case "invalid_parameter":
             return ExitCode.MISUSED
-        case "error" | "not_found":
+        case "error" | "not_found" | "refused":
             return ExitCode.FAILED
         case "pending":
             return ExitCode.MIDWAY
@@ -272,9 +274,10 @@ def _when(memory: Memory) -> str:
 
 
 def _marks(memory: Memory) -> str:
-    """Return what sets a memory apart: that it is weak, not trusted, not active or disputed, its project, its tags."""
+    """Return what sets a memory apart: that it is weak, untrusted, private, not active, disputed, its project, tags."""
     marks: list[str] = [WEAK] if memory.get(WEAK) else []
     marks += [Partition.UNTRUSTED] if memory.get("partition") == Partition.UNTRUSTED else []
+    marks += [str(memory["visibility"])] if memory.get("visibility") else []
     marks += [str(memory[name]) for name in ("state", "verification") if memory.get(name) not in _USUAL]
     marks += ["superseded"] if memory.get("superseded_by") else []
     marks += ["disputed"] if memory.get("differs_from") else []

@@ -80,6 +80,34 @@ def promote(identifiers: tuple[str, ...], **how: Any) -> ExitCode:
     return _each(identifiers, "memory_promote_to_trusted", {}, **how)
 
 
+@click.command("share")
+@_IDS
+@common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
+def share(identifiers: tuple[str, ...], reason: str | None, **how: Any) -> ExitCode:
+    """Let everybody in the namespace see private memories of yours.
+
+    Each is shown with a question, and shared only if it is still what was shown; off a terminal that takes --seen or
+    --yes. engramq unshare takes that back. An ID may be its beginning, of 8 characters or more, if no other has that.
+    """
+    return _each(identifiers, "share_memory", {"reason": reason}, **how)
+
+
+@click.command("unshare")
+@_IDS
+@common.options(common.NAMESPACE, common.JSON)
+def unshare(identifiers: tuple[str, ...], namespace: str | None, *, as_json: bool) -> ExitCode:
+    """Make memories private again, as long as nobody has built on them.
+
+    An ID may be its beginning, of 8 characters or more, if no other has that.
+    """
+    codes = [ExitCode.DONE]
+    with door(namespace) as gateway:
+        for meant in [memory_id(gateway, text) for text in identifiers]:
+            reply = write(gateway, "unshare_memory", {"memory_id": meant})
+            codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
+    return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
+
+
 def _each(
     identifiers: tuple[str, ...],
     tool: str,
@@ -130,6 +158,9 @@ def _shown(gateway: Door, meant: str, *, yes: bool) -> str | None:
 def _draw(meant: str, reply: Reply) -> None:
     click.echo(f"{meant}\t{reply.get('new_verification') or reply['status']}")
     draw_still_hidden(reply)
+    if reply["status"] == "refused":
+        standing = ", ".join(reply["built_on"]) or "in private"
+        click.echo(f"Others have built on it: {standing}.", err=True)
 
 
 @click.command("supersede")

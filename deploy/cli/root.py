@@ -63,6 +63,8 @@ COMMANDS: Mapping[str, Lazy] = {
     "verify": Lazy("review", "Say that memories were checked against their source.", "verify"),
     "promote": Lazy("review", "Make verified memories trusted, so that searches show them.", "promote"),
     "reject": Lazy("review", "Say that memories are false or misleading, which hides them.", "reject"),
+    "share": Lazy("review", "Let everybody in the namespace see private memories of yours.", "share"),
+    "unshare": Lazy("review", "Make memories private again, as long as nobody has built on them.", "unshare"),
     "supersede": Lazy("review", "Replace the memory OLD by NEW: searches and lists hide the old one.", "supersede"),
     "update": Lazy("review", "Correct what is said about a memory: its date, speaker, tags and the like.", "update"),
     "restore": Lazy("restore", "Bring back a memory, by its ID, or make a home of a backup, by its FILE."),

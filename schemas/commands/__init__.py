@@ -19,6 +19,7 @@ from engramq.schemas.commands import (
     memories,
     receipts,
     sessions,
+    sharing,
     surveys,
     system,
     trust,
@@ -34,6 +35,7 @@ from engramq.schemas.commands.links import *
 from engramq.schemas.commands.memories import *
 from engramq.schemas.commands.receipts import *
 from engramq.schemas.commands.sessions import *
+from engramq.schemas.commands.sharing import *
 from engramq.schemas.commands.surveys import *
 from engramq.schemas.commands.system import *
 from engramq.schemas.commands.trust import *
@@ -60,7 +62,7 @@ else:  # a decoder has to know every tag
 # The files that declare tools, by the area that the guide lists them under.
 AREAS: Final[Mapping[str, tuple[ModuleType, ...]]] = {
     "memories": (memories, surveys, changes, bulk),
-    "trust": (trust,),
+    "trust": (trust, sharing),
     "links": (links,),
     "knowledge graph": (graph, graph_reads),
     "sectors of edges, consent": (consent,),

@@ -34,6 +34,8 @@ WRITES = {
     "connects",
     "record_outcome",
     "import_memories",
+    "share_memory",
+    "unshare_memory",
 }
 VERIFIES = {"decide_proposal", "verify_memory", "memory_promote_to_trusted"}
 READS = {

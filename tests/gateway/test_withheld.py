@@ -19,7 +19,7 @@ HARMLESS: Final = {
     "promoted_at", "accessed_at", "restore_until", "superseded_by", "supersedes", "created_by", "promoted_by",
     "proposed_by", "approved_by", "omitted_fields", "edge_ids", "explain", "resolved_references", "connect_result",
     "label", "name", "source_label", "target_label", "edges_skipped_by", "old_verification", "new_verification",
-    "digest",
+    "digest", "built_on",
 }  # fmt: skip
 
 

@@ -90,6 +90,18 @@ export const OPERATIONS = {
     write: false,
     statuses: ["success"],
   },
+  share_memory: {
+    method: "POST",
+    path: "/v1/memories/{memory_id}/share",
+    write: true,
+    statuses: ["not_found", "shared"],
+  },
+  unshare_memory: {
+    method: "POST",
+    path: "/v1/memories/{memory_id}/unshare",
+    write: true,
+    statuses: ["not_found", "private", "refused"],
+  },
   connect: {
     method: "POST",
     path: "/v1/links",
@@ -350,6 +362,22 @@ export abstract class Calls {
     options: Options<"list_contradictions", never> = {},
   ): Promise<Said["ContradictionList"]> {
     return this.call(OPERATIONS.list_contradictions, { ...options });
+  }
+
+  /** Let everybody see your private memory. */
+  share(
+    memory_id: Options<"share_memory", never>["memory_id"],
+    options: Options<"share_memory", "memory_id"> = {},
+  ): Promise<Said["Shared"]> {
+    return this.call(OPERATIONS.share_memory, { memory_id, ...options });
+  }
+
+  /** Make your memory private again. */
+  unshare(
+    memory_id: Options<"unshare_memory", never>["memory_id"],
+    options: Options<"unshare_memory", "memory_id"> = {},
+  ): Promise<Said["Unshared"]> {
+    return this.call(OPERATIONS.unshare_memory, { memory_id, ...options });
   }
 
   /** Say how two memories are related, so that searches for one lift the other. */

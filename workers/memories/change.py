@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import ForgetMemory, Forgotten, MemoryChanged, Reply, RestoreMemory, UpdateMemory
@@ -33,6 +33,7 @@ from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.quotas import Allowance
+from engramq.workers.memories.seen import LOOK, require_trusted_principal
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
 
@@ -54,7 +55,6 @@ _AUDITED: Final = (
 HINT: Final = (
     "What this one had replaced stays hidden: still_hidden. restore_memory brings back what of it is right after all."
 )
-LOOK: Final = 'get_memory with include_untrusted and detail="full" shows all of it.'
 BEHIND_MAX: Final = 10_000  # that are named of one change
 EXPIRED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
@@ -74,7 +74,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
 
     Raises EngramqError with `conflict` as verdicts do, and what `sharing.show_to` raises.
     """
-    _require_trusted_principal(context.envelope.principal)
+    require_trusted_principal(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
     row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
     if row is None or memory_id is None:
@@ -85,11 +85,10 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     if command.visibility is not UNSET:
         await sharing.show_to(tx, row, command.visibility, context.envelope)
     if not given and not command.clear:
-        shown = (await read_memories(tx, (memory_id,)))[memory_id]
-        return MemoryChanged(status="updated", memory=shown)
+        return MemoryChanged(status="updated", memory=await _shown(tx, memory_id, command))
     await archive_if_expired(tx, row)
     await _update(tx, row, before, command, given)
-    after = (await read_memories(tx, (memory_id,)))[memory_id]
+    after = await _shown(tx, memory_id, command)
     if "standing" in command.cleared_fields() and after.state is MemoryState.ACTIVE:
         context.follow_ups = finishing(context.envelope.namespace, [after.id], [])  # its words decide again
     Allowance.of(tx, context).grow(before, after.content, after.metadata)
@@ -102,11 +101,12 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     return MemoryChanged(status="updated", memory=after)
 
 
-async def require_as_seen(tx: Transaction, memory_id: UUID, seen: str | UnsetType, context: Context) -> None:
-    """Raise EngramqError with `conflict` when a locked memory is not what the caller saw; see digests.py."""
-    if seen is not UNSET:
-        memory = (await read_memories(tx, (memory_id,)))[memory_id]
-        require_seen(seen, memory, context.envelope.principal, LOOK)
+async def _shown(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Memory:
+    """Return a changed memory, with who sees it where that was said: that everybody does goes unsaid elsewhere."""
+    memory = (await read_memories(tx, (memory_id,)))[memory_id]
+    if command.visibility is not UNSET:
+        memory.visibility = command.visibility
+    return memory
 
 
 async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemory, given: Mapping[str, Any]) -> None:
@@ -152,7 +152,7 @@ async def scrub_before(command: ForgetMemory, context: Context) -> str:
     Before the erasure, since whoever takes over from a worker that died in between no longer knows the content.
     """
     envelope, memory_id = context.envelope, parse_uuid(command.memory_id)
-    _require_trusted_principal(envelope.principal)
+    require_trusted_principal(envelope.principal)
     if not command.erase or memory_id is None:
         return ""
     known = await context.store.read(envelope.namespace, lambda tx: tx.row(CONTENT_OF, id=memory_id))
@@ -215,7 +215,7 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
 @handles(RestoreMemory)
 async def restore_memory(tx: Transaction, command: RestoreMemory, context: Context) -> MemoryChanged:
     """Undo archive and supersession; a memory that is neither stays as it is."""
-    _require_trusted_principal(context.envelope.principal)
+    require_trusted_principal(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
     row = None if memory_id is None else await lock_with_linked(tx, memory_id)
     if row is None or memory_id is None:
@@ -332,11 +332,6 @@ async def give_expiry(tx: Transaction, rule: Retention, after: UUID) -> UUID | N
     assert row is not None
     last: UUID | None = row["last"]
     return last
-
-
-def _require_trusted_principal(principal: Principal) -> None:
-    if principal.untrusted:
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may only read, store, link and supersede.")
 
 
 def _require_eraser(row: Row, principal: Principal) -> None:

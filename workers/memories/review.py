@@ -15,7 +15,8 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import refusal_of
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
-from engramq.workers.memories.change import StillHidden, behind, named_behind, require_as_seen
+from engramq.workers.memories.change import StillHidden, behind, named_behind
+from engramq.workers.memories.seen import require_as_seen
 from engramq.workers.memories.store import VOUCHED_FOR
 from engramq.workers.runner import Context, handles
 

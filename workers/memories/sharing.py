@@ -3,14 +3,19 @@
 from typing import Final
 from uuid import UUID
 
+from engramq.schemas.commands import Shared, ShareMemory, Unshared, UnshareMemory
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.faults import EngramqError, FaultCode, refuse
-from engramq.schemas.vocabulary import AuditAction, Visibility
+from engramq.schemas.faults import FaultCode, missing, refuse
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.vocabulary import AuditAction, Thing, Visibility
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
+from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING, Viewer
+from engramq.workers.memories.seen import require_as_seen, require_trusted_principal
+from engramq.workers.runner import Context, handles
 
 SHARE: Final = sql("share")
 SHARE_LINKS: Final = sql("share_links")
@@ -20,26 +25,53 @@ STANDING_ON: Final = sql("standing_on")
 SHARED_WITH_EXTERNAL_ID: Final = sql("shared_with_external_id")
 
 NAMED_MAX: Final = 5  # memories that a refusal names
+INSTEAD: Final = "Supersede or forget it instead, or talk to them."
+
+
+@handles(ShareMemory)
+async def share_memory(tx: Transaction, command: ShareMemory, context: Context) -> Shared:
+    """Let everybody see a private memory; audited. Raises EngramqError with `conflict` as verdicts do."""
+    require_trusted_principal(context.envelope.principal)
+    memory_id = parse_uuid(command.memory_id)
+    row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
+    if row is None or memory_id is None:
+        return Shared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
+    await require_as_seen(tx, memory_id, command.seen, context)
+    await show_to_all(tx, row, context.envelope)
+    return Shared(status="shared", memory_id=str(memory_id))
+
+
+@handles(UnshareMemory)
+async def unshare_memory(tx: Transaction, command: UnshareMemory, context: Context) -> Unshared:
+    """Make a memory private to who stored it, unless others have built on it; audited."""
+    require_trusted_principal(context.envelope.principal)
+    memory_id = parse_uuid(command.memory_id)
+    row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
+    if row is None or memory_id is None:
+        return Unshared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
+    built_on = await hide_from_others(tx, row, context.envelope)
+    if built_on is None:
+        return Unshared(status="private", memory_id=str(memory_id))
+    return Unshared(status="refused", memory_id=str(memory_id), built_on=built_on, hint=INSTEAD)
 
 
 async def show_to(tx: Transaction, row: Row, visibility: Visibility, envelope: Envelope) -> None:
     """Let everybody see a locked memory with this row, or its principal alone; audited where that is a change.
 
-    Raises EngramqError: `external_id_taken`, and `forbidden` for what is not the caller's to hide or others built on.
+    Raises EngramqError: what `show_to_all` and `hide_from_others` raise, and `forbidden` for what others built on.
     """
-    was = Visibility.SHARED if row["owner"] is None else Visibility.PRIVATE
-    if was is visibility:
-        return
     if visibility is Visibility.SHARED:
-        await _share(tx, row["id"])
-        action = AuditAction.SHARE
-    else:
-        await _unshare(tx, row, envelope)
-        action = AuditAction.UNSHARE
-    await audit.record(tx, envelope, action, row["id"], old={"visibility": was}, new={"visibility": visibility})
+        await show_to_all(tx, row, envelope)
+    elif (built_on := await hide_from_others(tx, row, envelope)) is not None:
+        error = f"Others have built on it: {', '.join(built_on)}." if built_on else "Others have built on it."
+        raise refuse(FaultCode.FORBIDDEN, error, recovery=INSTEAD)
 
 
-async def _share(tx: Transaction, memory_id: UUID) -> None:
+async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
+    """Let everybody see a locked memory with this row. Raises EngramqError with `external_id_taken`."""
+    if row["owner"] is None:
+        return
+    memory_id = row["id"]
     taken = await tx.row(SHARED_WITH_EXTERNAL_ID, id=memory_id)
     if taken is not None:
         error = f"A memory that everybody sees has its external_id: {taken['id']}."
@@ -47,23 +79,33 @@ async def _share(tx: Transaction, memory_id: UUID) -> None:
     if await tx.row(SHARE, id=memory_id) is None:
         raise Again
     await tx.send(SHARE_LINKS, id=memory_id)
+    await _record(tx, envelope, AuditAction.SHARE, memory_id)
 
 
-async def _unshare(tx: Transaction, row: Row, envelope: Envelope) -> None:
-    if row["created_by"] != envelope.principal.name:
-        raise refuse(FaultCode.FORBIDDEN, "Only who stored a memory may make it private.")
+async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> list[str] | None:
+    """Make a locked memory with this row private, or return what of what others built on it the caller sees.
+
+    Raises EngramqError with `forbidden` for what is not the caller's to hide.
+    """
+    if row["owner"] is not None:
+        return None
     memory_id, owner = row["id"], Viewer.of(envelope.principal.identity).owner
+    if row["created_by"] != envelope.principal.name or owner is None:
+        raise refuse(FaultCode.FORBIDDEN, "Only who stored a memory may make it private.")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private
         standing = [found["id"] for found in await tx.rows(STANDING_ON, id=memory_id, owner=owner)]
-        if standing:
-            raise _built_on(standing)
+        if standing:  # in private, of which nothing is named
+            return sorted(str(found) for found in standing if found is not None)[:NAMED_MAX]
         if await tx.row(UNSHARE, id=memory_id, owner=owner) is None:
             raise Again
         await tx.send(UNSHARE_LINKS, id=memory_id, owner=owner)
+    await _record(tx, envelope, AuditAction.UNSHARE, memory_id)
+    return None
 
 
-def _built_on(standing: list[UUID | None]) -> EngramqError:
-    """Return the refusal, which names nothing that the caller does not see."""
-    named = sorted(str(memory_id) for memory_id in standing if memory_id is not None)[:NAMED_MAX]
-    error = f"Others have built on it: {', '.join(named)}." if named else "Others have built on it."
-    return refuse(FaultCode.FORBIDDEN, error, recovery="Supersede or forget it instead, or talk to them.")
+async def _record(tx: Transaction, envelope: Envelope, action: AuditAction, memory_id: UUID) -> None:
+    was, is_now = Visibility.PRIVATE, Visibility.SHARED
+    if action is AuditAction.UNSHARE:
+        was, is_now = is_now, was
+    old, new, reason = {"visibility": was}, {"visibility": is_now}, audit.reason_of(envelope.command)
+    await audit.record(tx, envelope, action, memory_id, old=old, new=new, reason=reason)

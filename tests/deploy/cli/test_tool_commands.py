@@ -131,6 +131,24 @@ async def test_what_waits_is_judged_corrected_and_replaced(shell: Shell) -> None
     assert shell.err == "There is no memory of this id. engramq search finds those that there are, with their ids.\n"
 
 
+@pytest.mark.promise("PV-2")
+async def test_what_is_private_is_shared_after_a_look_and_taken_back(shell: Shell) -> None:
+    harbour = (await shell.run("store", "--private", "Ada would rather lead the harbour project")).strip()
+    assert "private" in await shell.run("list")
+    await shell.run("share", harbour, code=ExitCode.MISUSED)
+    digest = (await shell.json("show", harbour))["memory"]["digest"]
+    assert await shell.run("share", harbour, "--seen", digest, "--reason", "asked") == f"{harbour}\tshared\n"
+    assert "private" not in await shell.run("list")
+    assert await shell.run("unshare", harbour) == f"{harbour}\tprivate\n"
+    nobody = "0199c1de-0000-7000-8000-000000000000"
+    await shell.run("unshare", nobody, code=ExitCode.FAILED)
+    await shell.run("update", harbour, "--shared")
+    other = (await shell.run("store", "The harbour has two piers", "--shared")).strip()
+    await shell.run("supersede", harbour, other)
+    await shell.run("unshare", other, code=ExitCode.FAILED)
+    assert f"Others have built on it: {harbour}." in shell.err
+
+
 @pytest.mark.promise("TP-29")
 async def test_what_a_command_showed_is_what_it_judges(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Security finding 3, as a person meets it who reads, is called away, and comes back to say that it is true."""

@@ -74,6 +74,8 @@ PROBES: dict[str, list[dict[str, Any]]] = {
         {"records": [{"content": "mine", "project": PROJECT}], "idempotency_key": KEY},
     ],
     "verify_memory": [{"memory_id": MEMORY, "verification": "rejected"}],
+    "share_memory": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "reason": "spite"}],
+    "unshare_memory": [{"memory_id": MEMORY}],
     "memory_promote_to_trusted": [{"record_id": MEMORY}],
     "connect": [
         {"source": MINE, "target": MEMORY},

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 
 from engramq.schemas.commands import (
     Activated,
@@ -18,11 +17,16 @@ from engramq.schemas.commands import (
     MemoryFound,
     MemoryList,
     SearchMemories,
+    Shared,
+    ShareMemory,
     SupersedeMemory,
+    Unshared,
+    UnshareMemory,
     UpdateMemory,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
+from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, AuditAction, Scope, Visibility
 from engramq.workers.links.similarity import SimilarityLinker
 from tests.jobs import job
@@ -34,6 +38,7 @@ pytestmark = pytest.mark.anyio
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
 ROOT = Principal(name="root", scopes=ALL_SCOPES)
+ADA_AS_ADMIN = Principal(name="ada", scopes=ALL_SCOPES)
 SHADE = Principal(name="ada", scopes=ALL_SCOPES, untrusted=True)
 
 
@@ -74,12 +79,44 @@ async def links(world: World, who: Principal, memory_id: str) -> set[str]:
 async def test_what_is_shared_is_seen_by_everybody_and_audited(world: World) -> None:
     private = await kept(world, "The heron nests by the pond")
     assert [await sees(world, who, private) for who in (ADA, BOB, ROOT, SHADE)] == [True, False, False, False]
-    assert await shown(world, ADA, private, Visibility.SHARED) is UNSET
+    assert await shown(world, ADA, private, Visibility.SHARED) is Visibility.SHARED
     assert [await sees(world, who, private) for who in (ADA, BOB, ROOT)] == [True, True, True]
     entries = (await world.ask(AuditList, ListAudit(target=private), principal=ROOT)).entries
     assert [(entry.action, entry.actor) for entry in entries] == [(AuditAction.SHARE, "ada")]
     assert await shown(world, ADA, private, Visibility.PRIVATE) is Visibility.PRIVATE
     assert [await sees(world, who, private) for who in (ADA, BOB, ROOT)] == [True, False, False]
+
+
+@pytest.mark.promise("PV-2")
+async def test_a_tool_shares_with_a_reason_and_takes_it_back(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond")
+    for memory_id in (private, uuid7()):
+        missed = await world.ask(Shared, ShareMemory(memory_id=memory_id), principal=BOB)
+        assert (missed.status, missed.memory_id) == ("not_found", memory_id)
+    with refused(FaultCode.CONFLICT):
+        await world.ask(Shared, ShareMemory(memory_id=private, seen="00" * 40), principal=ADA)
+    for _ in range(2):  # the second time nothing changes
+        shared = await world.ask(Shared, ShareMemory(memory_id=private, reason="Bob asked"), principal=ADA)
+        assert shared.status == "shared"
+    assert await sees(world, BOB, private)
+    with refused(FaultCode.FORBIDDEN):
+        await world.ask(Unshared, UnshareMemory(memory_id=private), principal=BOB)
+    for _ in range(2):
+        assert (await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)).status == "private"
+    assert not await sees(world, BOB, private)
+    entries = (await world.ask(AuditList, ListAudit(), principal=ADA_AS_ADMIN)).entries
+    told = [(entry.action, entry.reason) for entry in entries if entry.target_id == private]
+    assert told == [(AuditAction.UNSHARE, None), (AuditAction.SHARE, "Bob asked")]
+
+
+@pytest.mark.promise("PV-2")
+async def test_what_others_built_on_is_named_instead_of_hidden(world: World) -> None:
+    mine = (await world.keep("The heron nests by the pond", principal=ADA)).stored.id
+    theirs = (await world.keep("The reed hides the pond", principal=BOB)).stored.id
+    await connected(world, BOB, theirs, mine)
+    kept_shared = await world.ask(Unshared, UnshareMemory(memory_id=mine), principal=ADA)
+    assert (kept_shared.status, kept_shared.built_on) == ("refused", [theirs])
+    assert await sees(world, BOB, mine)
 
 
 @pytest.mark.promise("PV-2")

@@ -1,0 +1,110 @@
+"""Commands on who sees a memory: shared with the namespace, and private again."""
+
+from typing import ClassVar, Final, Literal
+
+from msgspec import UNSET, UnsetType
+
+from engramq.schemas.commands.base import Command, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.fields import MemoryId, Note, Seen
+from engramq.schemas.vocabulary import Scope, Thing, WorkerKind
+
+# What the examples of the guide are about.
+_KEEP: Final = Step(
+    tool="store_memory", arguments={"content": "Ada would rather lead the harbour project", "visibility": "private"}
+)
+_SHARE: Final = Step(tool="share_memory", arguments={"memory_id": "<stored.id>"})
+
+
+class ShareMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
+    """Let everybody in the namespace see a private memory."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: MemoryId
+    seen: Seen | UnsetType = UNSET
+    reason: Note | UnsetType = UNSET
+
+
+class Shared(WriteReply, kw_only=True, tag="shared"):
+    """Whether everybody sees the memory now. `what` and `hint` say what is not there."""
+
+    status: Literal["shared", "not_found"]
+    memory_id: str
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+
+
+SHARE_MEMORY: Final = Tool(
+    parameters=ShareMemory,
+    replies=(Shared,),
+    rest="POST /memories/{memory_id}/share",
+    client_name="share",
+    title="Share a memory",
+    summary="Let everybody see your private memory. Call it when asked to. Not for secrets. unshare_memory undoes it.",
+    example='share_memory(memory_id="<id>")',
+    ids=("memory_id",),
+    ids_only=True,
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Lets everybody in the namespace see a private memory of yours, and its links to what they see.",
+        when="You were asked to share it, and have read it once more.",
+        when_not="It holds what is nobody else's business. Others have the same: their own is there already.",
+        cost="One audited transaction, about 10 ms.",
+        returns="shared or not_found, and memory_id. conflict if seen is another digest: it was changed since.",
+        next="Nothing. It was a mistake: unshare_memory, before others build on it.",
+        before=(_KEEP,),
+        example=_SHARE,
+    ),
+)
+
+
+class UnshareMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="unshare_memory"):
+    """Make a memory private again."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: MemoryId
+
+
+class Unshared(WriteReply, kw_only=True, tag="unshared"):
+    """Whether the memory is private now. `refused`: others have built on it, `built_on` names what the caller sees.
+
+    `hint` says what to do instead, or, with `what`, where to look.
+    """
+
+    status: Literal["private", "refused", "not_found"]
+    memory_id: str
+    built_on: list[str] | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+
+
+UNSHARE_MEMORY: Final = Tool(
+    parameters=UnshareMemory,
+    replies=(Unshared,),
+    rest="POST /memories/{memory_id}/unshare",
+    client_name="unshare",
+    title="Unshare a memory",
+    summary="Make your memory private again. Call it when it should not be shared. Not once others link it: "
+    "call forget_memory.",
+    example='unshare_memory(memory_id="<id>")',
+    ids=("memory_id",),
+    ids_only=True,
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Makes a memory that you stored private to you, with its links, as long as nobody has built on it.",
+        when="It was shared by mistake.",
+        when_not="Others have linked it, or it replaced another: they rely on it. forget_memory hides it from all.",
+        cost="One audited transaction, about 10 ms.",
+        returns="private, not_found, or refused with built_on, the ids of what stands on it that you see, at most 5.",
+        next="Refused: talk to them, supersede_memory or forget_memory.",
+        before=(_KEEP, _SHARE),
+        example=Step(tool="unshare_memory", arguments={"memory_id": "<stored.id>"}),
+    ),
+)
