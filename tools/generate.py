@@ -101,7 +101,10 @@ def main(arguments: list[str]) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     if len(arguments) == 2:
-        subprocess.run([*arguments, str(ROOT / "docs" / "openapi.json"), "--output", str(TYPES)], check=True)
+        subprocess.run(
+            [*arguments, str(ROOT / "docs" / "openapi.json"), "--empty-objects-unknown", "--output", str(TYPES)],
+            check=True,
+        )
         TYPES.write_text(origin() + TYPES.read_text(encoding="utf-8"), encoding="utf-8")
     left = stale()
     sys.stdout.write("".join(f"stale: {path}\n" for path in left))

@@ -114,6 +114,8 @@ EXAMPLES: Final = [
         path="/memories",
     ),
 ]
+# What all of them write, and an archiving of all files after them: stores and, of edits, what they replace.
+RECEIPTS: Final = 5 + 2 * 2 + 1 + 2 + 4
 
 
 @dataclass

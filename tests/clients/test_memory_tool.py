@@ -10,13 +10,10 @@ import pytest
 
 from tests.architecture.source import ROOT
 from tests.clients.conftest import INSTALLED, Stack
-from tests.clients.messages_api import EXAMPLES, running_api
+from tests.clients.messages_api import EXAMPLES, RECEIPTS, running_api
 
 LONGEST_S = 250.0  # of some 80 calls, on a busy machine
 pytestmark = pytest.mark.timeout(LONGEST_S + 30)
-
-# Stores and, of edits, what they replace; the four deletions at the end.
-RECEIPTS = 5 + 2 * 2 + 1 + 2 + 4
 
 
 @pytest.mark.promise("RC-18")

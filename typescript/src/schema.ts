@@ -801,8 +801,8 @@ export interface components {
             actor: string;
             action: string;
             target_id: string | null;
-            old: Record<string, never> | null;
-            new: Record<string, never> | null;
+            old: Record<string, unknown> | null;
+            new: Record<string, unknown> | null;
             reason: string | null;
             command_id: string | null;
         };
@@ -1006,7 +1006,7 @@ export interface components {
             promoted_by?: string | null;
             tags?: string[];
             project?: string | null;
-            metadata?: Record<string, never>;
+            metadata?: Record<string, unknown>;
             created_by?: string;
             created_at?: string;
             updated_at?: string;
@@ -1084,7 +1084,7 @@ export interface components {
                 [key: string]: components["schemas"]["MemoryPreview"];
             };
             status: components["schemas"]["CommandStatus"];
-            reply: Record<string, never> | null;
+            reply: Record<string, unknown> | null;
         };
         /** @enum {string} */
         CommandStatus: "pending" | "running" | "done" | "failed" | "unknown";
@@ -1224,7 +1224,7 @@ export interface components {
             relation: string;
             weight: number;
             memory_sector: components["schemas"]["Sector"];
-            properties: Record<string, never>;
+            properties: Record<string, unknown>;
             valid_from: string | null;
             valid_until: string | null;
             notice?: string;
@@ -1236,8 +1236,8 @@ export interface components {
             memory_sector: components["schemas"]["Sector"];
         };
         EdgeChange: {
-            old: Record<string, never>;
-            new: Record<string, never>;
+            old: Record<string, unknown>;
+            new: Record<string, unknown>;
         };
         EdgeCount: {
             layer: string;
@@ -1254,7 +1254,7 @@ export interface components {
             target_id: string;
             relation: string;
             weight: number;
-            properties: Record<string, never>;
+            properties: Record<string, unknown>;
             memory_sector: components["schemas"]["Sector"];
             created_at: string;
             match_count: number;
@@ -1365,7 +1365,7 @@ export interface components {
             relation: string;
             weight: number;
             memory_sector: components["schemas"]["Sector"];
-            properties: Record<string, never>;
+            properties: Record<string, unknown>;
             created_by: string | null;
             updated_by: string | null;
             valid_from: string | null;
@@ -1451,7 +1451,7 @@ export interface components {
             promoted_by: string | null;
             tags: string[];
             project: string | null;
-            metadata: Record<string, never>;
+            metadata: Record<string, unknown>;
             created_by: string;
             created_at: string;
             updated_at: string;
@@ -1537,7 +1537,7 @@ export interface components {
             memory_sector: components["schemas"]["Sector"];
             direction: components["schemas"]["Direction"];
             relevance: number;
-            properties: Record<string, never>;
+            properties: Record<string, unknown>;
             edges: components["schemas"]["Crossing"][];
             more_edges?: number;
         };
@@ -1566,7 +1566,7 @@ export interface components {
             created: boolean;
             label: string;
             name: string;
-            properties: Record<string, never>;
+            properties: Record<string, unknown>;
         };
         NodeFound: {
             resolved_references?: {
@@ -1577,7 +1577,7 @@ export interface components {
             node_id: string;
             label: string;
             name: string;
-            properties: Record<string, never>;
+            properties: Record<string, unknown>;
             created_at: string;
             updated_at: string;
             match_count: number;
@@ -1755,7 +1755,7 @@ export interface components {
             target_content: string | null;
             source_confidence: number | null;
             target_confidence: number | null;
-            connect_result: Record<string, never> | null;
+            connect_result: Record<string, unknown> | null;
             summary: string;
             notice?: string;
         };
@@ -1867,15 +1867,15 @@ export interface components {
             queues: {
                 [key: string]: components["schemas"]["QueueDepth"];
             };
-            embedder: Record<string, never>;
-            full_text: Record<string, never>;
+            embedder: Record<string, unknown>;
+            full_text: Record<string, unknown>;
             project: string | null;
             projects: components["schemas"]["ProjectCount"][];
             projects_omitted: number;
         };
         Step: {
             tool: string;
-            arguments: Record<string, never>;
+            arguments: Record<string, unknown>;
         };
         Stored: {
             resolved_references?: {
@@ -2249,7 +2249,7 @@ export interface operations {
                      */
                     visibility?: "private" | "shared";
                     /** @description Kept, never searched */
-                    metadata?: Record<string, never>;
+                    metadata?: Record<string, unknown>;
                     /**
                      * @description full: every field
                      * @enum {string}
@@ -2585,7 +2585,7 @@ export interface operations {
                      */
                     sector?: "emotional" | "episodic" | "semantic" | "procedural" | "reflective";
                     /** @description Merged into what is there */
-                    metadata?: Record<string, never>;
+                    metadata?: Record<string, unknown>;
                     /** @description How sure you are */
                     confidence?: number;
                     /** @description Who said it */
@@ -3062,7 +3062,7 @@ export interface operations {
                          */
                         visibility?: "private" | "shared";
                         /** @description Kept, never searched */
-                        metadata?: Record<string, never>;
+                        metadata?: Record<string, unknown>;
                     }[];
                     /**
                      * @description Of external_id
@@ -3945,7 +3945,7 @@ export interface operations {
                      */
                     label?: string;
                     /** @description Merged into what is there */
-                    properties?: Record<string, never>;
+                    properties?: Record<string, unknown>;
                 };
             };
         };
@@ -4084,7 +4084,7 @@ export interface operations {
                     /** @description How strongly it holds; 1 if new */
                     weight?: number;
                     /** @description Merged; is_constitutive true: changes take consent */
-                    properties?: Record<string, never>;
+                    properties?: Record<string, unknown>;
                     /**
                      * Format: date-time
                      * @description Holds from then on

@@ -6,6 +6,7 @@ export async function typed(memory: Memory): Promise<void> {
   const { stored } = await memory.store("Ada prefers tea", { speaker: "Ada", tags: ["taste"], sector: "semantic" });
   const found = await memory.search("what does Ada drink?", { limit: 3, partitions: ["trusted"] });
   const scores: (number | undefined)[] = found.memories.map((memory) => memory.score);
+  await memory.store("Ada likes cats", { metadata: { from: "desk", seen: [1, 2] } });
   const edge = await memory.getEdge("Ada", "Engine", "DESIGNED");
   if (edge.status === "success") edge.weight.toFixed(2);
   const one = await memory.get(stored.id, { include_untrusted: true });
