@@ -80,8 +80,7 @@ ADD_NODE: Final = Tool(
     client_name="add_node",
     title="Add a node",
     summary="Make a named node, or merge properties into it. Label and name together identify it. Call it for "
-    "properties of a thing itself. Before an edge it is not needed: graph_add_edge makes missing "
-    "nodes.",
+    "properties of a thing itself. Not before an edge: graph_add_edge makes missing nodes.",
     example='graph_add_node(name="Ada", label="Person")',
     idempotent=True,
     guide=ToolGuide(
@@ -287,7 +286,7 @@ DELETE_NODE: Final = Tool(
     client_name="delete_node",
     title="Delete a node",
     summary="Remove a node and all its edges. Call it when there is no such thing, or it was misnamed. "
-    "Constitutive edges take consent, as in graph_delete_edge. If one fact is wrong, call graph_delete_edge.",
+    "Constitutive edges take consent. If one fact is wrong, call graph_delete_edge.",
     example='graph_delete_node(node_id="<id>")',
     destructive=True,
     idempotent=True,

@@ -90,8 +90,7 @@ UNSHARE_MEMORY: Final = Tool(
     rest="POST /memories/{memory_id}/unshare",
     client_name="unshare",
     title="Unshare a memory",
-    summary="Make your memory private again. Call it when it should not be shared. Not once others link it: "
-    "call forget_memory.",
+    summary="Make your memory private again. Call it when shared by mistake. Not once others link it.",
     example='unshare_memory(memory_id="<id>")',
     ids=("memory_id",),
     ids_only=True,

@@ -130,7 +130,7 @@ LIST_AUDIT: Final = Tool(
     client_name="audit",
     title="Audit",
     summary="See who changed what, newest first; of a memory its links and outcomes too. Call it when something "
-    "is hidden or gone and you must know why. For its content call get_memory.",
+    "is hidden or gone. For its content call get_memory.",
     example='audit(target="<id>")',
     bounded=True,
     read_only=True,
