@@ -32,7 +32,18 @@ JUDGED: Final[Mapping[type[Memory | Proposal], tuple[str, ...]]] = {
         for name in Memory.__struct_fields__
         if name in NewMemory.__struct_fields__ and name not in ("partition", "verification", "visibility")
     ),
-    Proposal: ("action", "edge_id", "node_id", "new_sector", "proposed_by", "reason", "edge", "node", "change"),
+    Proposal: (
+        "action",
+        "edge_id",
+        "node_id",
+        "new_sector",
+        "proposed_by",
+        "reason",
+        "edge",
+        "node",
+        "change",
+        "memory_id",
+    ),
 }
 WHOLE_BYTES: Final = 16  # as many as keep an author from making two contents with the same hash
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -53,7 +64,8 @@ def _judged(record: Memory | Proposal, name: str) -> Any:
         return None
     if name == "standing" and isinstance(record, Memory) and record.standing_source is not StandingSource.GIVEN:
         return None
-    return getattr(record, name)
+    value = getattr(record, name)
+    return None if value is UNSET else value
 
 
 def require_seen(seen: str | UnsetType, record: Memory | Proposal, caller: Principal, look: str) -> None:

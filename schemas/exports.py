@@ -23,6 +23,7 @@ from engramq.schemas.vocabulary import (
     SectorSource,
     StandingSource,
     Verification,
+    Visibility,
 )
 
 FORMAT: Final = "engramq.export"  # the type of the first line
@@ -40,7 +41,8 @@ Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 class Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=FORMAT):
     """What an export is: `schema` is the number of the database's last migration, `active_hours` the clock.
 
-    `language`: of full text; "": of an export from before there were any.
+    `language`: of full text; "": of an export from before there were any. `visibility` to `admins_read`: how the
+    namespace keeps what is private.
     """
 
     version: Annotated[int, Meta(ge=1)]
@@ -50,6 +52,9 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=FORM
     exported_at: Moment
     active_hours: Hours
     language: str = ""
+    visibility: Visibility | None = None
+    sharing_consent: bool = False
+    admins_read: bool = False
     audit: bool
     embeddings: bool
 

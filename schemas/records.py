@@ -392,9 +392,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A change that waits for consent, was decided, used, or has expired.
 
     Either an edge (to be reclassified, changed or deleted) or a node (to be deleted with its constitutive edges) is
-    named, and shown as it is now, null when it is gone. `effect` says in words what the proposal would do; `change` is
-    null unless weight, properties or flag of an edge would change. `digest` is of what is shown, for the `seen` of a
-    decision.
+    named, and shown as it is now, null when it is gone; or a memory that is to be shared, which `effect` quotes.
+    `effect` says in words what the proposal would do; `change` is null unless weight, properties or flag of an edge
+    would change. `digest` is of what is shown, for the `seen` of a decision.
     """
 
     proposal_id: Id
@@ -413,6 +413,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     edge: GraphEdge | None = None
     node: CountedNode | None = None
     change: EdgeChange | None = None
+    memory_id: Id | UnsetType = UNSET
     digest: Id | UnsetType = UNSET
 
 

@@ -218,6 +218,7 @@ class ProposalAction(StrEnum):
     RECLASSIFY = "reclassify"
     DELETE = "delete"
     CHANGE = "change"  # of weight, properties or flag
+    SHARE = "share"  # a private memory
 
 
 class ProposalState(StrEnum):

@@ -6,7 +6,7 @@ CommandFailed when PostgreSQL or Redis is not fit, SettingsError where none is n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -30,6 +30,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.figures import store_figures
 from engramq.workers.db.migrate import migrate, to_be_sharded
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
+from engramq.workers.db.privacy import Privacy, change_privacy, privacy_of
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, Reason, packaged
 from engramq.workers.db.reembedding import ReembeddingProgress, progress
@@ -55,7 +56,7 @@ from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
 
 __all__ = [
-    "Cluster", "Contents", "DeadLetter", "DeadMessage", "FullText", "NewToken", "RewriteBegun",
+    "Cluster", "Contents", "DeadLetter", "DeadMessage", "FullText", "NewToken", "Privacy", "RewriteBegun",
     "RewritePlanned", "RewriteReport", "Rewritten", "Token", "Webhook", "change_letter",
     "command_of", "configure", "dead_letter", "dead_letters", "export_to", "hand_over", "hooks", "in_database",
     "migrate", "newest_schema", "require_database", "restore_export", "rewrite_database", "rewrite_redis", "run",
@@ -126,10 +127,19 @@ async def tenants(store: Store) -> list[tuple[str, Contents]]:
     return [(name, held) for name, held in counted if held is not None]
 
 
-def configure(settings: Settings, namespace: str, language: str | None) -> FullText | None:
-    """Give a namespace a language if one is named; return how its words are indexed, None where there is none."""
+def configure(
+    settings: Settings, namespace: str, language: str | None, private: Mapping[str, Any]
+) -> tuple[FullText, Privacy] | None:
+    """Configure a namespace by what is named; return how it is configured now, None where there is none.
 
-    async def change(tx: Transaction) -> FullText | None:
+    `private`: as `change_privacy` takes it.
+    """
+
+    async def now(tx: Transaction) -> tuple[FullText, Privacy] | None:
+        words = await full_text(tx)
+        return None if words is None else (words, await privacy_of(tx))
+
+    async def change(tx: Transaction) -> tuple[FullText, Privacy] | None:
         if language is not None:
             known = await known_languages(tx)
             if language not in known:
@@ -138,10 +148,16 @@ def configure(settings: Settings, namespace: str, language: str | None) -> FullT
             if former is not None:
                 old, new = {"language": former}, {"language": language}
                 await audit.write(tx, settings.principal, AuditAction.CONFIGURE_TENANT, None, old=old, new=new)
-        return await full_text(tx)
+        before = await privacy_of(tx)
+        await change_privacy(tx, **private)
+        if (after := await privacy_of(tx)) != before:
+            old, new = before.as_reply, after.as_reply
+            await audit.write(tx, settings.principal, AuditAction.CONFIGURE_TENANT, None, old=old, new=new)
+        return await now(tx)
 
-    def configured(store: Store) -> Awaitable[FullText | None]:
-        return store.read(namespace, full_text) if language is None else store.write(namespace, change)
+    def configured(store: Store) -> Awaitable[tuple[FullText, Privacy] | None]:
+        changes = any(value is not None for value in (language, *private.values()))
+        return store.write(namespace, change) if changes else store.read(namespace, now)
 
     return in_database(settings, configured)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
+from typing import Any, Final
 
 import click
 
@@ -19,7 +20,10 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import language, namespace, principal
 from engramq.schemas.settings import Settings
-from engramq.workers.admin import Contents, configure, hand_over, in_database, tenants
+from engramq.schemas.vocabulary import Visibility
+from engramq.workers.admin import Contents, Privacy, configure, hand_over, in_database, tenants
+
+DEFAULT: Final = "default"
 
 
 @click.group("tenant", subcommand_metavar="list|config|hand-over|delete", no_args_is_help=False)
@@ -41,23 +45,41 @@ def list_(*, empty: bool, as_json: bool) -> None:
 @command.command("config")
 @click.argument("tenant", metavar="NAMESPACE", type=namespace)
 @click.option("--language", metavar="NAME", help="Stem words by this language from now on.", type=language)
+@click.option(
+    "--visibility", type=click.Choice([*(word.value for word in Visibility), DEFAULT]),
+    help="What is stored without saying who sees it; default: shared, but captures among several are private.",
+)  # fmt: skip
+@click.option("--consent/--no-consent", default=None, help="Sharing what is private takes somebody else's consent.")
+@click.option("--admins-read/--admins-do-not-read", default=None, help="Administrators may read what is private.")
 @common.JSON
-def config(tenant: str, language: str | None, *, as_json: bool) -> None:
+def config(tenant: str, language: str | None, *, as_json: bool, **private: Any) -> None:
     """Show how a namespace is configured, or change it.
+
+    How private memories are kept everybody in the namespace sees, by memory_stats. See docs/private.md.
 
     A new language holds for what is stored and asked from now on; the words of what is there are made anew in the
     background, and searches find it meanwhile. See docs/languages.md.
     """
     with servers_for("tenant") as settings:
-        words = configure(settings, tenant, language)
-    if words is None:
+        configured = configure(settings, tenant, language, private)
+    if configured is None:
         raise CommandFailed(f"There is no namespace {tenant!r}; engramq tenant list shows all.")
+    words, privacy = configured
     if as_json:
-        click.echo(json_line(words.as_reply, namespace=tenant))
+        click.echo(json_line({**words.as_reply, "private": privacy.as_reply}, namespace=tenant))
         return
     far = words.as_reply.get("rebuilding")
     anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
-    click.echo(f"{quoted(tenant)}  language {words.language}{anew}")
+    click.echo(f"{quoted(tenant)}  language {words.language}{anew}{_kept(privacy)}")
+
+
+def _kept(privacy: Privacy) -> str:
+    said = (
+        f"visibility {privacy.visibility}" if privacy.visibility else "",
+        "sharing takes consent" if privacy.consent else "",
+        "administrators read what is private" if privacy.admins_read else "",
+    )
+    return "".join(f", {words}" for words in said if words)
 
 
 @command.command("hand-over")

@@ -28,10 +28,16 @@ class ShareMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="s
 
 
 class Shared(WriteReply, kw_only=True, tag="shared"):
-    """Whether everybody sees the memory now. `what` and `hint` say what is not there."""
+    """Whether everybody sees the memory now. consent_required: nothing has changed, and `hint` says what to do.
 
-    status: Literal["shared", "not_found"]
+    `what` and `hint` say what is not there.
+    """
+
+    status: Literal["shared", "consent_required", "not_found"]
     memory_id: str
+    proposal_id: str | UnsetType = UNSET
+    approved_by: list[str] | UnsetType = UNSET
+    expires_at: str | UnsetType = UNSET
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 
@@ -53,8 +59,10 @@ SHARE_MEMORY: Final = Tool(
         when="You were asked to share it, and have read it once more.",
         when_not="It holds what is nobody else's business. Others have the same: their own is there already.",
         cost="One audited transaction, about 10 ms.",
-        returns="shared or not_found, and memory_id. conflict if seen is another digest: it was changed since.",
-        next="Nothing. It was a mistake: unshare_memory, before others build on it.",
+        returns="shared or not_found, and memory_id; where the namespace asks for consent, consent_required with a "
+        "proposal_id, which shows the memory to who may verify. conflict if seen is another digest.",
+        next="consent_required: have somebody else approve it by decide_proposal, then call again. It was a mistake: "
+        "unshare_memory, before others build on it.",
         before=(_KEEP,),
         example=_SHARE,
     ),

@@ -185,7 +185,9 @@ class Stats(Reply, kw_only=True, tag="stats"):
 
     `project` is the caller's own. `projects` are those with most memories in the partitions that were asked for,
     counted in both, and `projects_omitted` how many more there are. `full_text` has the `language` of the words, and
-    `rebuilding` with `done` of `total` memories after a change of it.
+    `rebuilding` with `done` of `total` memories after a change of it. `private` says how private memories are kept:
+    `visibility`, what new ones are, null as usual; `consent`, sharing takes somebody else's; `admins_read`,
+    administrators may read them. To administrators `of_others`: how many are not their own.
     """
 
     status: Literal["success"] = "success"
@@ -201,6 +203,7 @@ class Stats(Reply, kw_only=True, tag="stats"):
     project: str | None = None
     projects: list[ProjectCount] = []
     projects_omitted: int = 0
+    private: dict[str, Any] = {}  # empty: from a worker before 0.8
 
 
 MEMORY_STATS: Final = Tool(
@@ -220,7 +223,8 @@ MEMORY_STATS: Final = Tool(
         cost="Counts the whole namespace: milliseconds for thousands, longer for millions.",
         returns="memories, by_partition (both), by_sector, by_state, superseded, edges, queues, embedder; project, in "
         "which your calls are that name none, and projects, those with memories in partitions. Projects of captured "
-        "turns alone need partitions=['untrusted'].",
+        "turns alone need partitions=['untrusted']. private: how private memories are kept, "
+        "and whether administrators read them.",
         next="Search another project by project, all by '*'. A queue with dead commands: tell the operator.",
         example=Step(tool="memory_stats", arguments={}),
     ),

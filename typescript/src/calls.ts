@@ -94,7 +94,7 @@ export const OPERATIONS = {
     method: "POST",
     path: "/v1/memories/{memory_id}/share",
     write: true,
-    statuses: ["not_found", "shared"],
+    statuses: ["consent_required", "not_found", "shared"],
   },
   unshare_memory: {
     method: "POST",

@@ -157,7 +157,12 @@ create table namespaces (
     active_hours           double precision not null default 0,
     in_use                 tstzmultirange not null default '{}',
     in_use_since           timestamptz,
-    links_decayed_at_hours double precision not null default 0  -- what the clock showed when links last decayed
+    links_decayed_at_hours double precision not null default 0,  -- what the clock showed when links last decayed
+    -- Of private memories, see docs/private.md: what a new one is that does not say; whether somebody else has to consent
+    -- before one is shared; whether administrators read them.
+    visibility             text check (visibility in ('private', 'shared')),
+    sharing_consent        boolean not null default false,
+    admins_read            boolean not null default false
 ) with (fillfactor = 50);
 
 -- Bearer tokens. Only the SHA-256 of a token is kept: a token is 32 random bytes, so nothing slower is needed.
@@ -426,8 +431,8 @@ create index co_retrievals_high on co_retrievals (high_id, tenant);
 create table proposals (
     tenant      integer not null,
     id          uuid not null,
-    action      text not null check (action in ('reclassify', 'delete', 'change')),
-    target_id   uuid not null,    -- an edge, or a node that is to be deleted
+    action      text not null check (action in ('reclassify', 'delete', 'change', 'share')),
+    target_id   uuid not null,    -- an edge, a node that is to be deleted, or a memory that is to be shared
     covers      uuid[] not null,  -- the constitutive edges that consent is given for
     new_sector  text check (new_sector in ('emotional', 'episodic', 'semantic', 'procedural', 'reflective')),
     -- What of the edge would be different, as it would be: {"weight": 0.5, "properties": {"since": 1831}}. Consent is given
@@ -1238,7 +1243,9 @@ grant select, insert on approvals, audit_log, audit_chain, changes to engramq_wo
 grant select on namespaces, embedding_models, schema_migrations, memories_in_namespace, nodes_in_namespace
     to engramq_worker;
 -- Numbers are given by make_tenant alone, and no name is ever taken away; clock and language are the workers' to write.
-grant update (active_hours, in_use, in_use_since, links_decayed_at_hours, language) on namespaces to engramq_worker;
+grant update (
+    active_hours, in_use, in_use_since, links_decayed_at_hours, language, visibility, sharing_consent, admins_read
+) on namespaces to engramq_worker;
 -- The workers may make and revoke tokens, and rename their project, never read a digest: token_owner alone answers whose one is.
 grant insert on tokens to engramq_worker;
 grant select (id, tenant, principal, scopes, untrusted, label, project, created_by, created_at, expires_at, revoked_at)

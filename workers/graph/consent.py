@@ -19,6 +19,7 @@ from engramq.schemas.commands import (
     Proposed,
     ProposeReclassification,
     Reclassified,
+    Shared,
 )
 from engramq.schemas.digests import require_seen
 from engramq.schemas.envelope import Envelope
@@ -164,6 +165,28 @@ async def change_consent(
         proposal_id=str(proposal["id"]),
         approved_by=list(proposal["approved_by"]),
         expires_at=format_time(proposal["expires_at"]),
+    )
+
+
+async def sharing_consent(tx: Transaction, envelope: Envelope, memory_id: UUID) -> UUID | Shared:
+    """Return the id of the proposal that was used up to share a locked memory, or what to answer instead.
+
+    Without consent, this call of its owner is the proposal, and nobody else can make it: others do not see the memory.
+    """
+    draft = Draft(ProposalAction.SHARE, memory_id, (), reason=audit.reason_of(envelope.command))
+    used, proposals = await _use(tx, draft)
+    if used is not None:
+        return used
+    proposal = await _join(tx, envelope, draft, proposals)
+    again = _call_again(envelope)
+    return Shared(
+        status="consent_required",
+        memory_id=str(memory_id),
+        proposal_id=str(proposal["id"]),
+        approved_by=list(proposal["approved_by"]),
+        expires_at=format_time(proposal["expires_at"]),
+        hint="This namespace asks for consent. Have another principal, with the scope verify, approve the proposal "
+        f"with decide_proposal, then {again} within {limits.CONSENT_HOURS} hours.",
     )
 
 

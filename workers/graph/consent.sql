@@ -99,11 +99,12 @@ order by p.created_at, p.id
 
 -- name: list_proposals
 -- The newest proposals, of one state or of all, from below a position on; one more than a page shows tells of another.
+-- Those to share something private are for who made them and for who may decide.
 select told.*
 from (
     select {proposal_columns}
     from {proposal_tables}
-    where p.tenant = %(tenant)s
+    where p.tenant = %(tenant)s and (p.action <> 'share' or p.proposed_by = %(reader)s::text or %(decides)s)
         and (%(before)s::timestamptz is null or (p.created_at, p.id) < (%(before)s::timestamptz, %(before_id)s::uuid))
 ) as told
 where %(state)s::text is null or told.state = %(state)s

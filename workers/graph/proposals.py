@@ -11,14 +11,16 @@ import msgspec
 from engramq.schemas import limits
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import ListProposals, ProposalList
-from engramq.schemas.contents import CUT
+from engramq.schemas.contents import CUT, preview_of
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
-from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
+from engramq.schemas.vocabulary import ProposalAction, ProposalState, Scope, Sector
+from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction, same
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import counted_node, graph_edge
 from engramq.workers.runner import Context, handles
@@ -32,21 +34,25 @@ PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, but for its fir
 
 _EDGES_NAMED: Final = 10  # of those that a node would take along
 _VALUES_NAMED: Final = 10  # of those that a change would write
+_SHARED_CHARS: Final = 2_000  # of a memory that is to be shared
 _VALUE_CHARS: Final = 80  # of a value or a key in words, as JSON
 _PROPERTIES: Final = "properties"
 _END: Final = "valid_until"
 
 
 @handles(ListProposals)
-async def list_proposals(tx: Transaction, command: ListProposals, _context: Context) -> ProposalList:
+async def list_proposals(tx: Transaction, command: ListProposals, context: Context) -> ProposalList:
     """List proposals, newest first; a cursor is the position that the last page's next_cursor was."""
     cursor = or_none(command.cursor)
     after = None if cursor is None else parse_list_position(cursor)
     if cursor is not None and after is None:
         raise invalid("cursor", "cursor is none that this list gave out.")
     before, before_id = after or (None, None)
+    principal = context.envelope.principal
     rows = await tx.rows(
         LIST,
+        reader=None if principal.untrusted else principal.name,
+        decides=Scope.VERIFY in principal.scopes and not principal.untrusted,
         state=or_none(command.state),
         principals=limits.CONSENT_PRINCIPALS,
         before=before,
@@ -69,23 +75,43 @@ async def list_proposals(tx: Transaction, command: ListProposals, _context: Cont
 
 async def records_of(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
     """Return the proposals that rows are, each with what it is about as that is now."""
-    of_edges, of_nodes = [row for row in rows if _on_edge(row)], [row for row in rows if not _on_edge(row)]
+    on_graph = [row for row in rows if row["action"] != ProposalAction.SHARE]
+    of_edges, of_nodes = [row for row in on_graph if _on_edge(row)], [row for row in on_graph if not _on_edge(row)]
     targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
     covered = {edge_id for row in of_nodes for edge_id in row["covers"][:_EDGES_NAMED]}
     edges = {row["id"]: graph_edge(row) for row in await tx.rows(EDGES, ids=list(targets))} if targets else {}
     nodes = {row["id"]: counted_node(row) for row in await tx.rows(NODES, ids=list(whole))} if whole else {}
     names = {row["id"]: _named(row) for row in await tx.rows(NAMES, ids=list(covered))} if covered else {}
+    names |= await _quoted(tx, [row["target_id"] for row in rows if row["action"] == ProposalAction.SHARE])
     return [_record(row, edges.get(row["target_id"]), nodes.get(row["target_id"]), names) for row in rows]
 
 
+async def _quoted(tx: Transaction, memories: Sequence[UUID]) -> dict[UUID, str]:
+    """Return how memories that are to be shared begin: their owners have asked others to judge them."""
+    if not memories:
+        return {}
+    async with tx.seeing(EVERYTHING):
+        shown = await read_memories(tx, memories)
+    return {memory_id: preview_of(memory.content, _SHARED_CHARS) for memory_id, memory in shown.items()}
+
+
 def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: Mapping[UUID, str]) -> Proposal:
+    if row["action"] == ProposalAction.SHARE:
+        quoted = names.get(row["target_id"])
+        effect = "Nothing: the memory is gone." if quoted is None else f"Let everybody see this memory: {quoted}"
+        return _proposal(row, effect, memory_id=str(row["target_id"]))
     on_edge = _on_edge(row)
     change = None if row["change"] is None else _change(row["change"], edge)
+    effect = _effect_on_edge(row, edge, change) if on_edge else _effect_on_node(row, node, names)
+    about = {"edge_id" if on_edge else "node_id": str(row["target_id"])}
+    return _proposal(row, effect, **about, edge=edge, node=node, change=change)
+
+
+def _proposal(row: Row, effect: str, **about: Any) -> Proposal:
     return Proposal(
+        **{"edge_id": None, "node_id": None, **about},
         proposal_id=str(row["id"]),
         action=ProposalAction(row["action"]),
-        edge_id=str(row["target_id"]) if on_edge else None,
-        node_id=None if on_edge else str(row["target_id"]),
         new_sector=Sector(row["new_sector"]) if row["new_sector"] else None,
         state=ProposalState(row["state"]),
         proposed_by=row["proposed_by"],
@@ -94,10 +120,7 @@ def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: M
         approved_by=list(row["approved_by"]),
         created_at=format_time(row["created_at"]),
         expires_at=format_time(row["expires_at"]),
-        effect=_effect_on_edge(row, edge, change) if on_edge else _effect_on_node(row, node, names),
-        edge=edge,
-        node=node,
-        change=change,
+        effect=effect,
     )
 
 

@@ -31,6 +31,7 @@ from engramq.schemas.vocabulary import (
     MemoryState,
     Partition,
     Relation,
+    Scope,
     Sector,
     SectorSource,
     Thing,
@@ -39,6 +40,7 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import memory_record, previews, read_memories, visible_now
 from engramq.workers.db.namespaces import full_text
+from engramq.workers.db.privacy import privacy_of, private_of_others, seeing_as_admin
 from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import progress
 from engramq.workers.db.transaction import Transaction
@@ -117,7 +119,8 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
         return MemoryList(memories=[], count=0, next_cursor=None)
     listed = Listed.by(command, context.envelope.project_named(command.project))
     before, before_id = after or (None, None)
-    rows = await tx.rows(RECENT, **listed.values, before=before, before_id=before_id, limit=command.limit + 1)
+    async with seeing_as_admin(tx, context.envelope.principal):
+        rows = await tx.rows(RECENT, **listed.values, before=before, before_id=before_id, limit=command.limit + 1)
     shown = rows[: command.limit]
     cursor = (
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
@@ -135,8 +138,13 @@ async def list_standing(tx: Transaction, command: ListStanding, context: Context
 
 
 @handles(GetMemory)
-async def get_memory(tx: Transaction, command: GetMemory, _context: Context) -> MemoryFound:
+async def get_memory(tx: Transaction, command: GetMemory, context: Context) -> MemoryFound:
     """Read one memory, its links and what it replaced; changes nothing."""
+    async with seeing_as_admin(tx, context.envelope.principal):
+        return await _found(tx, command)
+
+
+async def _found(tx: Transaction, command: GetMemory) -> MemoryFound:
     memory_id = parse_uuid(command.memory_id)
     partitions = tuple(Partition) if command.include_untrusted else (Partition.TRUSTED,)
     memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
@@ -153,7 +161,9 @@ async def get_memory(tx: Transaction, command: GetMemory, _context: Context) -> 
 async def memory_stats(command: MemoryStats, context: Context) -> Stats:
     """Count what a namespace holds, and what waits in the queues."""
     namespace = context.envelope.namespace
-    counted = await context.store.read(namespace, partial(counts, partitions=command.partitions))
+    principal = context.envelope.principal
+    is_admin = Scope.ADMIN in principal.scopes and not principal.untrusted
+    counted, private = await context.store.read(namespace, partial(_counts, command.partitions, is_admin=is_admin))
     counted["full_text"] = counted["full_text"] or {"language": context.settings.language}
     depths = await context.mailboxes.depths()
     spec = await context.services[Vectorizer].spec_in_store()
@@ -162,6 +172,7 @@ async def memory_stats(command: MemoryStats, context: Context) -> Stats:
         queues={kind.value: QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
         embedder=await _vectors_of(context.store, namespace, spec),
         project=context.envelope.project or None,
+        private=private,
     )
 
 
@@ -231,3 +242,10 @@ async def counts(tx: Transaction, partitions: Sequence[Partition] = DEFAULT_PART
         projects_omitted=named[0]["projects"] - len(named) if named else 0,
         full_text={} if language is None else language.as_reply,
     )
+
+
+async def _counts(partitions: Sequence[Partition], tx: Transaction, *, is_admin: bool) -> tuple[Counts, dict[str, Any]]:
+    """Return what the namespace holds, and how it keeps what is private; to administrators how much others have."""
+    counted = await counts(tx, partitions)
+    private = (await privacy_of(tx)).as_reply
+    return counted, private | ({"of_others": await private_of_others(tx)} if is_admin else {})

@@ -11,9 +11,11 @@ from engramq.schemas.vocabulary import AuditAction, Thing, Visibility
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
+from engramq.workers.db.privacy import privacy_of
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING, Viewer
+from engramq.workers.graph.consent import sharing_consent
 from engramq.workers.memories.seen import require_as_seen, require_trusted_principal
 from engramq.workers.runner import Context, handles
 
@@ -37,6 +39,10 @@ async def share_memory(tx: Transaction, command: ShareMemory, context: Context) 
     if row is None or memory_id is None:
         return Shared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
     await require_as_seen(tx, memory_id, command.seen, context)
+    if row["owner"] is not None and (await privacy_of(tx)).consent:
+        consent = await sharing_consent(tx, context.envelope, memory_id)
+        if isinstance(consent, Shared):
+            return consent
     await show_to_all(tx, row, context.envelope)
     return Shared(status="shared", memory_id=str(memory_id))
 
@@ -61,6 +67,8 @@ async def show_to(tx: Transaction, row: Row, visibility: Visibility, envelope: E
     Raises EngramqError: what `show_to_all` and `hide_from_others` raise, and `forbidden` for what others built on.
     """
     if visibility is Visibility.SHARED:
+        if row["owner"] is not None and (await privacy_of(tx)).consent:
+            raise refuse(FaultCode.FORBIDDEN, "This namespace asks for consent.", recovery="Call share_memory.")
         await show_to_all(tx, row, envelope)
     elif (built_on := await hide_from_others(tx, row, envelope)) is not None:
         error = f"Others have built on it: {', '.join(built_on)}." if built_on else "Others have built on it."

@@ -112,7 +112,7 @@ async def _head(tx: Transaction, wanted: ExportChoice, release: str) -> dict[str
         "namespace": tx.namespace,
         "exported_at": format_time(row["exported_at"]),
         "active_hours": row["active_hours"],
-        "language": row["language"],
+        **{name: row[name] for name in ("language", "visibility", "sharing_consent", "admins_read")},
         "audit": wanted.audit,
         "embeddings": wanted.embeddings,
         **({} if wanted.project is None else {"project": wanted.project}),

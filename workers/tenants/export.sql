@@ -1,6 +1,7 @@
 -- name: export_head
 -- What the first line of an export says of a tenant and its database.
-select c.active_hours, c.language, now() as exported_at, (select max(version) from schema_migrations) as schema_version
+select c.active_hours, c.language, c.visibility, c.sharing_consent, c.admins_read, now() as exported_at,
+    (select max(version) from schema_migrations) as schema_version
 from namespaces c
 where c.tenant = %(tenant)s
 

@@ -200,7 +200,8 @@ class _Restoration:
             raise _changed()
         if self.found.summary.last_audit_id:
             await tx.send(ADVANCE, last=self.found.summary.last_audit_id)
-        await tx.send(NAMESPACE, active_hours=head.active_hours, language=head.language)
+        private = {name: getattr(head, name) for name in ("visibility", "sharing_consent", "admins_read")}
+        await tx.send(NAMESPACE, active_hours=head.active_hours, language=head.language, **private)
         await self._choose_loaded()
         whole = self.found.summary.counts.total()
         for batch in _batches(reading.records()):

@@ -37,14 +37,16 @@ order by chosen_at desc, id desc
 limit 1
 
 -- name: write_exported_namespace
--- Set the namespace's clock, by which its memories and edges age, and its language, if this database knows it. Keeps
+-- Set the namespace's clock, by which its memories and edges age, and its language, if this database knows it, and how it
+-- keeps what is private. Keeps
 -- anybody from changing the language until the end of the transaction.
 with spoken as materialized (
     select (select known from languages() as known where known = %(language)s) as known
 )
 update namespaces n set
     active_hours = %(active_hours)s, links_decayed_at_hours = %(active_hours)s,
-    language = coalesce(spoken.known, n.language)
+    language = coalesce(spoken.known, n.language), visibility = %(visibility)s, sharing_consent = %(sharing_consent)s,
+    admins_read = %(admins_read)s
 from spoken
 where tenant = %(tenant)s
 

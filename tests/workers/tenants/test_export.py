@@ -252,8 +252,9 @@ async def test_a_namespace_is_given_a_language(
     assert await run("tenant", "config", "acme", "--language", "german") == 0
     assert capfd.readouterr().out == "acme  language german, words made anew: 0 of 4 memories\n"
     assert await run("tenant", "config", "acme", "--json") == 0
-    told = {"namespace": "acme", "language": "german", "rebuilding": {"done": 0, "total": 4}}
-    assert json.loads(capfd.readouterr().out) == told
+    told = json.loads(capfd.readouterr().out)
+    assert told.pop("private") == {"visibility": None, "consent": False, "admins_read": False}
+    assert told == {"namespace": "acme", "language": "german", "rebuilding": {"done": 0, "total": 4}}
     assert await run("tenant", "config", "acme", "--language", "german") == 0
     noted = database.rows("select actor, old, new from audit_log where action = 'configure_tenant'")
     assert noted == [{"actor": "I/O", "old": {"language": "english"}, "new": {"language": "german"}}]
@@ -262,6 +263,27 @@ async def test_a_namespace_is_given_a_language(
     assert json.loads((tmp_path / "acme").read_text().splitlines()[0])["language"] == "german"
     assert await run("tenant", "config", "new one", "--language", "thai", "--json") == 0
     assert json.loads(capfd.readouterr().out)["language"] == "thai"
+
+
+@pytest.mark.promise("PV-5")
+async def test_how_private_memories_are_kept_is_configured_audited_and_exported(
+    acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept = ("--visibility", "private", "--consent", "--admins-read")
+    for _ in range(2):  # the second time nothing changes
+        assert await run("tenant", "config", "acme", *kept) == 0
+    said = ", visibility private, sharing takes consent, administrators read what is private"
+    assert capfd.readouterr().out.splitlines()[-1].endswith(said)
+    (noted,) = database.rows("select new from audit_log where action = 'configure_tenant'")
+    assert noted["new"] == {"visibility": "private", "consent": True, "admins_read": True}
+    assert await run("export", str(tmp_path / "acme"), "--namespace", "acme") == 0
+    assert await run("import", str(tmp_path / "acme"), "--namespace", "copy") == 0
+    (copy,) = database.rows("select visibility, sharing_consent, admins_read from namespaces where namespace = 'copy'")
+    assert copy == {"visibility": "private", "sharing_consent": True, "admins_read": True}
+    back = ("--visibility", "default", "--no-consent", "--admins-do-not-read")
+    capfd.readouterr()
+    assert await run("tenant", "config", "acme", *back, "--json") == 0
+    assert json.loads(capfd.readouterr().out)["private"] == {"visibility": None, "consent": False, "admins_read": False}
 
 
 @pytest.mark.parametrize(

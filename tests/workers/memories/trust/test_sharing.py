@@ -10,12 +10,16 @@ from engramq.schemas.commands import (
     AuditList,
     Connect,
     Connected,
+    Decided,
+    DecideProposal,
     GetMemory,
     LinkActivated,
     ListAudit,
+    ListProposals,
     MemoryChanged,
     MemoryFound,
     MemoryList,
+    ProposalList,
     SearchMemories,
     Shared,
     ShareMemory,
@@ -27,7 +31,17 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import ALL_SCOPES, AuditAction, Scope, Visibility
+from engramq.schemas.records import Proposal
+from engramq.schemas.vocabulary import (
+    ALL_SCOPES,
+    DEFAULT_NAMESPACE,
+    AuditAction,
+    Decision,
+    ProposalState,
+    Scope,
+    Visibility,
+)
+from engramq.workers.db.privacy import change_privacy
 from engramq.workers.links.similarity import SimilarityLinker
 from tests.jobs import job
 from tests.refusals import refused
@@ -39,6 +53,7 @@ ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
 ROOT = Principal(name="root", scopes=ALL_SCOPES)
 ADA_AS_ADMIN = Principal(name="ada", scopes=ALL_SCOPES)
+JUDGE = Principal(name="judge", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY))
 SHADE = Principal(name="ada", scopes=ALL_SCOPES, untrusted=True)
 
 
@@ -204,3 +219,48 @@ async def test_similar_memories_are_linked_to_nothing_that_others_keep_private(w
         ends = {row["source"], row["target"]} - {None}
         assert len(ends) <= 1, "a link between what two principals keep private"
         assert row["owner"] == next(iter(ends), None)
+
+
+async def configured(world: World, **how: Any) -> None:
+    await world.store.write(DEFAULT_NAMESPACE, lambda tx: change_privacy(tx, **how))
+
+
+async def proposals(world: World, who: Principal) -> list[Proposal]:
+    return (await world.ask(ProposalList, ListProposals(), principal=who)).proposals
+
+
+@pytest.mark.promise("PV-2")
+async def test_where_the_namespace_asks_for_consent_somebody_else_gives_it_first(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond")
+    await configured(world, consent=True)
+    with refused(FaultCode.FORBIDDEN):
+        await shown(world, ADA, private, Visibility.SHARED)
+    for _ in range(2):  # asking again makes no second proposal, nor does it approve twice
+        asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+        assert (asked.status, asked.approved_by) == ("consent_required", ["ada"])
+    assert not await sees(world, BOB, private)
+    (proposal,) = await proposals(world, JUDGE)
+    assert (proposal.memory_id, proposal.proposal_id) == (private, asked.proposal_id)
+    assert proposal.effect == "Let everybody see this memory: The heron nests by the pond"
+    assert [len(await proposals(world, who)) for who in (ADA, BOB, SHADE)] == [1, 0, 0]
+    decision = DecideProposal(proposal_id=proposal.proposal_id, decision=Decision.APPROVE)
+    decided = await world.ask(Decided, decision, principal=JUDGE)
+    assert decided.state is ProposalState.APPROVED
+    assert not await sees(world, JUDGE, private)
+    done = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    assert done.status == "shared"
+    assert await sees(world, BOB, private)
+    await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
+    again = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    assert again.status == "consent_required", "consent is used once"
+
+
+@pytest.mark.promise("PV-2")
+async def test_what_somebody_rejected_stays_private(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond")
+    await configured(world, consent=True)
+    asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.REJECT)
+    await world.ask(Decided, decision, principal=JUDGE)
+    assert (await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)).status == "consent_required"
+    assert not await sees(world, JUDGE, private)

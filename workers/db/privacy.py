@@ -1,0 +1,65 @@
+"""How a namespace keeps private memories: settings that everybody in it sees."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import Scope, Visibility
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.viewers import EVERYTHING
+
+OF: Final = sql("privacy_of")
+CHANGE: Final = sql("change_privacy")
+OF_OTHERS: Final = sql("private_of_others")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """What is private unless it says otherwise, None: what `starting` says; whether sharing takes consent; whether
+    administrators read what is private."""
+
+    visibility: Visibility | None = None
+    consent: bool = False
+    admins_read: bool = False
+
+    @property
+    def as_reply(self) -> dict[str, Any]:
+        """The same as replies have it."""
+        return asdict(self)
+
+
+async def privacy_of(tx: Transaction) -> Privacy:
+    """Return how the namespace keeps private memories; of one that nobody has written to, as usual."""
+    row = await tx.row(OF)
+    if row is None:
+        return Privacy()
+    return Privacy(**{**row, "visibility": row["visibility"] and Visibility(row["visibility"])})
+
+
+async def change_privacy(
+    tx: Transaction, *, visibility: str | None = None, consent: bool | None = None, admins_read: bool | None = None
+) -> None:
+    """Change what is not None; `visibility`: also "default"."""
+    await tx.send(CHANGE, visibility=visibility, consent=consent, admins_read=admins_read)
+
+
+@asynccontextmanager
+async def seeing_as_admin(tx: Transaction, principal: Principal) -> AsyncIterator[None]:
+    """Within the block see what is private to others too, if the principal is an administrator who may read it here."""
+    if principal.untrusted or Scope.ADMIN not in principal.scopes or not (await privacy_of(tx)).admins_read:
+        yield
+        return
+    async with tx.seeing(EVERYTHING):
+        yield
+
+
+async def private_of_others(tx: Transaction) -> int:
+    """Count what is private to others: which tells nothing of it."""
+    mine = tx.viewer.owner
+    async with tx.seeing(EVERYTHING):
+        row = await tx.row(OF_OTHERS, mine=mine)
+    assert row is not None
+    return int(row["memories"])

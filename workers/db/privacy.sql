@@ -1,0 +1,16 @@
+-- name: privacy_of
+-- How a namespace keeps private memories.
+select visibility, sharing_consent as consent, admins_read from namespaces where tenant = %(tenant)s
+
+-- name: change_privacy
+-- Keep them in another way, where the value is not null; 'default' takes a default back.
+update namespaces set
+    visibility = case when %(visibility)s = 'default' then null else coalesce(%(visibility)s, visibility) end,
+    sharing_consent = coalesce(%(consent)s, sharing_consent),
+    admins_read = coalesce(%(admins_read)s, admins_read)
+where tenant = %(tenant)s
+
+-- name: private_of_others
+-- How many private memories are not the viewer's own.
+select count(*) as memories from memories m
+where m.tenant = %(tenant)s and m.owner is not null and m.owner is distinct from %(mine)s
