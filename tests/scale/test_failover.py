@@ -15,7 +15,7 @@ from engramq.workers.db.diagnosis import diagnose
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
-from tests.faults.proxy import Proxy, Weather
+from tests.faults.proxy import CHUNK, Proxy, Weather
 from tests.scale.standby import DATABASE, PostgresServer, primary
 from tests.scale.story import tell_agents
 from tests.scale.workshop import running, stored_under
@@ -137,6 +137,24 @@ async def test_a_line_that_passes_nothing_is_cut_where_the_server_answers_by_ano
     assert "Sessions are cut: their lines pass nothing" in caplog.messages
     written = server.ask("select count(*) as n from audit_log")
     assert written == [{"n": 2}], "once each, whatever the dead line had carried"
+
+
+async def test_a_slow_line_is_not_cut_while_a_long_statement_goes_over_it(
+    server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    length = 30 * CHUNK  # some 9 s at a chunk in DELAY_S
+
+    async def write_much(tx: Transaction) -> None:
+        assert await tx.row(b"select length(%(text)s::text) as n", text="x" * length) == {"n": length}
+
+    async with (
+        Proxy(server.socket) as line,
+        await Store.open(f"postgresql://{WORKER_ROLE}@127.0.0.1:{line.port}/{DATABASE}") as store,
+    ):
+        await store.write("n", write)
+        line.become(Weather.SLOW)
+        await store.write("n", write_much)
+    assert "Sessions are cut: their lines pass nothing" not in caplog.messages
 
 
 async def test_what_takes_long_at_a_server_that_serves_is_left_alone(server: PostgresServer) -> None:

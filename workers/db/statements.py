@@ -18,21 +18,41 @@ from engramq.workers.db.queries import name_of
 _Row = dict[str, Any]
 
 WAIT_INTERVAL_S: Final = 0.1  # between two looks of psycopg for an interrupt; its own default
+SLOWEST_BYTES_S: Final = 131_072  # of a line that counts as alive: 1 Mbit/s
 SYSTEM: Final = {"db.system.name": "postgresql"}
 
 
 class WatchedConnection(psycopg.AsyncConnection[_Row]):
-    """A connection that says since when somebody waits for its answer, by time.monotonic; None while nobody does."""
+    """A connection that says since when somebody waits for its answer, by time.monotonic; None while nobody does.
+
+    What a long statement takes on a slow line counts as no wait: the server that still reads one looks like one that
+    got nothing.
+    """
 
     waits_since: float | None = None
+    _sent_by: float = 0.0  # when a slow line has carried all that was sent
+
+    async def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool = False
+    ) -> psycopg.AsyncCursor[_Row]:
+        """Send a statement, and fetch its answer outside a pipeline."""
+        if isinstance(params, list):
+            self._sent_by = max(self._sent_by, time.monotonic()) + sum(map(_length, params)) / SLOWEST_BYTES_S
+        return await super().execute(query, params, prepare=prepare, binary=binary)
 
     async def wait(self, gen: PQGen[RV], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> RV:
         """Wait for what the server answers."""
-        self.waits_since = time.monotonic()
+        self.waits_since = max(time.monotonic(), self._sent_by)
         try:
             return await super().wait(gen, interval, timeout)
         finally:
             self.waits_since = None
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_length, value))
+    return len(value) if isinstance(value, str | bytes) else 0
 
 
 class TracedConnection(WatchedConnection):
