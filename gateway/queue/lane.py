@@ -242,6 +242,7 @@ class BusLane:
             raise
         finally:
             timer.cancel()
+            waiting.batch = None  # it refers back: the command and its answer would stay until a cyclic collection
             del self._waiting[waiting.id]
             callers.count -= 1
             callers.bytes -= len(data)

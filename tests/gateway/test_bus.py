@@ -1,12 +1,14 @@
 """A bus that fails for good: callers are answered, and its process ends, so that another one is started."""
 
 import asyncio
+import gc
 import json
 import logging
 import os
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.deploy.cli import main
+from engramq.gateway.queue import lane
 from engramq.gateway.queue.bus import Bus, BusFailed, Pending
 from engramq.gateway.run import run_gateway
 from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
@@ -301,3 +304,24 @@ async def test_an_error_in_place_of_answers_is_logged_and_the_list_is_read_again
             await redis.delete(bus._lanes[0].reply_list)
             assert await outcome(bus, Ping()) == "answered"
         assert critical(caplog.records) == []
+
+
+async def test_a_call_is_freed_with_its_last_reference(
+    redis_url: str, keys: Keys, workers: WorkerSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[weakref.ref[Any]] = []
+
+    class Watched(lane.WaitingCall):
+        def __init__(self, *fields: Any) -> None:
+            super().__init__(*fields)
+            calls.append(weakref.ref(self))
+
+    monkeypatch.setattr(lane, "WaitingCall", Watched)
+    async with bus_over(redis_url, keys) as bus:
+        gc.disable()
+        try:
+            for _ in range(3):
+                assert await outcome(bus, Ping()) == "answered"
+            assert [call() for call in calls[:2]] == [None, None]
+        finally:
+            gc.enable()
