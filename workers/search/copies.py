@@ -160,12 +160,15 @@ class Copies:
         return namespace, tuple(sorted(set(partitions))), own
 
     async def _ask(self, key: CopyKey, kept: _Kept, viewer: Viewer, questions: list[str]) -> list[Proven] | None:
-        answers = None
+        answers, gone = None, False
         try:
             answers = await self._proven(key, kept.copy, viewer, questions)
+        except asyncio.CancelledError:
+            gone = True  # a caller hung up: a copy is brought up to date without an await, so it is whole
+            raise
         finally:
             # Whatever went wrong, the next search goes to the tables, and after it the namespace is copied again.
-            if self._copies.get(key) is kept and key == self._key(key[0], viewer, key[1]):
+            if not gone and self._copies.get(key) is kept and key == self._key(key[0], viewer, key[1]):
                 if answers is None or kept.copy.is_worn:
                     self._forget(key, SEARCHES_FIRST)
                 else:

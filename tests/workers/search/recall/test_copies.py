@@ -434,3 +434,23 @@ async def test_rows_of_a_subtransaction_are_not_missed(scene: Scene) -> None:
     after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
     assert after is not None
     assert "Ada" in after.copy._columns["speaker"]
+
+
+async def test_a_caller_who_hangs_up_costs_no_copy(scene: Scene) -> None:
+    copies = await one_memory_each(scene)
+    begun, store = asyncio.Event(), scene.world.store
+    usual = store.look_up
+
+    async def slow(*_: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(store), "look_up", slow)
+        asked = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+        await begun.wait()
+        asked.cancel()
+        with suppress(asyncio.CancelledError):
+            await asked
+    assert store.look_up == usual
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
