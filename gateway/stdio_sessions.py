@@ -95,6 +95,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     `session` and `project` are the front's own, which its calls are in unless they name another. `detail` and
     `reply_chars` are as in the settings; empty: the gateway's. `untrusted`: the front brings what nobody has vouched
     for, as hooks do, and may do no more than a token made with --untrusted; secrets are taken out of what it stores.
+    `acts_for`: of such a front, whose session it is in.
     """
 
     engramq: Literal[1]
@@ -107,6 +108,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     reply_chars: str = ""
     untrusted: bool = False
+    acts_for: str = ""
 
 
 class AskedForHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import AnyCommand, AnyReply
 from engramq.schemas.faults import Fault
-from engramq.schemas.vocabulary import Scope
+from engramq.schemas.vocabulary import Scope, Visibility
 
 SCHEMA_VERSION: Final = 1
 UNSAID_SESSION: Final = "default"  # of gateways that left a session out which they called so; one that has none says ""
@@ -21,11 +21,17 @@ class PrincipalId(NamedTuple):
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who is calling, as the authenticated channel says; never from a tool argument."""
+    """Who is calling, as the authenticated channel says; never from a tool argument.
+
+    `visibility`: of what it stores without saying, UNSET: as the namespace has it. `acts_for`: the trusted principal
+    whose session a hook watches: what that one keeps private is the hook's own.
+    """
 
     name: str
     scopes: tuple[Scope, ...] = ()
     untrusted: bool = False
+    visibility: Visibility | UnsetType = UNSET
+    acts_for: str = ""
 
     @property
     def identity(self) -> PrincipalId:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.commands import Command, Reply, WriteReply
-from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.envelope import Answer, Envelope, Principal, PrincipalId
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, Scope
@@ -158,7 +158,9 @@ class _Taken(Exception):
 def viewer_of(principal: Principal) -> Viewer:
     """Return whose private rows the commands of a principal see: nobody else has engramq's own name."""
     is_ours = principal.name == SYSTEM_PRINCIPAL and not principal.untrusted
-    return EVERYTHING if is_ours else Viewer.of(principal.identity)
+    if is_ours:
+        return EVERYTHING
+    return Viewer.of(PrincipalId(principal.acts_for) if principal.acts_for else principal.identity)
 
 
 def require_admin(principal: Principal, doing: str) -> None:

@@ -39,6 +39,7 @@ def command() -> None:
     help="90d, 12h, 4w, a date (its end, UTC) or a time with a zone. Default: never.",
 )  # fmt: skip
 @click.option("--project", metavar="NAME", type=name, help="Its project, for calls that name none; * sees all.")
+@common.PRIVATE
 @click.option("--label", metavar="TEXT", type=name, help="What it is for, shown in the list.")
 @common.JSON
 def create(namespace: str | None, granted: tuple[Scope, ...], *, as_json: bool, **given: Any) -> None:
@@ -89,6 +90,7 @@ def _line(token: Token) -> str:
         f"{quoted(token.principal)} in {quoted(token.namespace)}",
         ",".join(token.scopes) + (" untrusted" if token.untrusted else ""),
         "" if token.project is None else f"project {quoted(token.project)}",
+        "" if token.visibility is None else f"stores {token.visibility}",
         _validity(token),
         "" if token.label is None else f"label {quoted(token.label)}",
     ]

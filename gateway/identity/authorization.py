@@ -47,9 +47,12 @@ def local_caller(namespace: str, principal: str, session: str = "", project: str
     return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES), session, project)
 
 
-def untrusted_caller(namespace: str, principal: str, session: str = "", project: str = "") -> Caller:
+def untrusted_caller(
+    namespace: str, principal: str, session: str = "", project: str = "", *, acts_for: str = ""
+) -> Caller:
     """Return the caller at the other end of such a channel that has said itself that it is not to be trusted."""
-    restricted = Principal(name=principal, scopes=(Scope.READ, Scope.WRITE), untrusted=True)
+    scopes = (Scope.READ, Scope.WRITE)
+    restricted = Principal(name=principal, scopes=scopes, untrusted=True, acts_for=acts_for)
     return Caller(namespace, restricted, session, project)
 
 

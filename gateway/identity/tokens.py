@@ -79,7 +79,12 @@ class TokenAuthenticator:
             self._known.pop(digest, None)
             _remember(self._unknown, digest, asked + UNKNOWN_S)
             return None
-        principal = Principal(name=identity.principal, scopes=identity.scopes, untrusted=identity.untrusted)
+        principal = Principal(
+            name=identity.principal,
+            scopes=identity.scopes,
+            untrusted=identity.untrusted,
+            visibility=identity.visibility,
+        )
         caller = Caller(identity.namespace, principal, project=identity.project)
         known = _KnownToken(caller, asked + FRESH_S, identity.expires_at)
         _remember(self._known, digest, known)

@@ -9,7 +9,7 @@ from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, Tool
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project, refuse_reversed
 from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
-from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, WorkerKind
+from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility, WorkerKind
 
 # What the examples of the guide are about.
 _STORE: Final = Step(
@@ -151,6 +151,7 @@ class Identity(Reply, kw_only=True, tag="identity"):
     untrusted: bool = False
     expires_at: float | None = None
     project: str = ""
+    visibility: Visibility | UnsetType = UNSET
 
 
 class ListContradictions(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_contradictions"):

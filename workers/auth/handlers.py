@@ -41,6 +41,7 @@ async def authenticate(command: Authenticate, context: Context) -> Identity:
         untrusted=owner.untrusted,
         expires_at=None if owner.expires_at is None else owner.expires_at.timestamp(),
         project=owner.project or "",
+        visibility=UNSET if owner.visibility is None else owner.visibility,
     )
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
-from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope, Visibility
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
@@ -34,6 +34,7 @@ class Token:
     scopes: tuple[Scope, ...]
     untrusted: bool
     project: str | None
+    visibility: Visibility | None
     label: str | None
     created_by: str
     created_at: datetime
@@ -49,6 +50,7 @@ class NewToken:
     scopes: Sequence[Scope]
     untrusted: bool = False
     project: str | None = None
+    visibility: Visibility | None = None
     label: str | None = None
     expires_at: datetime | None = None
 
@@ -76,6 +78,7 @@ class Owner:
     untrusted: bool
     expires_at: datetime | None
     project: str | None
+    visibility: Visibility | None
 
 
 async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> tuple[str, Token]:
@@ -102,6 +105,7 @@ async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, 
         untrusted=wanted.untrusted,
         sha256=digest,
         project=wanted.project,
+        visibility=wanted.visibility,
         label=wanted.label,
         created_by=by.actor,
         expires_at=wanted.expires_at,
@@ -156,7 +160,7 @@ async def owner_of(store: Store, digest: str) -> Owner | None:
     row = await store.read(SYSTEM_NAMESPACE, lambda tx: tx.row(OWNER, sha256=digest))
     if row is None:
         return None
-    return Owner(**{**row, "scopes": _scopes(row["scopes"])})
+    return Owner(**{**row, **_words(row)})
 
 
 async def _require_one_trust(tx: Transaction, wanted: NewToken) -> None:
@@ -191,7 +195,11 @@ async def _audit(tx: Transaction, by: By, action: AuditAction, row: Row) -> None
 
 
 def _token(row: Row) -> Token:
-    return Token(**{**row, "scopes": _scopes(row["scopes"])})
+    return Token(**{**row, **_words(row)})
+
+
+def _words(row: Row) -> dict[str, Any]:
+    return {"scopes": _scopes(row["scopes"]), "visibility": row["visibility"] and Visibility(row["visibility"])}
 
 
 def _scopes(words: Sequence[str]) -> tuple[Scope, ...]:

@@ -1,12 +1,12 @@
 -- fragment: token_columns
 -- All that is told of a token. Its digest may not even be read.
-id, %(namespace)s::text as namespace, principal, scopes, untrusted, project, label, created_by, created_at, expires_at, revoked_at
+id, %(namespace)s::text as namespace, principal, scopes, untrusted, project, visibility, label, created_by, created_at, expires_at, revoked_at
 
 -- name: insert_token
 -- Let whoever brings this token in.
-insert into tokens (id, tenant, principal, scopes, untrusted, sha256, project, label, created_by, expires_at)
+insert into tokens (id, tenant, principal, scopes, untrusted, sha256, project, visibility, label, created_by, expires_at)
 values (
-    %(id)s, %(tenant)s, %(principal)s, %(scopes)s, %(untrusted)s, %(sha256)s, %(project)s, %(label)s,
+    %(id)s, %(tenant)s, %(principal)s, %(scopes)s, %(untrusted)s, %(sha256)s, %(project)s, %(visibility)s, %(label)s,
     %(created_by)s, %(expires_at)s
 )
 returning {token_columns}
@@ -53,5 +53,5 @@ where tenant = %(tenant)s and id = %(id)s
 
 -- name: token_owner
 -- Whose a token is, in whatever namespace; no row for one that is unknown, revoked or expired.
-select id as token_id, namespace, principal, scopes, untrusted, expires_at, project
+select id as token_id, namespace, principal, scopes, untrusted, expires_at, project, visibility
 from token_owner(%(sha256)s)

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import Scope, Visibility
 from engramq.workers.db.queries import sql
@@ -12,6 +14,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
 
 OF: Final = sql("privacy_of")
+USUAL: Final = sql("usual_visibility")
 CHANGE: Final = sql("change_privacy")
 OF_OTHERS: Final = sql("private_of_others")
 
@@ -37,6 +40,14 @@ async def privacy_of(tx: Transaction) -> Privacy:
     if row is None:
         return Privacy()
     return Privacy(**{**row, "visibility": row["visibility"] and Visibility(row["visibility"])})
+
+
+async def usual_visibility(tx: Transaction, principal: Principal) -> Visibility:
+    """Return who sees what a principal stores without saying: as its token has it, else as the namespace has it."""
+    if principal.visibility is not UNSET:
+        return principal.visibility
+    row = await tx.row(USUAL, captures=bool(principal.acts_for), person=principal.acts_for)
+    return Visibility.SHARED if row is None or row["visibility"] is None else Visibility(row["visibility"])
 
 
 async def change_privacy(

@@ -2,6 +2,17 @@
 -- How a namespace keeps private memories.
 select visibility, sharing_consent as consent, admins_read from namespaces where tenant = %(tenant)s
 
+-- name: usual_visibility
+-- What is stored without saying who sees it, null: shared. What a hook captures is private where others than its person
+-- come in by tokens.
+select coalesce(n.visibility, case when %(captures)s and exists (
+    select from tokens t
+    where t.tenant = %(tenant)s and t.principal <> %(person)s and t.revoked_at is null
+        and (t.expires_at is null or t.expires_at > now())
+) then 'private' end) as visibility
+from namespaces n
+where n.tenant = %(tenant)s
+
 -- name: change_privacy
 -- Keep them in another way, where the value is not null; 'default' takes a default back.
 update namespaces set

@@ -175,6 +175,7 @@ create table tokens (
     sha256     text not null unique check (length(sha256) = 64),
     label      text,
     project    text,                 -- of calls that name none
+    visibility text check (visibility in ('private', 'shared')),  -- of what is stored without saying; null: as the namespace has it
     created_by text not null,
     created_at timestamptz not null default now(),
     expires_at timestamptz,
@@ -804,11 +805,12 @@ $$;
 
 -- Whose a bearer token is; no row for one that is not there, revoked or expired.
 create function token_owner(digest text) returns table (
-    id uuid, namespace text, principal text, scopes text[], untrusted boolean, expires_at timestamptz, project text
+    id uuid, namespace text, principal text, scopes text[], untrusted boolean, expires_at timestamptz, project text,
+    visibility text
 )
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
-    select t.id, n.namespace, t.principal, t.scopes, t.untrusted, t.expires_at, t.project
+    select t.id, n.namespace, t.principal, t.scopes, t.untrusted, t.expires_at, t.project, t.visibility
     from tokens t
     join namespaces n on n.tenant = t.tenant
     where t.sha256 = digest and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
@@ -1248,7 +1250,7 @@ grant update (
 ) on namespaces to engramq_worker;
 -- The workers may make and revoke tokens, and rename their project, never read a digest: token_owner alone answers whose one is.
 grant insert on tokens to engramq_worker;
-grant select (id, tenant, principal, scopes, untrusted, label, project, created_by, created_at, expires_at, revoked_at)
+grant select (id, tenant, principal, scopes, untrusted, label, project, visibility, created_by, created_at, expires_at, revoked_at)
     on tokens to engramq_worker;
 grant update (revoked_at, project) on tokens to engramq_worker;
 grant update (failures, again_at, turn_at) on webhooks to engramq_worker;

@@ -17,7 +17,7 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.fields import or_none
 from engramq.schemas.setting_values import Retention
-from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification
+from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification, Visibility
 from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
@@ -120,8 +120,13 @@ class SortedRows:
     refused: list[Receipt] = field(default_factory=list)  # there is no room for them
 
 
-def routed(envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention]) -> RoutedBatch:
-    """Put each record on its side of the trust boundary; what may not go there gets its receipt."""
+def routed(
+    envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention], usual: Visibility
+) -> RoutedBatch:
+    """Put each record on its side of the trust boundary; what may not go there gets its receipt.
+
+    `usual`: who sees what does not say so.
+    """
     command.check()
     rows: dict[int, RoutedRow] = {}
     refused: list[Receipt] = []
@@ -132,7 +137,7 @@ def routed(envelope: Envelope, command: ImportBatch | ImportMemories, retention:
             refused.append(rejected(index, record.fault.field or RECORDS, error))
             continue
         try:
-            drafted = draft(record.memory, envelope, retention, record.project)
+            drafted = draft(record.memory, envelope, retention, record.project, usual)
             rows[index] = RoutedRow(record, drafted, _own(identity, drafted.owner))
         except EngramqError as refusal:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"

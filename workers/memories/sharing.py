@@ -14,7 +14,7 @@ from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import privacy_of
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.db.viewers import EVERYTHING, Viewer
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.consent import sharing_consent
 from engramq.workers.memories.seen import require_as_seen, require_trusted_principal
 from engramq.workers.runner import Context, handles
@@ -97,7 +97,7 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
     """
     if row["owner"] is not None:
         return None
-    memory_id, owner = row["id"], Viewer.of(envelope.principal.identity).owner
+    memory_id, owner = row["id"], tx.viewer.owner
     if row["created_by"] != envelope.principal.name or owner is None:
         raise refuse(FaultCode.FORBIDDEN, "Only who stored a memory may make it private.")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private

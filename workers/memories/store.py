@@ -1,7 +1,8 @@
 """Store one memory: route and embed it, write it, and show what is similar."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,6 +14,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import (
     Activated,
     ClassifySectors,
+    ImportRecord,
     LinkActivated,
     Near,
     NewMemory,
@@ -41,15 +43,15 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import memory_record, similarity
+from engramq.workers.db.privacy import usual_visibility
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
-from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_stored
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
-from engramq.workers.runner import Context, handles
+from engramq.workers.runner import Context, handles, viewer_of
 
 log = logging.getLogger(__name__)
 
@@ -106,16 +108,25 @@ def route(memory: NewMemory, principal: Principal) -> Partition:
     return Partition.TRUSTED if is_trusted and memory.partition is not Partition.UNTRUSTED else Partition.UNTRUSTED
 
 
-def draft(memory: NewMemory, envelope: Envelope, retention: Sequence[Retention], project: str | UnsetType) -> Draft:
-    """Route a new memory, and say when it expires: its own time goes before the rules. Raises as `route` does."""
+def draft(
+    memory: NewMemory,
+    envelope: Envelope,
+    retention: Sequence[Retention],
+    project: str | UnsetType,
+    usual: Visibility = Visibility.SHARED,
+) -> Draft:
+    """Route a new memory, and say when it expires: its own time goes before the rules. Raises as `route` does.
+
+    `usual`: who sees what does not say so.
+    """
     partition = route(memory, envelope.principal)
     expires_at = or_none(memory.expires_at)
     if expires_at is None and retention:
         period = kept_for(retention, or_none(memory.source_type), or_none(memory.tags) or ())
         expires_at = None if period is None else datetime.now(UTC) + period
     owner = None
-    if memory.visibility is Visibility.PRIVATE:
-        owner = Viewer.of(envelope.principal.identity).owner
+    if (usual if memory.visibility is UNSET else memory.visibility) is Visibility.PRIVATE:
+        owner = viewer_of(envelope.principal).owner
         if owner is None:
             raise refuse(FaultCode.FORBIDDEN, "Nobody of that name can keep anything private.")
     return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at, owner)
@@ -123,11 +134,21 @@ def draft(memory: NewMemory, envelope: Envelope, retention: Sequence[Retention],
 
 async def draft_memory(command: StoreMemory, context: Context) -> Draft:
     """Route and embed a memory; without its vector it will be pending."""
-    routed = draft(command, context.envelope, context.settings.retention, command.project)
-    embedding = await context.services[Vectorizer].try_embed(command.content)
+    route(command, context.envelope.principal)  # a refusal waits for nothing
+    vectorizer = context.services[Vectorizer]
+    embedding, usual = await asyncio.gather(vectorizer.try_embed(command.content), usual_of([command], context))
+    routed = draft(command, context.envelope, context.settings.retention, command.project, usual)
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
     return replace(routed, embedding=embedding)
+
+
+async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Context) -> Visibility:
+    """Return who sees those of new memories that do not say so; looked up only where there are such."""
+    if all(memory.visibility is not UNSET for memory in memories):
+        return Visibility.SHARED
+    principal = context.envelope.principal
+    return await context.store.read(context.envelope.namespace, lambda tx: usual_visibility(tx, principal))
 
 
 async def remember_stored(reply: Reply, _command: StoreMemory, context: Context) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engramq.deploy.local import settings
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.turns import INVALID, UNTRUSTED
 from engramq.deploy.local.lines import Channel
@@ -53,6 +54,7 @@ class HookConnection:
             "tools": TOOLS,
             "detail": "brief",
             UNTRUSTED: True,
+            "acts_for": os.environ.get(settings.PRINCIPAL) or settings.DEFAULT_PRINCIPAL,
         }
         try:
             _refuse_foreign(home)

@@ -1,18 +1,26 @@
 """How a namespace keeps what is private: its default, and whether administrators read it (PV-3, PV-5)."""
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 
 from engramq.schemas.commands import (
     GetMemory,
+    ImportMemories,
     ListRecentMemories,
+    MemoriesImported,
     MemoryFound,
     MemoryList,
     MemoryStats,
     SearchMemories,
     Stats,
 )
+from engramq.schemas.commands.bulk import ImportRow
 from engramq.schemas.envelope import Principal
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Partition, Scope, Visibility
+from engramq.workers.auth import tokens
+from engramq.workers.auth.tokens import NewToken
 from engramq.workers.db.privacy import change_privacy
 from tests.workers.conftest import World
 
@@ -46,3 +54,44 @@ async def test_administrators_count_what_is_private_and_read_it_only_where_every
         assert told == {"visibility": None, "consent": False, "admins_read": True}
     hits = await world.ask(MemoryList, SearchMemories(query="heron"), principal=ROOT)
     assert hits.memories == [], "a search is of one's own"
+
+
+async def stored_by(world: World, who: Principal, **fields: Any) -> bool:
+    """Store a memory that does not say who sees it, and say whether it is private."""
+    by_itself = (await world.keep("The heron nests by the pond", principal=who, **fields)).stored
+    row = ImportRow(content=f"The pond of {who.name} is deep, says {by_itself.id}")
+    imported = await world.ask(MemoriesImported, ImportMemories(records=(row,)), principal=who)
+    assert imported.receipts
+    ids = [UUID(by_itself.id), UUID(str(imported.receipts[0].memory_id))]
+    owners = {row["owner"] for row in world.rows("select owner from memories where node_id = any(%s)", ids)}
+    assert len(owners) == 1
+    assert (by_itself.visibility is Visibility.PRIVATE) is (owners != {None})
+    return owners != {None}
+
+
+@pytest.mark.promise("PV-3")
+async def test_what_does_not_say_who_sees_it_is_as_its_token_has_it_else_as_the_namespace(world: World) -> None:
+    by_token = {word: Principal(name="ada", scopes=ALL_SCOPES, visibility=word) for word in Visibility}
+    assert [await stored_by(world, who) for who in (ADA, *by_token.values())] == [False, True, False]
+    await world.store.write(DEFAULT_NAMESPACE, lambda tx: change_privacy(tx, visibility="private"))
+    assert [await stored_by(world, who) for who in (ADA, *by_token.values())] == [True, True, False]
+    said = (await world.keep("The reed", principal=ADA, visibility=Visibility.SHARED)).stored
+    assert await reads(world, BOB, said.id), "what it says comes first"
+
+
+@pytest.mark.promise("PV-3")
+async def test_captures_are_private_to_the_person_where_others_come_in_by_tokens(world: World) -> None:
+    hook = Principal(name="hooks/codex", scopes=(Scope.READ, Scope.WRITE), untrusted=True, acts_for="ada")
+    assert not await stored_by(world, hook), "alone nothing is private by itself"
+    for name in ("ada", "bob"):
+        wanted = NewToken(principal=name, scopes=ALL_SCOPES)
+        _, token = await tokens.create(world.store, DEFAULT_NAMESPACE, wanted, "root")
+    assert await stored_by(world, hook)
+    assert not await stored_by(world, ADA), "only what is captured"
+    listed = ListRecentMemories(partitions=tuple(Partition), created_by="hooks/codex")
+    seen = {who.name: len((await world.ask(MemoryList, listed, principal=who)).memories) for who in (ADA, BOB, hook)}
+    assert seen == {"ada": 4, "bob": 2, "hooks/codex": 4}
+    await tokens.revoke(world.store, token.id, "root")
+    assert not await stored_by(world, hook)
+    await world.store.write(DEFAULT_NAMESPACE, lambda tx: change_privacy(tx, visibility="private"))
+    assert await stored_by(world, hook)
