@@ -1876,7 +1876,7 @@ export interface components {
             project: string | null;
             projects: components["schemas"]["ProjectCount"][];
             projects_omitted: number;
-            private: Record<string, never>;
+            private: Record<string, unknown>;
         };
         Step: {
             tool: string;

@@ -105,6 +105,14 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
     )
 
 
+def marked(memories: list[Memory]) -> list[Memory]:
+    """Return memories that stand beside each other, each with who sees it where any is private."""
+    if any(memory.visibility is Visibility.PRIVATE for memory in memories):
+        for memory in memories:
+            memory.visibility = memory.visibility or Visibility.SHARED
+    return memories
+
+
 def visible_now(partitions: Iterable[Partition]) -> dict[str, Any]:
     """Return the parameters of the fragment `visible` for what these partitions show unless asked otherwise."""
     return {"partitions": list(partitions), "include_superseded": False, "as_of": None}

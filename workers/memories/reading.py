@@ -38,7 +38,7 @@ from engramq.schemas.vocabulary import (
     Verification,
 )
 from engramq.workers.db.database import Store
-from engramq.workers.db.memory_rows import memory_record, previews, read_memories, visible_now
+from engramq.workers.db.memory_rows import marked, memory_record, previews, read_memories, visible_now
 from engramq.workers.db.namespaces import full_text
 from engramq.workers.db.privacy import privacy_of, private_of_others, seeing_as_admin
 from engramq.workers.db.queries import sql
@@ -125,7 +125,7 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
     cursor = (
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
-    return MemoryList(memories=[memory_record(row) for row in shown], count=len(shown), next_cursor=cursor)
+    return MemoryList(memories=marked([memory_record(row) for row in shown]), count=len(shown), next_cursor=cursor)
 
 
 @handles(ListStanding)
@@ -134,7 +134,7 @@ async def list_standing(tx: Transaction, command: ListStanding, context: Context
     partitions = tuple(Partition) if command.include_untrusted else DEFAULT_PARTITIONS
     project = context.envelope.project_named(command.project)
     rows = await tx.rows(STANDING, **visible_now(partitions), project=project, limit=limits.STANDING_LISTED)
-    return MemoryList(memories=[memory_record(row) for row in rows], count=len(rows))
+    return MemoryList(memories=marked([memory_record(row) for row in rows]), count=len(rows))
 
 
 @handles(GetMemory)

@@ -14,6 +14,7 @@ from engramq.schemas.commands import MemoryList, SearchMemories
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import marked
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
@@ -152,4 +153,6 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
 
     context.after_reply = follow if counting or refresh else None
     standing = UNSET if wishes is None else wishes.besides(memories) or UNSET
-    return MemoryList(memories=memories, count=len(memories), standing=standing, degraded=degraded, notice=notice)
+    return MemoryList(
+        memories=marked(memories), count=len(memories), standing=standing, degraded=degraded, notice=notice
+    )

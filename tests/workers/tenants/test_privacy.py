@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import UNSET
 
 from engramq.schemas.commands import (
     GetMemory,
@@ -39,6 +40,18 @@ async def reads(world: World, who: Principal, memory_id: str) -> bool:
     in_list = memory_id in {memory.id for memory in listed.memories}
     assert (found.memory is not None) is in_list
     return in_list
+
+
+@pytest.mark.promise("PV-3")
+async def test_a_search_marks_what_is_shared_beside_what_is_private(world: World) -> None:
+    for number, word in enumerate((Visibility.PRIVATE, Visibility.SHARED)):
+        await world.keep(f"The heron nests by pond {number}", principal=ADA, visibility=word)
+    for command in (SearchMemories(query="heron pond"), ListRecentMemories()):
+        found = (await world.ask(MemoryList, command, principal=ADA)).memories
+        assert {memory.visibility for memory in found} == {Visibility.PRIVATE, Visibility.SHARED}
+        assert [memory.visibility for memory in (await world.ask(MemoryList, command, principal=BOB)).memories] == [
+            UNSET
+        ]
 
 
 @pytest.mark.promise("PV-5")
