@@ -18,7 +18,8 @@ from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.turns import INVALID, UNTRUSTED
 from engramq.deploy.local.lines import Channel
 
-TOOLS: Final = "get_memory,import_memories,list_recent_memories,list_standing,search_memories"
+TOOLS: Final = frozenset({"get_memory", "import_memories", "list_recent_memories", "list_standing", "search_memories"})
+NEWER: Final = "list_standing"  # which a gateway that was started before an upgrade may not know
 PROTOCOL: Final = "2026-07-28"  # the version whose calls need no handshake; a test compares it with the SDK's
 _META: Final = {
     "io.modelcontextprotocol/protocolVersion": PROTOCOL,
@@ -44,28 +45,37 @@ class HookConnection:
         self.project = project
         self._until = until
         self._calls = 0
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._channel = Channel(connection)
-        hello = {
+        self.tools = TOOLS
+        self._channel: Channel | None = None
+        hello: dict[str, Any] = {
             "engramq": 1,
             "namespace": namespace,
             "principal": principal_of(client),
             "project": project,
-            "tools": TOOLS,
             "detail": "brief",
             UNTRUSTED: True,
             "acts_for": os.environ.get(settings.PRINCIPAL) or settings.DEFAULT_PRINCIPAL,
         }
         try:
             _refuse_foreign(home)
-            connection.settimeout(max(0.001, until - time.monotonic()))
-            connection.connect(str(home.gateway_socket))
-            answer = self._exchange(hello)
+            answer = self._greet(hello)
+            if not answer.get("ok") and f"no tool '{NEWER}'" in str(answer.get("error")):
+                self.close()
+                self.tools = TOOLS - {NEWER}
+                answer = self._greet(hello)
             if not answer.get("ok"):
                 raise Away(str(answer.get("error")))
         except (OSError, Away) as problem:
             self.close()
             raise Away(str(problem)) from problem
+
+    def _greet(self, hello: Mapping[str, Any]) -> dict[str, Any]:
+        """Connect anew, say who this is and which tools it wants, and return the answer."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._channel = Channel(connection)
+        connection.settimeout(max(0.001, self._until - time.monotonic()))
+        connection.connect(str(self.home.gateway_socket))
+        return self._exchange({**hello, "tools": ",".join(sorted(self.tools))})
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool and return its reply, no refusal. Raises HookCallRefused where asking again is useless."""
@@ -82,10 +92,12 @@ class HookConnection:
 
     def close(self) -> None:
         """Hang up."""
-        self._channel.close()
+        if self._channel is not None:
+            self._channel.close()
 
     def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Send a message and return its answer, that of the same id."""
+        assert self._channel is not None
         try:
             self._channel.send(message, self._until - time.monotonic())
             while (answer := self._channel.receive(self._until - time.monotonic())) is not None:

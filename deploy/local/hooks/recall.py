@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
-from engramq.deploy.local.hooks.connection import HookConnection
+from engramq.deploy.local.hooks.connection import NEWER, HookConnection
 from engramq.deploy.local.hooks.turns import ARCHIVED, CAPTURED, RECALLED, REJECTED, UNTRUSTED, harmless, within
 
 _HITS_MAX: Final = 12
@@ -135,7 +135,7 @@ def _hits(
     if with_newest:
         told_before = (memory.call("get_memory", {"memory_id": known_as}).get("memory") for known_as in reversed(lost))
         hits += [known for known in told_before if isinstance(known, dict) and _holds(known)]
-        if not filters:
+        if not filters and NEWER in memory.tools:
             wishes += memory.call("list_standing", {"max_chars": REPLY_CHARS}).get("memories") or ()
         # However much is newer elsewhere.
         for only in ({"project_only": True}, {}) if memory.project else ({},):

@@ -21,9 +21,9 @@ def takes_all(call: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def answering(
-    home: Home, answer_to: Callable[[dict[str, Any]], dict[str, Any]] = takes_all
+    home: Home, answer_to: Callable[[dict[str, Any]], dict[str, Any]] = takes_all, *, unknown: str = ""
 ) -> Iterator[list[dict[str, Any]]]:
-    """Let a gateway answer every call, and note what is called."""
+    """Let a gateway answer every call, and note what is called. It does not know the tool `unknown`."""
     calls: list[dict[str, Any]] = []
 
     def converse(connection: socket.socket) -> None:
@@ -31,6 +31,8 @@ def answering(
             for line in lines:
                 asked = json.loads(line)
                 answer: dict[str, Any] = {"ok": True}
+                if unknown and unknown in asked.get("tools", "").split(","):
+                    answer = {"ok": False, "error": f"ENGRAMQ_TOOLS: there is no tool {unknown!r}. Give full."}
                 if "id" in asked:
                     calls.append(asked["params"])
                     body = answer_to(asked["params"])

@@ -76,6 +76,13 @@ def test_what_a_sessions_start_could_not_tell_the_next_prompt_is_told(
     assert told(begun, "UserPromptSubmit", bound=3, prompt=TOPIC) == ""
 
 
+def test_a_gateway_from_before_an_upgrade_is_asked_without_the_tool_that_it_does_not_know(somebody: Session) -> None:
+    """It refused the whole hello, and nothing was told or captured until it was started anew."""
+    with answering(home_of(somebody), unknown="list_standing") as calls:
+        somebody.tell("SessionStart")
+    assert {call["name"] for call in calls} == {"list_recent_memories"}
+
+
 def test_a_prompt_without_words_is_told_what_a_start_owes(somebody: Session) -> None:
     somebody.tell("SessionStart", source="startup")
     with answering(home_of(somebody), knows) as calls:
