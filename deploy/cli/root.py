@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib
 import io
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -157,6 +158,8 @@ def engramq(context: click.Context) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code, having printed what is to be said."""
+    # Who called reads what is printed: else Python itself prints warnings where a command has set up no log.
+    logging.getLogger("engramq").addHandler(logging.NullHandler())
     with remembering() as failures:
         try:
             code = engramq.main(args=arguments, prog_name="engramq", standalone_mode=False)

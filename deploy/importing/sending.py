@@ -19,6 +19,8 @@ from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
+from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.settings import REDIS_URL
 from engramq.gateway.operator import GIVE_UP_S, QueueAsker, open_asker
 from engramq.schemas.checks import REDIS_AWAY
 from engramq.schemas.commands import BatchImported, Command, ImportBatch
@@ -110,12 +112,15 @@ class RejectFile:
 SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone
 QUIET_S: Final = 2.0  # before it is said: a stack that this very command has started needs a moment
 START_S: Final = 10.0  # that workers get which are being started
+STACK_S: Final = READY_BOUND_S  # and those of the home's own stack, which this command may have started
 RETURN_S: Final = GIVE_UP_S  # and workers that are being restarted
 ASK_S: Final = 0.2
 START_ONE: Final = "Start one: `engramq worker imports`, or `engramq worker --all`. See `engramq status`."
 
 
 NO_WORKER: Final = f"No worker takes imports. {START_ONE}"
+STARTING: Final = "The stack's worker, which takes imports, is still starting."
+NOT_STARTED: Final = "The stack's worker, which takes imports, did not start. See `engramq status`."
 NO_REDIS: Final = f"{REDIS_AWAY} Is ENGRAMQ_REDIS_URL right, and does the server run? See `engramq status`."
 
 
@@ -131,16 +136,20 @@ class ImportWorkers:
         self._redis = RedisConnection(lanes.server, (COUNT_PRESENT,), key=keys.prefix)
         self._where = (keys.of[WorkerKind.IMPORTS].alive, *keys.guard)
 
-    async def require(self, patience_s: float) -> None:
-        """Return when there is one; says so soon when there is none, and raises NoWorker when none comes."""
+    async def require(self, patience_s: float, *, of_home: bool = False) -> None:
+        """Return when there is one; says so soon when there is none, and raises NoWorker when none comes.
+
+        `of_home`: it is the home's stack that starts one.
+        """
         begun, told = time.monotonic(), ""
         while missing := await self._missing():
             waited_s = time.monotonic() - begun
             if waited_s >= patience_s:
-                raise NoWorker(missing)
+                raise NoWorker(NOT_STARTED if of_home and missing == NO_WORKER else missing)
             if waited_s >= QUIET_S and missing != told:
                 told = missing
-                say_between(f"{missing} Waiting for up to {patience_s:.0f} s.")
+                said = STARTING if of_home and missing == NO_WORKER else missing
+                say_between(f"{said} Waiting for up to {patience_s:.0f} s.")
             await anyio.sleep(ASK_S)
 
     async def watch(self) -> None:
@@ -307,7 +316,8 @@ async def importing(
         asker = await resources.enter_async_context(open_asker(settings, settings.namespace, settings.project))
         workers = ImportWorkers(lanes_of(settings), settings.namespace)
         resources.push_async_callback(workers.close)
-        await workers.require(START_S)
+        of_home = not os.environ.get(REDIS_URL)
+        await workers.require(STACK_S if of_home else START_S, of_home=of_home)
         importer = Importer(
             asker,
             options.on_duplicate,
