@@ -2,15 +2,14 @@
 
 import asyncio
 import errno
+import math
 import re
 import socket
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
@@ -19,14 +18,16 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from engramq.gateway.bodies import Bodies, Exchange, NoRoom
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
 from engramq.gateway.limits import Shared
 from engramq.gateway.overview import AskHealth, Health
 from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, Connections, affordable
 from engramq.schemas import limits
+from engramq.schemas.codec import fault_body
 from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import REST_PREFIX
 from engramq.schemas.faults import EngramqError
@@ -34,11 +35,6 @@ from engramq.schemas.settings import Settings, SettingsError, is_loopback
 from engramq.schemas.vocabulary import GUARDS
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long
-DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent
-DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
-DISCARD_PAUSE_S: Final = 0.02  # between two parts of it, of 64 to 256 KB: nobody waits for what it says
-LARGE_BYTES: Final = 64 * 1024  # a body of more takes turns: to decode 4 MB may take 150 ms, and others wait meanwhile
-REST: Final = 3.0  # times as long as a large body took, before the next one
 # Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that the side which sends requests closes
 # it: otherwise a call that arrives just as the time is up is cut off, and its outcome is unknown.
 KEEP_ALIVE_S: Final = 75
@@ -123,63 +119,6 @@ async def while_there(receive: Receive, *, is_read: bool) -> AsyncIterator[None]
         watching.cancel()
 
 
-class Turns:
-    """Lets large bodies through one by one, those of all callers in turn, and the event loop rest in between."""
-
-    def __init__(self) -> None:
-        self._next = asyncio.Lock()
-        self._of_callers: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
-
-    async def take(self, whose: Hashable) -> None:
-        """Wait for this caller's turn. It lasts until the event loop goes on: whoever decodes a body does not wait."""
-        of_caller = self._of_callers.setdefault(whose, asyncio.Lock())
-        async with of_caller:
-            await self._next.acquire()
-        asyncio.get_running_loop().call_soon(self._rest, time.perf_counter())
-
-    def _rest(self, since: float) -> None:
-        asyncio.get_running_loop().call_later(REST * (time.perf_counter() - since), self._next.release)
-
-
-@dataclass(slots=True)
-class _Exchange:
-    """A request's body on its way in, and its answer on its way out."""
-
-    scope: Scope
-    take: Receive
-    give: Send
-    turns: Turns
-    body_bytes: int = 0
-    is_read: bool = False
-
-    async def receive(self) -> Message:
-        """Return the next part of the body, the last one of a large body when it is its turn."""
-        message = await self._receive()
-        if self.is_read and self.body_bytes > LARGE_BYTES and message["type"] == "http.request":
-            caller: Caller | None = self.scope.get(CALLER)
-            address = self.scope.get("client") or ("",)
-            await self.turns.take(caller.namespace if caller else address[0])
-        return message
-
-    async def _receive(self) -> Message:
-        message = await self.take()
-        self.body_bytes += len(message.get("body", b""))
-        self.is_read = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
-
-    async def send(self, message: Message) -> None:
-        """Answer once the body is read: a client that still sends would see a broken connection, not an answer."""
-        if not self.is_read:
-            with anyio.move_on_after(DISCARD_S):
-                more = True
-                while more and self.body_bytes < DISCARD_BYTES:
-                    more = (await self._receive()).get("more_body", False)
-                    if more:
-                        await anyio.sleep(DISCARD_PAUSE_S)
-            self.is_read = True
-        await self.give(message)
-
-
 # Returns the caller of a request, or the answer to one that is not let in.
 Authenticate = Callable[[Scope], Awaitable[Caller | Response]]
 
@@ -206,10 +145,10 @@ class Router:
     health included; MCP and REST count a body's bytes themselves as well.
     """
 
-    def __init__(self, routes: Routes, settings: Settings) -> None:
+    def __init__(self, routes: Routes, settings: Settings, bodies: Bodies) -> None:
         self.routes = routes
         self._welcome = allowed(settings)
-        self._turns = Turns()
+        self._bodies = bodies
         self._app: ASGIApp = self._route
         if settings.allowed_origins:
             self._app = CORSMiddleware(
@@ -230,12 +169,18 @@ class Router:
         # Not by a redirect: some clients follow none, or leave body or token behind.
         path = MCP_PATH if scope["path"] == f"{MCP_PATH}/" else scope["path"]
         scope = {**scope, "headers": headers, "path": path}
-        exchange = _Exchange(scope, receive, send, self._turns)
+        exchange = Exchange(scope, receive, send, self._bodies)
         app = self._refusal(headers, path) or self._app
         try:
             await app(scope, exchange.receive, exchange.send)
         except CallerLeft:
             return
+        except NoRoom as refusal:
+            body = fault_body(refusal.fault)
+            answer = JSONResponse(body, 503, {"retry-after": f"{math.ceil(body['retry_after_s'])}"})
+            await answer(scope, exchange.receive, exchange.send)
+        finally:
+            exchange.let_go()
 
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
@@ -375,8 +320,10 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def http_server(routes: Routes, settings: Settings, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
-    """Return a server of what answers requests, on connections that are bounded."""
+def http_server(
+    routes: Routes, settings: Settings, bounds: ConnectionBounds = BOUNDS, bodies: Bodies | None = None
+) -> HttpServer:
+    """Return a server of what answers requests, on connections that are bounded, as are their bodies."""
     bounds = affordable(bounds)
     options: dict[str, Any] = {
         "http": partial(
@@ -396,4 +343,4 @@ def http_server(routes: Routes, settings: Settings, bounds: ConnectionBounds = B
         "timeout_graceful_shutdown": GRACE_S,
         "timeout_keep_alive": KEEP_ALIVE_S,
     }
-    return HttpServer(uvicorn.Config(Router(routes, settings), **options))
+    return HttpServer(uvicorn.Config(Router(routes, settings, bodies or Bodies()), **options))

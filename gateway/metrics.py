@@ -3,6 +3,7 @@
 import hmac
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from engramq.gateway.bodies import Bodies
 from engramq.gateway.http import METRICS_PATH
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.limits import Shared
@@ -33,12 +35,16 @@ _MAILBOXES: Final[Mapping[Metric, Callable[[MailboxState], float | None]]] = {
 
 
 class GatewayMetrics:
-    """The figures of one gateway process. `called` counts each call; `waiting` returns how many wait."""
+    """The figures of one gateway process. `called` counts each call; `waiting` returns how many wait.
+
+    `bodies` are those of requests that it reads.
+    """
 
     def __init__(self, waiting: Callable[[], int]) -> None:
         self._waiting = waiting
         self._figures = Figures(catalog.GATEWAY)
         self._looks: Shared[bytes] = Shared(1)
+        self.bodies = Bodies(refused=partial(self._figures.count, catalog.BODIES_REFUSED))
 
     def called(self, tool: str, outcome: str, taken_s: float) -> None:
         """Count a call of a tool."""
@@ -56,6 +62,7 @@ class GatewayMetrics:
 
         async def read() -> bytes:
             self._figures.tell(catalog.WAITING, self._waiting())
+            self._figures.tell(catalog.BODIES, self.bodies.held)
             self._take_in(await self._overview(look))
             return self._figures.text()
 

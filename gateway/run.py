@@ -164,7 +164,7 @@ class Gateway:
             page=self._page(whole, authenticator, account) if settings.ui else None,
             open_paths=frozenset(open_paths),
         )
-        return http_server(routes, settings, bounds)
+        return http_server(routes, settings, bounds, None if self._metrics is None else self._metrics.bodies)
 
     def _page(self, service: Service, authenticator: Authenticator, account: Account | None) -> ASGIApp:
         """Return the page; `account`: whose processes need no token."""

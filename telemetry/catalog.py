@@ -91,6 +91,10 @@ CALLS: Final = _counter(
 )
 CALL_SECONDS: Final = _histogram("engramq_tool_call_seconds", "How long calls took", "tool")
 WAITING: Final = _gauge("engramq_calls_waiting", "Calls that wait for a worker's answer")
+BODIES: Final = _gauge(
+    "engramq_bodies_bytes", "Bytes of requests' bodies that are not whole yet, or wait for their turn"
+)
+BODIES_REFUSED: Final = _counter("engramq_bodies_refused_total", "Requests refused for want of room for their bodies")
 
 # Of a worker.
 COMMANDS: Final = _counter(
@@ -137,7 +141,7 @@ WEBHOOKS_DEAD: Final = _gauge(
 
 GATEWAY: Final = (
     *(BUILD, READY, CHECK, DEPTH, OLDEST, PER_SECOND, DEAD, WORKERS, CLOCKS),
-    *(CALLS, CALL_SECONDS, WAITING),
+    *(CALLS, CALL_SECONDS, WAITING, BODIES, BODIES_REFUSED),
 )
 WORKER: Final = (
     *(BUILD, COMMANDS, QUEUED, HANDLED, DATABASE, WRITABLE, CONNECTIONS, CONNECTIONS_MAX, CONNECTIONS_WANTED),

@@ -10,10 +10,11 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio import to_thread
 
-from engramq.gateway.http import LARGE_BYTES, REST, Turns
+from engramq.gateway.bodies import LARGE_BYTES, REST, Bodies, NoRoom, Turns
 from engramq.gateway.identity import local_peer
 from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, Connections
 from engramq.schemas.keys import Keys
@@ -341,3 +342,38 @@ async def test_a_large_body_takes_its_callers_turn_and_a_small_one_none(
             assert status == 400
     assert len(taken) == 2
     assert None not in taken
+
+
+def test_a_caller_has_half_of_the_room_for_bodies_that_the_others_leave() -> None:
+    refused: list[str] = []
+    bodies = Bodies(64, refused=lambda: refused.append("body"))
+    for whose, most in (("ada", 32), ("bob", 16), ("cid", 8)):
+        bodies.hold(whose, most)
+        with pytest.raises(NoRoom, match="bytes of requests"):
+            bodies.hold(whose, 1)
+    bodies.let_go("ada", 32)
+    bodies.hold("bob", 12)
+    assert (bodies.held, len(refused)) == (36, 3)
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/v1/memories"])
+async def test_endless_bodies_are_refused_beyond_the_room_and_give_it_back(
+    redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    bodies = Bodies(400_000)
+    monkeypatch.setattr("engramq.gateway.http.Bodies", lambda: bodies)
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
+    whole = head + b"connection: close\r\ncontent-length: 100000\r\n\r\n" + b"[" + b" " * 99_998 + b"]"
+    async with served(redis_url, keys, replace(QUICK, body_s=BOUND_S)) as site:
+        with Line(site.port) as line:
+            line.socket.sendall(head + b"content-length: 4000000\r\n\r\n" + b" " * 150_000)  # and no more
+            while bodies.held < 150_000:
+                await anyio.lowlevel.checkpoint()
+            answer = await over(site, sending(whole))
+            refusal = json.loads(answer.partition(b"\r\n\r\n")[2])
+            assert (status_of(answer), b"retry-after: 1" in answer) == (503, True)
+            assert (refusal["code"], refusal["retry_after_s"]) == ("overloaded", 1.0)
+            assert bodies.held == 150_000
+        while bodies.held:  # its client has gone
+            await anyio.lowlevel.checkpoint()
+        assert status_of(await over(site, sending(whole))) == 400
