@@ -1,8 +1,9 @@
-"""`engramq receipt`: prove to somebody else what was done. `engramq verify FILE` checks such a receipt offline."""
+"""`engramq receipt`: prove to somebody else what was done. `engramq verify FILE` checks such a receipt."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,12 +11,13 @@ import click
 import msgspec
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.door import URL
 from engramq.deploy.cli.operating import operating
 from engramq.deploy.cli.options import identifier
 from engramq.deploy.cli.output import json_line, printable
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.commands import MakeReceipt, ReceiptMade
-from engramq.schemas.receipts import Receipt
+from engramq.schemas.receipts import ChainedEntry, Receipt
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 KEY_PATH: Final = "/.well-known/engramq.json"
@@ -48,22 +50,69 @@ def command(command_id: Any, erased: Any, out: Path | None, namespace: str | Non
     click.echo(f"Wrote {out}. Check it with: engramq verify {out}")
 
 
-def verify_receipt(file: Path, key: str | None, *, as_json: bool) -> ExitCode:
+def verify_receipt(
+    file: Path, key: str | None, *, as_json: bool, live: bool = False, namespace: str | None = None
+) -> ExitCode:
     """Check a receipt without a network: its hashes, its signature, and whose key made that.
 
     `key` is the public key in hex, or a file with what /.well-known/engramq.json answered. None: the receipt's own,
-    which proves only that nobody has changed it since.
+    which proves only that nobody has changed it since. `live`: compare it with the audit log as well, in the namespace
+    of the receipt unless another is named; the key is then that of the installation, unless one was given.
     """
     receipt = _read(file)
     problem = _problem(receipt, None if key is None else _public_key(key))
+    difference, blanked = None, 0
+    if live and problem is None:
+        difference, blanked = _compared(receipt, namespace, any_key=key is not None)
     if as_json:
-        about = {"valid": problem is None, "problem": problem, "public_key": receipt.public_key}
-        click.echo(json_line({**about, "key_given": key is not None, "entries": len(receipt.proven)}))
+        about: dict[str, Any] = {"valid": problem is None, "problem": problem, "public_key": receipt.public_key}
+        about |= {"key_given": key is not None, "entries": len(receipt.proven)}
+        if live:
+            about |= {"live": problem is None and difference is None, "difference": difference, "blanked": blanked}
+        click.echo(json_line(about))
     elif problem is None:
-        _show(receipt, named=key is not None)
+        _show(receipt, named=key is not None or (live and difference is None))
     if problem is not None and not as_json:
         raise CommandFailed(f"{file} proves nothing: {problem}.")
-    return ExitCode.DONE if problem is None else ExitCode.FAILED
+    if difference is not None and not as_json:
+        raise CommandFailed(f"The audit log says otherwise now: {difference}.")
+    if live and not as_json:
+        erased = f" Of {count_of(blanked, 'entry', 'entries')} the words were erased since." if blanked else ""
+        click.echo(f"The audit log has the same, unchanged and in the same place.{erased}")
+    return ExitCode.DONE if problem is None and difference is None else ExitCode.FAILED
+
+
+def _compared(receipt: Receipt, namespace: str | None, *, any_key: bool) -> tuple[str | None, int]:
+    """Return how the audit log differs from a receipt, as a part of a sentence, and of how many entries words went."""
+    found: dict[int, ChainedEntry] = {}
+    commands = {entry.command_id: None for entry in receipt.proven if entry.command_id is not None}
+    targets = {entry.target_id: None for entry in receipt.proven if entry.target_id is not None}
+    questions = [MakeReceipt(command_id=identifier) for identifier in commands]
+    questions += [MakeReceipt(erased=identifier) for identifier in targets]  # a long purge is in none of its command
+    of_token = URL in os.environ  # which says the namespace
+    with operating("receipt", namespace or (None if of_token else receipt.namespace)) as place:
+        for question in questions:
+            if all(entry.id in found for entry in receipt.proven):
+                break
+            live = place.reply_to(question, ReceiptMade).receipt
+            if live is not None and live.public_key != receipt.public_key and not any_key:
+                return f"{place.name} has another key, {live.public_key}", 0
+            found |= {entry.id: entry for entry in (() if live is None else live.proven)}
+    for entry in receipt.proven:
+        if entry.id not in found:
+            return f"entry {entry.id} is not in the audit log of {place.name}", 0
+        if difference := _difference(entry, found[entry.id]):
+            return f"entry {entry.id} {difference}", 0
+    return None, sum(entry.body is not None and found[entry.id].body is None for entry in receipt.proven)
+
+
+def _difference(proven: ChainedEntry, live: ChainedEntry) -> str | None:
+    if live.place != proven.place:
+        return f"is at place {live.place}, and was at {proven.place}"
+    problem = live.problem()
+    if problem is None and (live.hash, live.previous) != (proven.hash, proven.previous):
+        problem = "the chain up to it was made anew"
+    return None if problem is None else f"was changed: {problem}"
 
 
 def _show(receipt: Receipt, *, named: bool) -> None:

@@ -34,11 +34,13 @@ _NOBODY_SAW: Final = (
 @_IDS
 @click.option("--approved", is_flag=True, help="More than verified: somebody answers for it.")
 @click.option("--key", metavar="KEY", help="Of a receipt: the public key that has to have signed it, or its file.")
+@click.option("--live", is_flag=True, help="Of a receipt: see also whether the audit log still has the same.")
 @common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
 def verify(
-    identifiers: tuple[str, ...], reason: str | None, *, approved: bool, key: str | None, **how: Any
+    identifiers: tuple[str, ...], reason: str | None, *, approved: bool, key: str | None, live: bool, **how: Any
 ) -> ExitCode:
-    """Say that memories were checked against their source. With the FILE of a receipt: check that, without a network.
+    """Say that memories were checked against their source. With the FILE of a receipt: check that, without a
+    network; with --live against the audit log too.
 
     Each is shown with a question, and verified only if it is still what was shown; off a terminal that takes --seen or
     --yes. Untrusted ones stay so: engramq promote makes them trusted. An ID may be its beginning, of 8 characters or
@@ -47,10 +49,10 @@ def verify(
     file = Path(identifiers[0])
     if len(identifiers) == 1 and file.is_file():
         if approved or reason or how["seen"] or how["yes"]:
-            raise click.UsageError(f"{file} is a file: a receipt is checked with --key and --json alone.")
-        return verify_receipt(file, key, as_json=how["as_json"])
-    if key is not None:
-        raise click.UsageError("--key is for the file of a receipt.")
+            raise click.UsageError(f"{file} is a file: a receipt takes --key, --live, --namespace and --json alone.")
+        return verify_receipt(file, key, as_json=how["as_json"], live=live, namespace=how["namespace"])
+    if key is not None or live:
+        raise click.UsageError("--key and --live are for the file of a receipt.")
     given = {"verification": Verification.APPROVED if approved else Verification.VERIFIED, "reason": reason}
     return _each(identifiers, "verify_memory", given, **how)
 

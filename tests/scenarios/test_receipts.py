@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -117,3 +118,30 @@ async def test_what_nobody_did_has_no_receipt(agent: Agent, terminal: Terminal) 
         assert (code, out, "says nothing" in err) == (ExitCode.FAILED, "", True)
     assert (await terminal("receipt"))[0] == ExitCode.MISUSED
     assert (await terminal("audit", "--verify"))[1] == "0 entries as they were written.\n"
+
+
+@pytest.mark.parametrize(
+    ("tampering", "said"),
+    [
+        ("select 1", "unchanged and in the same place"),
+        ("update audit_log set reason = 'another' where id = {id}", "was changed: what it says was changed"),
+        ("delete from audit_log where id = {id}", "is not in the audit log of namespace"),
+        (MOVED, "is at place"),
+        ("update audit_chain set hash = '\\x00' where entry = {id}", "was changed: "),
+    ],
+)
+async def test_a_receipt_is_compared_with_the_live_chain(
+    agent: Agent, terminal: Terminal, database: Database, tmp_path: Path, tampering: str, said: str
+) -> None:
+    await judged(agent, 3)
+    newest, entry, *_ = (await agent.call("audit"))["entries"]
+    assert await chained(agent, terminal) == 3
+    file = tmp_path / "receipt.json"
+    file.write_text(json.dumps(await receipt_of(terminal, entry["command_id"])))
+    database.owner.execute(tampering.format(id=entry["id"], next=newest["id"]).encode())
+    code, out, err = await terminal("verify", str(file), "--live")
+    assert said in out + err
+    assert code == (ExitCode.DONE if tampering == "select 1" else ExitCode.FAILED)
+    code, out, _ = await terminal("verify", str(file), "--live", "--json")
+    told = json.loads(out)
+    assert (told["valid"], told["live"]) == (True, tampering == "select 1")

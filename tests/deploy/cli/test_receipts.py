@@ -31,6 +31,8 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
     assert status == 200, "anybody may read the key"
     key.write_bytes(body)
     assert json.loads(await shell.run("audit", "--verify", "--json"))["places"] == 3, "two tokens, one verdict"
+    assert "unchanged and in the same place" in await shell.run("verify", str(file), "--live")
+    await shell.run("verify", memory, "--live", code=ExitCode.MISUSED)
 
     monkeypatch.setenv("ENGRAMQ_URL", "http://127.0.0.1:1")  # nobody answers there
     out = await shell.run("verify", str(file), "--key", str(key))
