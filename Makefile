@@ -72,8 +72,11 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# The Hermes plugin is a package called engramq too, so its types are checked by themselves.
 types: setup
 	$(BIN)/mypy || { [ $$? = 2 ] && $(BIN)/mypy --num-workers 0; } # 2: its processes did not meet in time, on a busy machine
+	cd integrations/hermes && $(CURDIR)/$(BIN)/mypy --config-file ../../pyproject.toml --num-workers 0 \
+		--cache-dir ../../.mypy_cache/hermes --package engramq
 
 unit: setup
 	$(BIN)/pytest -n $(JOBS) $(FAILED) -m "not long"
