@@ -6,9 +6,10 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
-from engramq.schemas.faults import FaultCode, invalid
+from engramq.schemas.codec import fault_body
+from engramq.schemas.faults import FaultCode, invalid, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import MemorySource, Partition, Sector, SectorSource
+from engramq.schemas.vocabulary import MemorySource, Partition, Sector, SectorSource, StandingSource
 
 # What the forms ask for by a field of one line, each the parameter of its name.
 ENTRIES: Final = (
@@ -49,9 +50,14 @@ def tags_in(text: str) -> list[str]:
     return [tag.strip() for tag in text.split(",") if tag.strip()]
 
 
+async def _memory(page: PageRequest, memory_id: str) -> Body | None:
+    found: Body | None = (await page.ask("get_memory", memory_id=memory_id, include_untrusted=True))["memory"]
+    return found
+
+
 async def edit(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Correct what is said about a memory, as the form says it; raises EngramqError when that is what stands there."""
-    memory = (await page.ask("get_memory", memory_id=memory_id, include_untrusted=True))["memory"]
+    memory = await _memory(page, memory_id)
     if memory is None:
         return {"status": "not_found"}
     changes = changes_of(page, memory)
@@ -98,6 +104,56 @@ def _as_sent_before(refusal: Body) -> Body:
         return refusal
     error = "This form was sent before, with other words. What it holds now is not stored."
     return {**refusal, "error": error, "recovery": "Store it again to keep it as a memory of its own."}
+
+
+# What a memory keeps when its words are written anew, beside sector, source type and standing.
+_KEPT: Final = (*ENTRIES, "tags", "metadata", "partition", "visibility")
+
+
+async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
+    """Store the words of the form with all that is said about a memory, and let them supersede it.
+
+    Of two who write anew what both have seen the second is refused, and nothing of theirs is left.
+    """
+    memory = await _memory(page, memory_id)
+    if memory is None:
+        return {"status": "not_found"}
+    content, once = page.entry("content").replace("\r\n", "\n"), page.entry("once")
+    if memory.get("digest") != seen:
+        after = await _memory(page, memory["superseded_by"]) if memory["superseded_by"] else None
+        if after is not None and after["content"] == content:  # the form was sent twice
+            return {"status": "superseded", "new": after}
+        changed = refuse(FaultCode.CONFLICT, "The memory has changed since it was shown.")
+        raise PageCallRefused(fault_body(changed.fault))
+    if content == memory["content"]:
+        raise PageCallRefused(fault_body(invalid("content", "These are its words: nothing was changed.").fault))
+    stored = await page.ask(
+        "store_memory",
+        content=content,
+        source=MemorySource.EXPLICIT.value,
+        sector=entries_of(memory)[_SECTOR],
+        source_type=memory["source_type"] if memory["partition"] == Partition.UNTRUSTED else None,
+        standing=memory["standing"] if memory["standing_source"] == StandingSource.GIVEN else None,
+        idempotency_key=once,
+        **{name: memory.get(name) for name in _KEPT},
+    )
+    if stored["status"] != "stored":
+        return stored
+    new_id = stored["stored"]["id"]
+    try:
+        return await page.ask(
+            "supersede_memory", old_memory_id=memory_id, new_memory_id=new_id, idempotency_key=f"{once}-supersede"
+        )
+    except PageCallRefused as refused:
+        if refused.status < 500:  # else it may have been done
+            await page.ask("forget_memory", memory_id=new_id, reason="what it should supersede had changed")
+        raise
+
+
+def words_of(page: PageRequest, memory: Body) -> dict[str, Any]:
+    """Return what the form of new words shows: those of the memory, where they were refused those that were entered."""
+    rewords = page.request.path_params.get("action") == "reword"
+    return {"rewords": rewords, "words": page.entry("content") if rewords else memory["content"], "once": uuid7()}
 
 
 def _new_memory(page: PageRequest) -> dict[str, Any]:

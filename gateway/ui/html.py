@@ -48,6 +48,7 @@ DONE: Final[Mapping[str, str]] = {
     "already_trusted": "The memory was trusted already.",
     "changed": "The memory is changed. The audit log has what it was.",
     "stored": "The memory is stored.",
+    "superseded": "The new words are stored, and supersede the old ones.",
     "made_before": "That token was made before and is shown once. If it was not noted, revoke it and make another one.",
     "revoked": "The token counts no longer, in half a minute at the latest.",
     "already_revoked": "The token did not count any more.",

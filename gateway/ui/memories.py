@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
+from engramq.gateway.ui.many import CHANGES, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, Sector, Verification
@@ -102,6 +103,15 @@ class MemoryFilters:
 
 async def show_memories(page: PageRequest) -> Response:
     """Show what a search found, else the newest memories that pass the filters."""
+    return await _list(page)
+
+
+async def change_many(page: PageRequest) -> Response:
+    """Archive or tag the memories that are ticked, or all that were shown, and tell what came of each."""
+    return await _list(page, verdicts=await decide(page, CHANGES))
+
+
+async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response:
     filters = MemoryFilters.of(page)
     shown: Body = {"memories": [], "next_cursor": None}
     refusal, left_out = None, 0
@@ -121,6 +131,7 @@ async def show_memories(page: PageRequest) -> Response:
         shown=shown,
         refusal=refusal,
         left_out=left_out,
+        verdicts=verdicts,
         best=limits.SEARCH_LIMIT,
         words={"sector": list(Sector), "state": list(MemoryState), "verification": list(Verification)},
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.editing import KEPT_TAGS, edit, entered, entries_of
+from engramq.gateway.ui.editing import KEPT_TAGS, edit, entered, entries_of, reword, words_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid
@@ -18,6 +18,7 @@ REASON: Final = "reason"
 SURE: Final = "sure"
 SEEN: Final = "seen"
 EDIT: Final = "edit"
+REWORD: Final = "reword"
 
 # What an update leaves of its old values in the audit log, and an update can write again.
 SET_BACK: Final = ("sector", "confidence", "position", *TIMES)
@@ -85,6 +86,17 @@ async def correct(page: PageRequest, memory_id: str) -> Body:
     return await edit(page, memory_id, page.entry(SEEN))
 
 
+async def write_anew(page: PageRequest, memory_id: str) -> Body:
+    """Put the words of the form in the place of its words, if it is as it was seen."""
+    require_look(page.entry(SEEN))
+    return await reword(page, memory_id, page.entry(SEEN))
+
+
+async def end_wish(page: PageRequest, memory_id: str) -> Body:
+    """Say that what it asks for is asked for no longer."""
+    return await page.ask("update_memory", memory_id=memory_id, standing=False)
+
+
 def require_look(seen: str) -> None:
     """Raise EngramqError for a form that does not hold the digest of what it showed."""
     if not seen:
@@ -106,6 +118,8 @@ ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
     "restore": restore,
     "set_back": set_back,
     EDIT: correct,
+    REWORD: write_anew,
+    "end_wish": end_wish,
 }
 
 _SAID: Final = {"success": "verified", "updated": "changed"}
@@ -207,14 +221,15 @@ def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[s
     if refusal is not None and page.request.path_params.get("action") == EDIT:
         said |= {name: page.entry(name) for name in said if name in page.form and name not in changed}
         kept = kept if "tags" in changed else page.form.get(KEPT_TAGS, [])
-    return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector)}
+    return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector), **words_of(page, memory)}
 
 
 def _as_sent(page: PageRequest) -> dict[str, Any]:
     """Return what the form of a correction shows by what it sent alone, for when the memory may not be read either."""
     kept = page.form.get(KEPT_TAGS, [])
     memory = {"id": page.request.path_params["memory_id"], "digest": page.entry(SEEN), "tags": kept}
-    return {"memory": memory, "entries_said": entered(page), "kept_tags": kept, "sectors": list(Sector)}
+    said = {"entries_said": entered(page), "kept_tags": kept, "sectors": list(Sector)}
+    return {"memory": memory, **said, **words_of(page, {"content": ""})}
 
 
 async def change_memory(page: PageRequest) -> Response:
@@ -222,13 +237,15 @@ async def change_memory(page: PageRequest) -> Response:
     try:
         reply = await carried_out(page)
     except PageCallRefused as refused:
-        if page.request.path_params["action"] != EDIT or refused.body["code"] == FaultCode.CONFLICT:
+        if page.request.path_params["action"] not in (EDIT, REWORD) or refused.body["code"] == FaultCode.CONFLICT:
             return await _memory_page(page, as_changed(refused))
         if refused.status == 400:
             return await _memory_page(page, refused.body)
         return await page.refuse("edit_refused.html", refused.body, **_as_sent(page))
     if isinstance(reply, Response):
         return reply
+    if reply["status"] == "superseded":
+        return page.go(f"/ui/memories/{reply['new']['id']}", done=done_by(reply))
     if reply["status"] == "erased":
         return page.go("/ui/memories", done=done_by(reply))
     return page.go(f"/ui/memories/{page.request.path_params['memory_id']}", done=done_by(reply))

@@ -15,7 +15,7 @@ from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.service import Service
-from engramq.gateway.ui import admin, editing, graph, inbox, memories, memory
+from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.request import (
@@ -47,6 +47,7 @@ HEADERS: Final = {
 }
 _KEPT: Final = "public, max-age=31536000, immutable"
 _OWN_PATH: Final = re.compile(r"/ui(?:/[\w./-]*)?", re.ASCII)
+_OWN_QUERY: Final = re.compile(r"[\w.~%&=+*,:@-]*", re.ASCII)
 
 
 async def show_sign_in(page: PageRequest) -> Response:
@@ -86,7 +87,9 @@ async def show_refusal(page: PageRequest, refusal: PageCallRefused) -> Response:
 
 def _own_path(wanted: str) -> str:
     """Return where to go after signing in: a page of ours, and no other."""
-    return wanted if _OWN_PATH.fullmatch(wanted) and "//" not in wanted and ".." not in wanted else PAGE_PATH
+    path, _, query = wanted.partition("?")
+    is_own = _OWN_PATH.fullmatch(path) and _OWN_QUERY.fullmatch(query)
+    return wanted if is_own and "//" not in path and ".." not in path else PAGE_PATH
 
 
 # Path below /ui, method, view.
@@ -97,7 +100,11 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/memories", "GET", memories.show_memories),
     ("/memories", "POST", editing.store_new),
     ("/memories/new", "GET", editing.show_new),
+    ("/memories/many", "POST", memories.change_many),
     ("/contradictions", "GET", memories.show_contradictions),
+    ("/standing", "GET", changes.show_wishes),
+    ("/changes", "GET", changes.show_changes),
+    ("/changes", "POST", changes.note_seen),
     ("/projects", "GET", editing.list_projects),
     ("/memories/{memory_id}", "GET", memory.show_memory),
     ("/memories/{memory_id}/{action}", "POST", memory.change_memory),
@@ -184,7 +191,9 @@ class PageApp:
                     given = request.headers.get(FORM_HEADER) or page.entry(FORM_FIELD)
                     self._site.door.require_own(visitor, given)
                 if visitor.caller is None and view not in _FOR_EVERYBODY:
-                    wanted = request.url.path if request.method == "GET" and not page.is_partial else PAGE_PATH
+                    url = request.url
+                    own = f"{url.path}?{url.query}" if url.query else url.path  # filters stay
+                    wanted = own if request.method == "GET" and not page.is_partial else PAGE_PATH
                     response = page.go(SIGN_IN, **({"next": wanted} if wanted != PAGE_PATH else {}))
                 else:
                     response = await view(page)

@@ -23,6 +23,8 @@ PAGES = (
     "/ui/memories",
     "/ui/memories?q=charge&partition=both",
     "/ui/inbox",
+    "/ui/changes",
+    "/ui/standing",
     "/ui/consent",
     "/ui/graph",
     "/ui/graph?node=Shop",
@@ -108,6 +110,32 @@ def test_the_inbox_is_worked_through_by_keyboard_alone(stack: Stack, opened: Cal
     page.keyboard.type("Keyboard three")
     page.keyboard.press("Enter")
     expect(page.locator("article").first).to_contain_text("Keyboard three")
+
+
+def test_words_are_corrected_and_lists_walked_by_keyboard_alone(stack: Stack, opened: Callable[..., Watched]) -> None:
+    """From findings of newcomers, missing: nobody could edit a text on the page."""
+    stack.call("ada", "store_memory", content="The keyboard port is 8081")
+    page = opened().go("/ui/memories")
+    page.keyboard.press("j")
+    expect(page.locator("[data-row].current .content")).to_have_text("The keyboard port is 8081")
+    page.keyboard.press("x")
+    expect(page.locator("[data-row].current input[type=checkbox]")).to_be_checked()
+    page.keyboard.press("Enter")
+    expect(page.locator(".content.whole")).to_have_text("The keyboard port is 8081")
+    page.keyboard.press("e")
+    expect(page.locator("textarea[name=content]")).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("The keyboard port is 8082")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".content.whole")).to_have_text("The keyboard port is 8082")
+    expect(page.locator(".timeline")).to_contain_text("The keyboard port is 8081")
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    expect(page).to_have_url(re.compile("/ui/changes$"))
+    expect(page.locator("[data-row]").first).to_contain_text("The keyboard port is 8082")
+    page.keyboard.press("y")
+    expect(page.locator("[data-row]")).to_have_count(0)
 
 
 def test_times_are_those_of_the_readers_zone_and_name_it(opened: Callable[..., Watched]) -> None:

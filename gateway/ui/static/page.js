@@ -58,7 +58,7 @@
     if (event.detail.elt?.hasAttribute("data-live")) away.hidden = event.detail.xhr.status !== 0;
   });
 
-  // The inbox: one row is the current one, and the keys press its buttons.
+  // Of a list of memories one row is the current one.
   const rows = () => [...document.querySelectorAll("[data-row]")];
   let at = -1;
   const stand = (index) => {
@@ -82,26 +82,38 @@
       stand(at);
     }
   });
+  // A key presses the button that names it: the current row's, else the page's.
   const press = (key) => {
-    if (at < 0) stand(0);
+    const named = `[data-key="${key}"]`;
+    if (at < 0 && find(`[data-row] ${named}`)) stand(0);
     const row = rows()[at];
-    const button = row && find(`[data-key="${key}"]`, row);
-    if (button) button.click();
-    else if (row) say(key === "p" ? "Verify it first." : "That cannot be done here.");
+    const button = (row && find(named, row)) || [...document.querySelectorAll(named)].find((one) => !one.closest("[data-row]"));
+    if (button) {
+      button.click();
+      if (button.matches("summary")) find("textarea, input:not([type=hidden])", button.parentElement)?.focus();
+    } else if (row && find("[data-inbox]")) say(key === "p" ? "Verify it first." : "That cannot be done here.");
+    return Boolean(button);
   };
+  const go = (letter) => [...document.querySelectorAll(".side nav a")].find((link) => link.textContent[0].toLowerCase() === letter)?.click();
 
+  let isGoing = false; // after g
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || keys?.open) return;
-    if (event.target.closest?.("input, select, textarea, [contenteditable]")) return;
-    const inbox = find("[data-inbox]");
-    if (event.key === "?") keys?.showModal();
-    else if (event.key === "/") find("[data-search]") ? find("[data-search]").focus() : location.assign("/ui/memories#q");
-    else if (!inbox) return;
-    else if (event.key === "j") stand(at + 1);
-    else if (event.key === "k") stand(at - 1);
-    else if ("vpru".includes(event.key)) press(event.key);
-    else if (event.key === "Enter" && event.target.matches?.("[data-row]")) find("[data-open]", event.target)?.click();
-    else return;
+    if (event.target.closest?.("input:not([type=checkbox]), select, textarea, [contenteditable]")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const key = event.key;
+    const wasGoing = isGoing;
+    isGoing = key === "g" && !wasGoing;
+    if (isGoing) return;
+    if (wasGoing) go(key);
+    else if (key === "?") keys?.showModal();
+    else if (key === "/") find("[data-search]") ? find("[data-search]").focus() : location.assign("/ui/memories#q");
+    else if (key === "j" || key === "k") stand(at + (key === "j" ? 1 : -1));
+    else if (key === "x") find("input[type=checkbox]", rows()[at] ?? document.createElement("p"))?.click();
+    else if (key === "Enter" && event.target.matches?.("[data-row]")) find("[data-open]", event.target)?.click();
+    else if (!/^[a-z]$/.test(key) || !press(key)) return;
     event.preventDefault();
   });
 

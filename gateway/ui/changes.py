@@ -1,0 +1,74 @@
+"""What changed since the visitor last looked, and the standing wishes."""
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from starlette.responses import Response
+
+from engramq.gateway.budget import Body
+from engramq.gateway.http import PAGE_PATH
+from engramq.gateway.ui.memory import undo_of
+from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Scope
+
+CHANGES_ROWS: Final = 50
+FIRST_LOOK: Final = timedelta(days=1)
+_KEPT_S: Final = 365 * 86_400
+
+
+async def show_changes(page: PageRequest) -> Response:
+    """Show what was stored and done since `since` in the address, else since the visitor last said that they had seen.
+
+    Looking changes nothing: whoever loads the page again sees the same.
+    """
+    now = datetime.now(UTC)
+    since = page.query("since") or page.request.cookies.get(_cookie(page), "") or (now - FIRST_LOOK).isoformat()
+    stored: Body = {"memories": [], "next_cursor": None}
+    entries, refusal = None, None
+    try:
+        stored = await page.ask(
+            "list_recent_memories",
+            since=since,
+            limit=CHANGES_ROWS,
+            partitions=list(Partition),
+            project=EVERY_PROJECT,
+            cursor=page.query("cursor"),
+        )
+        if page.may(Scope.ADMIN):
+            entries = (await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"]
+    except PageCallRefused as refused:
+        if refused.status != 400:
+            raise
+        refusal = refused.body
+    return page.render(
+        "changes.html",
+        status=400 if refusal else 200,
+        stored=stored,
+        entries=entries,
+        since=since,
+        until=now.isoformat(),
+        refusal=refusal,
+        undo_of=undo_of,
+    )
+
+
+async def note_seen(page: PageRequest) -> Response:
+    """Remember until when the visitor has seen what changed: when the page that says so was made."""
+    response = page.go(f"{PAGE_PATH}/changes")
+    response.set_cookie(
+        _cookie(page), page.entry("until"), max_age=_KEPT_S, path=PAGE_PATH, httponly=True, samesite="strict"
+    )
+    return response
+
+
+async def show_wishes(page: PageRequest) -> Response:
+    """Show what was asked for for good, of every project."""
+    shown = await page.ask("list_standing", project=EVERY_PROJECT, include_untrusted=True)
+    return page.render("wishes.html", shown=shown)
+
+
+def _cookie(page: PageRequest) -> str:
+    """Return the name under which a browser keeps it: one for each namespace and principal."""
+    who = f"{page.caller.namespace}\n{page.caller.principal.name}"
+    return f"engramq_seen_{hashlib.sha256(who.encode()).hexdigest()[:12]}"

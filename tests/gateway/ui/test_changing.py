@@ -1,0 +1,112 @@
+"""Words are corrected, many memories changed at once, wishes ended, and what changed since the last look is shown."""
+
+import json
+
+import pytest
+
+from tests.gateway.ui.conftest import Served
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+
+LIST = "/ui/memories"
+CHANGES = "/ui/changes"
+
+
+async def test_new_words_supersede_with_all_that_is_said_and_audited(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    said = {"speaker": "Bea", "project": "rover", "tags": ["port", "a, b"], "metadata": {"from": "wiki"}, "position": 0}
+    stored = await agent.call("store_memory", content="The port is 80", sector="procedural", thread="ops", **said)
+    old_id = stored["stored"]["id"]
+    page = await browser.get(f"{LIST}/{old_id}")
+    done = await browser.send(page, f"{LIST}/{old_id}/reword", content="The port is 443.\r\nAlways.")
+    assert (done.status, "supersede the old ones" in done.text) == (200, True)
+    new_id = done.path.removeprefix(f"{LIST}/")
+    new = (await agent.call("get_memory", memory_id=new_id, detail="full"))["memory"]
+    assert new["content"] == "The port is 443.\nAlways."
+    assert {name: new[name] for name in said} == said
+    assert (new["sector"], new["thread"], new["supersedes"]) == ("procedural", "ops", old_id)
+    entries = (await agent.call("audit", target=old_id))["entries"]
+    assert [(entry["action"], entry["actor"]) for entry in entries] == [("supersede", "ada")]
+    again = await browser.send(page, f"{LIST}/{old_id}/reword", content="The port is 443.\r\nAlways.")
+    assert again.path == done.path, "a form that is sent twice changes once"
+
+
+async def test_of_two_who_edit_the_same_words_the_second_is_told_and_loses_nothing(here: Served) -> None:
+    agent, ada, grace = await here.agent("ada"), await here.browser("ada"), await here.browser("grace")
+    memory_id = (await agent.call("store_memory", content="The port is 80"))["stored"]["id"]
+    place = f"{LIST}/{memory_id}"
+    hers, other = await ada.get(place), await grace.get(place)
+    assert (await ada.send(hers, f"{place}/reword", content="The port is 443")).status == 200
+    late = await grace.send(other, f"{place}/reword", content="The port is 8443")
+    assert late.status in (400, 409)
+    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+    assert [memory["content"] for memory in kept] == ["The port is 443"]
+    same = await ada.get(place.replace(memory_id, kept[0]["id"]))
+    unchanged = await ada.send(same, f"{same.path}/reword", content="The port is 443")
+    assert (unchanged.status, "nothing was changed" in unchanged.text) == (400, True)
+    long = await ada.send(same, f"{same.path}/reword", content="x" * 40_000)
+    assert (long.status, "x" * 40_000 in long.text) == (400, True), "what was typed is not lost"
+
+
+async def test_many_are_tagged_and_archived_and_the_filters_stay(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for number in range(3):
+        await agent.call("store_memory", content=f"Fact {number}", project="rover")
+    await agent.call("store_memory", content="Elsewhere", project="island")
+    page = await browser.get(LIST, project="rover", project_only="1")
+    action = f"{LIST}/many"
+    tagged = await browser.send(page, action, verdict="tag", which="shown", new_tags="a, b", shown=page.values("shown"))
+    assert (tagged.status, "3 memories are tagged." in tagged.text, "Elsewhere" in tagged.text) == (200, True, False)
+    ticked = page.values("chosen")[:2]
+    done = await browser.send(tagged, action, verdict="archive", which="chosen", chosen=ticked)
+    assert "2 memories are archived." in done.text
+    kept = (await agent.call("list_recent_memories", project="*", detail="full"))["memories"]
+    assert [(memory["content"], memory["tags"]) for memory in kept] == [("Elsewhere", []), ("Fact 0", ["a", "b"])]
+    for wrong in ({"verdict": "tag", "chosen": ticked}, {"verdict": "archive"}, {"verdict": "erase", "chosen": ticked}):
+        assert (await browser.send(done, action, **wrong)).status == 400
+    assert not (await (await here.browser("reader")).get(LIST)).has_form(action)
+
+
+async def test_the_inbox_archives_many(here: Served) -> None:
+    agent, browser = await here.agent("researcher"), await here.browser("ada")
+    for number in range(2):
+        await agent.call("store_memory", content=f"Rumour {number}")
+    page = await browser.get("/ui/inbox")
+    done = await browser.send(page, "/ui/inbox", verdict="archive", which="shown", shown=page.values("shown"))
+    assert ("2 memories are archived." in done.text, "Nothing waits." in done.text) == (True, True)
+
+
+async def test_a_standing_wish_is_ended_by_a_button(here: Served) -> None:
+    """From issue 28."""
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    wish = (await agent.call("store_memory", content="Always answer in metric units", standing=True))["stored"]["id"]
+    page = await browser.get("/ui/standing")
+    assert "metric units" in page.text
+    done = await browser.send(page, f"{LIST}/{wish}/end_wish")
+    assert (done.status, done.has_form(f"{LIST}/{wish}/end_wish")) == (200, False)
+    assert "metric units" not in (await browser.get("/ui/standing")).text
+    assert (await agent.call("list_standing"))["count"] == 0
+
+
+async def test_what_changed_since_the_last_look_is_shown_until_it_is_said_to_be_seen(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    first = (await agent.call("store_memory", content="First fact"))["stored"]["id"]
+    await agent.call("update_memory", memory_id=first, speaker="Bea")
+    for _ in range(2):
+        page = await browser.get(CHANGES)
+        assert ("First fact" in page.text, "updated" in page.text) == (True, True)
+    await agent.call("store_memory", content="Second fact")
+    after = await browser.send(page, CHANGES)
+    assert ("First fact" in after.text, "Second fact" in after.text) == (False, True), "stored since that page was made"
+    assert "First fact" in (await (await here.browser("reader")).get(CHANGES)).text, "each has their own"
+    assert (await browser.get(CHANGES, since="whenever")).status == 400
+
+
+async def test_filters_stay_over_a_sign_in(here: Served) -> None:
+    stranger = await here.browser()
+    asked = await stranger.get(LIST, project="rover", tags="a, b")
+    signed_in = await stranger.send(asked, "/ui/sign-in", token=here.secrets["ada"])
+    assert (signed_in.path, dict(signed_in.response.url.params)) == (LIST, {"project": "rover", "tags": "a, b"})
+    for foreign in ("//evil.example", "/ui/../mcp", "https://evil.example/ui", "/ui?next=\r\nx: y"):
+        page = await (await here.browser()).get("/ui/sign-in", next=foreign)
+        assert page.form("/ui/sign-in").fields["next"] == "/ui", json.dumps(foreign)
