@@ -29,7 +29,7 @@ META = {
 class Front:
     """A connection to the gateway's socket, with all tools, that calls itself untrusted."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, **more: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(60)
         self._socket.connect(str(owner.stack.home.gateway_socket))
@@ -39,6 +39,7 @@ class Front:
             "namespace": owner.environment["ENGRAMQ_NAMESPACE"],
             "principal": "I/O",
             "untrusted": True,
+            **more,
         }
         assert self.asks(hello) == {"ok": True}
 
@@ -94,6 +95,20 @@ def test_it_may_change_nothing_else(owner: Owner, front: Front, tool: str, argum
     given = {"memory_ids": [known]} if tool == "record_outcome" else {"memory_id": known}
     assert front.call(tool, **given, **arguments)["code"] == "forbidden"
     assert owner.call("get_memory", memory_id=known)["memory"]["content"] == "The kettle is blue."
+
+
+@pytest.mark.promise("PV-1", "PV-3")
+def test_a_hook_sees_and_keeps_what_is_private_to_whom_it_acts_for_and_to_nobody_else(owner: Owner) -> None:
+    private = owner.stores("The heron saw marker0001.", visibility="private")
+    fronts = [Front(owner, principal="hooks/codex", acts_for=person) for person in ("I/O", "bob", "")]
+    both = {"query": "heron", "partitions": ["trusted", "untrusted"]}
+    found = [[hit["id"] for hit in front.call("search_memories", **both)["memories"]] for front in fronts]
+    assert found == [[private], [], []]
+    kept = fronts[0].call("store_memory", content="The reed is green.", visibility="private")["stored"]["id"]
+    captured = [memory["id"] for memory in owner.captured()]
+    assert captured == [kept]
+    for front in fronts:
+        front.close()
 
 
 def test_nothing_of_the_operators_is_open_to_it(front: Front) -> None:
