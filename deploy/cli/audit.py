@@ -35,9 +35,9 @@ SHOWN_MAX: Final = 100_000
     "--target", metavar="ID", type=identifier, help="A memory or a node, with its links or edges; or an edge."
 )
 @click.option("--command", "command_id", metavar="ID", type=identifier, help="All that one command did.")
-@click.option("--since", metavar="TIME", type=parse_time, help="A date, or a time with a zone.")
-@click.option("--until", metavar="TIME", type=end_time, help="The same; included.")
-@limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
+@click.option("--since", metavar="TIME", type=parse_time, help="From this date, or time with a zone, on.")
+@click.option("--until", metavar="TIME", type=end_time, help="Up to this date or time, included.")
+@limit_option(SHOWN_MAX, SHOWN, "How many at most, the newest.")
 @click.option("--verify", is_flag=True, help="Check that nobody has changed, removed or moved an entry.")
 @common.JSON
 def command(namespace: str | None, limit: int, *, verify: bool, as_json: bool, **wanted: Any) -> ExitCode:

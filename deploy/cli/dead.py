@@ -41,7 +41,7 @@ def command() -> None:
     "--kind", metavar="WORD", type=one_of(WorkerKind), help=f"Of one kind of workers: {', '.join(WorkerKind)}."
 )
 @namespace_option
-@limit_option(SHOWN_MAX, SHOWN, "The newest so many of each kind.")
+@limit_option(SHOWN_MAX, SHOWN, "How many of each kind at most, the newest.")
 @common.JSON
 def list_(kind: WorkerKind | None, namespace: str | None, limit: int, *, as_json: bool) -> None:
     """List them, newest last, without what they hold. Each begins with its ID."""

@@ -51,7 +51,7 @@ def _cosine(text: str) -> float:
     "--similarity",
     metavar="X",
     type=_cosine,
-    help="Least cosine of two memories that are alike. Default: as .95 with the bundled model.",
+    help="How alike two memories have to be, up to 1. Default: what .95 is with the bundled model.",
 )
 @click.option(
     "--partition", type=click.Choice([str(word) for word in Partition]), help="Default: both, each by itself."

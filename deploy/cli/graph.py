@@ -32,7 +32,7 @@ def command() -> None:
 
 @command.command("deleted")
 @common.NAMESPACE
-@common.limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
+@common.limit_option(SHOWN_MAX, SHOWN, "How many at most, the newest.")
 @common.JSON
 def deleted(namespace: str | None, limit: int, *, as_json: bool) -> None:
     """List deletions that can be undone, newest last.

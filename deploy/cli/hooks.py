@@ -108,9 +108,11 @@ def _file(client: HookClient, *, project: bool) -> Path:
 @click.command("hook")
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
 @click.option(
-    run.RECALL_CAPTURED, "recall_captured", is_flag=True, help="With what hooks have captured, marked as data."
+    run.RECALL_CAPTURED, "recall_captured", is_flag=True, help="Recall what was captured too, marked as data."
 )
-@click.option(run.NO_CAPTURE, "no_capture", is_flag=True, help="Nor what earlier sessions still have to be captured.")
+@click.option(
+    run.NO_CAPTURE, "no_capture", is_flag=True, help="Recall only; what earlier sessions still owe is left, too."
+)
 def hook(*, client: str, recall_captured: bool, no_capture: bool) -> int:
     """Handle one event of a client; engramq hooks has clients run it.
 

@@ -81,7 +81,7 @@ OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", *
 )
 @click.option(
     "--rejects", type=click.Path(dir_okay=False, path_type=Path),
-    help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
+    help="Write bad rows there, with what is wrong. Default: FILE.rejects.jsonl.",
 )  # fmt: skip
 @click.option(
     "--format", "named_format", type=click.Choice([str(word) for word in FORMATS]),
@@ -105,7 +105,7 @@ def command(
     """Load memories from files, other systems, notes and past sessions, or restore an export.
 
     Rows are one JSON object per line, or a CSV with a first row of names, with the parameters of store_memory; FILE -
-    is standard input. gzip, bzip2, xz and UTF-16 are told by themselves. What went in before is skipped. The exit code
+    is standard input. gzip, bzip2, xz and UTF-16 are recognised. What went in before is skipped. The exit code
     is 1 when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
 
     Other systems: the file of MCP's memory server, mem0, OpenMemory, conversations of Claude and ChatGPT (as they were

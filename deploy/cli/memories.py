@@ -32,7 +32,7 @@ MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one mem
 
 @click.command("search")
 @click.argument("query", nargs=-1, required=True)
-@limit_option(50, 10, "The best so many.")
+@limit_option(50, 10, "How many at most, the best.")
 @common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.THREAD)
 @common.span_options("What happened")
 @common.options(common.AS_OF, common.SUPERSEDED, common.NAMESPACE, common.JSON)
@@ -49,7 +49,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
 
 @click.command("survey")
 @click.argument("topic", nargs=-1, required=True)
-@limit_option(100, 40, "So many extracts; fewer have longer texts.")
+@limit_option(100, 40, "How many extracts at most; fewer have longer texts.")
 @common.options(common.TAG, common.PROJECT, common.THREAD)
 @common.span_options("What happened")
 @click.option("--order", type=click.Choice([str(word) for word in SurveyOrder]), help="Default: time.")
@@ -76,12 +76,12 @@ def _draw_survey(reply: Reply) -> None:
 
 
 @click.command("list")
-@limit_option(100, 20, "The newest so many.")
+@limit_option(100, 20, "How many at most, the newest.")
 @common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.STATE)
 @common.options(common.VERIFICATION, common.THREAD, common.span_options("What was stored"))
 @click.option("--source-type", metavar="WORD", help="Where it came from, as its author said.")
 @click.option("--created-by", metavar="PRINCIPAL", help="Whose it is.")
-@click.option("--external-id", metavar="ID", help="The one with this id of somebody else.")
+@click.option("--external-id", metavar="ID", help="The one that has this id in another system.")
 @common.options(common.AS_OF, common.SUPERSEDED)
 @click.option("--cursor", metavar="TEXT", help="Where the last list ended.")
 @common.options(common.NAMESPACE, common.JSON)
@@ -113,7 +113,7 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
 @click.option("--untrusted", is_flag=True, help="Also what is kept apart.")
 @common.options(common.PROJECT, common.NAMESPACE, common.JSON)
 def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters: Any) -> ExitCode:
-    """List standing wishes, newest first: what was asked for for good."""
+    """List standing wishes ("always", "from now on"), newest first."""
     asked = {"include_untrusted": untrusted, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with door(namespace) as gateway:
         return _find(gateway, "list_standing", asked, draw_list, as_json=as_json)
@@ -175,7 +175,7 @@ described: Final = common.options(  # what `store` and `update` say about a memo
     click.option("--valid-from", metavar="TIME", help="From when it holds."),
     click.option("--valid-until", metavar="TIME", help="Until when it holds."),
     click.option("--expires-at", metavar="TIME", help="When it is to be forgotten."),
-    click.option("--standing/--not-standing", default=None, help="Asked for for good, or not; default: by its words."),
+    click.option("--standing/--not-standing", default=None, help="A standing wish, or none; default: by its words."),
     common.PRIVATE,
     click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it."),
 )

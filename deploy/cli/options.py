@@ -73,9 +73,11 @@ def of_setting(field: str) -> Callable[[str], Any]:
 def address_options(body: Body) -> Body:
     """Give a command --host and --port."""
     port = click.option(
-        "--port", metavar="PORT", type=of_setting("port"), help="Instead of ENGRAMQ_PORT; 0 takes a free one."
+        "--port", metavar="PORT", type=of_setting("port"), help="The port; 0 takes a free one. Default: ENGRAMQ_PORT."
     )
-    host = click.option("--host", metavar="HOST", type=of_setting("host"), help="Instead of ENGRAMQ_HOST.")
+    host = click.option(
+        "--host", metavar="HOST", type=of_setting("host"), help="The address to listen on. Default: ENGRAMQ_HOST."
+    )
     return host(port(body))
 
 
@@ -130,7 +132,9 @@ TAG: Final = click.option("--tag", "tags", metavar="TAG", multiple=True, help="R
 PROJECT: Final = click.option(
     "--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else what is in none. '*': every project."
 )
-ONLY: Final = click.option("--only", "project_only", is_flag=True, help="Of that project alone, not also of none.")
+ONLY: Final = click.option(
+    "--only", "project_only", is_flag=True, help="Of that project alone, without what is in none."
+)
 PRIVATE: Final = click.option(
     "--private/--shared",
     "visibility",

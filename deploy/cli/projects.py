@@ -52,7 +52,9 @@ def command(context: click.Context, namespace: str | None, *, as_json: bool) -> 
 @click.argument("new", type=name)
 @common.options(common.NAMESPACE, common.JSON)
 def rename(old: str, new: str, namespace: str | None, *, as_json: bool) -> None:
-    """Call the project OLD NEW from now on: its memories, its tokens, and the folders that hooks know it by."""
+    """Call the project OLD from now on NEW.
+
+    Its memories, its tokens and the folders by which hooks know it go along."""
     _rename(old, new, namespace, merge=False, as_json=as_json)
 
 

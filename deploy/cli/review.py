@@ -21,8 +21,10 @@ from engramq.schemas.setting_values import integer
 from engramq.schemas.vocabulary import Verification
 
 _IDS = click.argument("identifiers", metavar="ID...", nargs=-1, required=True)
-_SEEN = click.option("--seen", metavar="DIGEST", help="Only as it was when list --json or show --json gave this.")
-_YES = click.option("--yes", is_flag=True, help="Do not ask; off a terminal: as it is by then.")
+_SEEN = click.option(
+    "--seen", metavar="DIGEST", help="Only if it is still what list --json or show --json showed with this digest."
+)
+_YES = click.option("--yes", is_flag=True, help="Do not ask, and judge it as it is by then.")
 
 _NOBODY_SAW: Final = (
     "Nobody can be asked here. Give --seen DIGEST, the digest that `engramq list --json` or `engramq show --untrusted "
@@ -191,7 +193,8 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
 def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: Any) -> ExitCode:
     """Correct what is said about a memory: its date, speaker, tags and the like.
 
-    Its content is never edited: store it anew, then engramq supersede OLD NEW. --metadata is merged into what is there.
+    What you leave out stays as it is. Its content is never edited: store it anew, then engramq supersede OLD NEW.
+    --metadata is merged into what is there.
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
     changes = common.arguments(fields)
@@ -207,7 +210,7 @@ def _draw_status(reply: Reply) -> None:
 
 
 @click.command("contradictions")
-@common.limit_option(1000, 20, "The newest so many pairs.")
+@common.limit_option(1000, 20, "How many pairs at most, the newest.")
 @common.options(common.PROJECT, common.NAMESPACE, common.JSON)
 def contradictions(limit: int, project: str | None, namespace: str | None, *, as_json: bool) -> None:
     """List pairs of memories that say otherwise about the same thing, newest first.

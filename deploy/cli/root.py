@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "survey": Lazy("memories", "Survey a topic: extracts of all about it, in order of time.", "survey"),
     "list": Lazy("memories", "List memories, newest first, all that the options name.", "list_memories"),
     "recent": Lazy("memories", "Show the newest memories, of every kind of trust.", "recent"),
-    "standing": Lazy("memories", "List standing wishes, newest first: what was asked for for good.", "standing"),
+    "standing": Lazy("memories", 'List standing wishes ("always", "from now on"), newest first.', "standing"),
     "projects": Lazy("projects", "List projects with how many memories each has; rename or merge them."),
     "show": Lazy("memories", "Show one memory whole, with its links.", "show"),
     "store": Lazy("memories", "Keep one memory, and print its id.", "store"),

@@ -26,7 +26,7 @@ RULES: Final = """\
 
 @click.command("rules")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--remove", is_flag=True, help="Take them out of FILE again.")
+@click.option("--remove", is_flag=True, help="Take that out of FILE again.")
 def command(*, file: Path | None, remove: bool) -> None:
     """Print what AGENTS.md or CLAUDE.md should say of the memory, or write it there.
 

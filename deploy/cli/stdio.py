@@ -12,12 +12,10 @@ from engramq.schemas.setting_values import name, namespace, principal
 
 
 @click.command("stdio")
-@click.option("--namespace", metavar="NAME", type=namespace, help="Instead of ENGRAMQ_NAMESPACE: the tenant.")
-@click.option("--principal", metavar="NAME", type=principal, help="Instead of ENGRAMQ_PRINCIPAL: who the client is.")
-@click.option(
-    "--tools", metavar="full|core|NAME,...", type=name, help="Instead of ENGRAMQ_TOOLS: which tools there are."
-)
-@click.option("--project", metavar="NAME", type=name, help="Instead of ENGRAMQ_PROJECT; * sees all projects.")
+@click.option("--namespace", metavar="NAME", type=namespace, help="The tenant. Default: ENGRAMQ_NAMESPACE.")
+@click.option("--principal", metavar="NAME", type=principal, help="Who the client is. Default: ENGRAMQ_PRINCIPAL.")
+@click.option("--tools", metavar="full|core|NAME,...", type=name, help="Which tools there are. Default: ENGRAMQ_TOOLS.")
+@click.option("--project", metavar="NAME", type=name, help="The project; * sees all. Default: ENGRAMQ_PROJECT.")
 def command(
     namespace: str | None,
     principal: str | None,

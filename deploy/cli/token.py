@@ -72,7 +72,7 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
 @click.argument("token_id", metavar="ID", type=identifier)
 @common.JSON
 def revoke(token_id: UUID, *, as_json: bool) -> None:
-    """Let a token count no longer, within half a minute.
+    """Revoke a token: within half a minute it is refused.
 
     ID is as create and list show it.
     """

@@ -33,7 +33,7 @@ def command() -> None:
 @common.NAMESPACE
 @common.JSON
 def add(url: str, events: tuple[str, ...], namespace: str | None, *, with_content: bool, as_json: bool) -> None:
-    """Tell URL from now on, and show the secret of its signatures."""
+    """Send URL what happens from now on, and show the secret that signs it."""
     with servers_for("webhook") as settings:
         wanted = [WebhookEvent(event) for event in events] or list(WebhookEvent)
         place = namespace or settings.namespace
@@ -63,7 +63,7 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
 @webhook_argument
 @common.NAMESPACE
 def remove(webhook_id: UUID, namespace: str | None) -> None:
-    """Tell the webhook nothing any more, not even what waits."""
+    """Remove a webhook: it is sent nothing any more, not even what waits."""
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
         removed = in_database(settings, lambda store: hooks.remove(store, place, webhook_id, settings.principal))
