@@ -54,6 +54,13 @@ def http(home: Home, wanted: Mapping[str, str]) -> tuple[SupervisedService, str]
     ), f"http://{host}:{port}"
 
 
+def mutual(home: Home, name: str, other: str) -> SupervisedService:
+    """A service that ends only once the other has been told to."""
+    told = f"touch {home.path}/{name}.told; while [ ! -e {home.path}/{other}.told ]; do sleep 0.02; done"
+    waits = f"trap '{told}; echo {name} >> {home.path}/stopped; exit' TERM; while :; do sleep 0.02; done"
+    return SupervisedService(name, lambda: LaunchOrder(("/bin/sh", "-c", waits)), settle_s=0.3)
+
+
 def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> Stack:
     services = [
         SupervisedService("migrate", lambda: LaunchOrder(("/bin/true",)), once=True),
@@ -69,6 +76,8 @@ def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> 
         # As on systems where the kernel does not end the children of a killed parent.
         deaf, quick = partial(program, home, "deaf", death_signal=0), ((15, 0.2), (9, 5.0))
         services.append(SupervisedService("orphan", deaf, settle_s=0.3, stop_signals=quick, orphan_signals=quick))
+    if "mutual" in extra:
+        services += [mutual(home, "this", "that"), mutual(home, "that", "this")]
     names = tuple(service.name for service in services)
     needs = {"stdio": ("gateway",), "up": names, "detached": names, "command": names, "worker": names}
     needs["backup"] = tuple({"postgres"} & set(names))

@@ -159,6 +159,13 @@ def test_a_spoilt_state_file_is_no_obstacle(home: Home, hold: Hold, content: str
     assert service(home, "gateway")["state"] == "ready"
 
 
+def test_children_that_need_the_same_stop_together(home: Home, hold: Hold) -> None:
+    """One after the other each took its own time of a busy machine."""
+    hold("command", "mutual")
+    assert shut_down(home)
+    assert set((home.path / "stopped").read_text().split()) == {"this", "that", "gateway", "worker"}
+
+
 def test_children_stop_in_the_reverse_of_their_order(home: Home, hold: Hold) -> None:
     held = hold()
     assert shut_down(home)
