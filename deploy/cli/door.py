@@ -227,8 +227,10 @@ class _HttpDoor:
                 raise CommandFailed(_refusal(problem, self._url)) from None
             except (urllib.error.URLError, OSError, ValueError) as problem:
                 if not left:
-                    why = getattr(problem, "reason", problem)
-                    raise CommandFailed(f"{self._url} cannot be reached: {why}.") from None
+                    reason = getattr(problem, "reason", problem)
+                    why = getattr(reason, "strerror", None) or reason
+                    said = f"{self._url} cannot be reached: {why}. Is {URL} right, and does the server run?"
+                    raise CommandFailed(said) from None
         raise AssertionError("the last try returns or raises")
 
 

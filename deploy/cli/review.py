@@ -54,7 +54,7 @@ def verify(
             raise click.UsageError(f"{file} is a file: a receipt takes --key, --live, --namespace and --json alone.")
         return verify_receipt(file, key, as_json=how["as_json"], live=live, namespace=how["namespace"])
     if key is not None or live:
-        raise click.UsageError("--key and --live are for the file of a receipt.")
+        raise click.UsageError(f"--key and --live are for the file of a receipt, and {identifiers[0]} is no file.")
     given = {"verification": Verification.APPROVED if approved else Verification.VERIFIED, "reason": reason}
     return _each(identifiers, "verify_memory", given, **how)
 

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -114,6 +115,15 @@ class LazyGroup(click.Group):
         lazy = COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(f"engramq.deploy.cli.{lazy.module}"), lazy.name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is called; the refusal of one that there is not names what may be meant."""
+        near = get_close_matches(args[0], COMMANDS, n=1)
+        if near and args[0] not in COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the list without loading what it lists."""

@@ -11,6 +11,7 @@ import pytest
 from engramq.deploy.cli import main
 from engramq.deploy.cli.root import COMMANDS, engramq
 from engramq.deploy.local import stdio
+from engramq.schemas.command_line import ExitCode
 from tests.architecture.source import ROOT
 from tests.deploy.helpers import BOUND_S
 
@@ -234,3 +235,11 @@ def test_on_windows_itself_every_command_ends_at_once_with_what_works(
     assert shown.err.startswith(told)
     assert not home.exists()
     assert (ROOT / "docs" / "windows.md").exists()
+
+
+def test_a_command_that_is_misspelt_is_told_the_one_that_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    """Missing in the newcomer's findings: `serch` suggested nothing."""
+    assert main(["serch", "keys"]) == ExitCode.MISUSED
+    assert "No such command 'serch'. Did you mean 'search'?" in capsys.readouterr().err
+    assert main(["quux"]) == ExitCode.MISUSED
+    assert "Did you mean" not in capsys.readouterr().err
