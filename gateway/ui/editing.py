@@ -9,7 +9,7 @@ from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import FaultCode, invalid, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import MemorySource, Partition, Sector, SectorSource, StandingSource
+from engramq.schemas.vocabulary import MemorySource, Partition, Sector, SectorSource, StandingSource, Visibility
 
 # What the forms ask for by a field of one line, each the parameter of its name.
 ENTRIES: Final = (
@@ -107,7 +107,7 @@ def _as_sent_before(refusal: Body) -> Body:
 
 
 # What a memory keeps when its words are written anew, beside sector, source type and standing.
-_KEPT: Final = (*ENTRIES, "tags", "metadata", "partition", "visibility")
+_KEPT: Final = (*ENTRIES, "tags", "metadata", "partition")
 
 
 async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
@@ -136,6 +136,7 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
         standing=memory["standing"] if memory["standing_source"] == StandingSource.GIVEN else None,
         idempotency_key=once,
         **{name: memory.get(name) for name in _KEPT},
+        visibility=memory.get("visibility") or Visibility.SHARED.value,
     )
     if stored["status"] != "stored":
         return stored

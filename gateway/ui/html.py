@@ -45,6 +45,10 @@ DONE: Final[Mapping[str, str]] = {
     "restored": "The memory is back.",
     "verified": "The verification is changed.",
     "promoted": "The memory is trusted now: searches show it.",
+    "shared": "Everybody in the namespace sees the memory now.",
+    "consent_required": "Somebody else has to agree first, on the page Consent. Then share it again.",
+    "private": "The memory is private now: you alone see it.",
+    "built_on": "Others have built on the memory, so that it stays shared. Archive it instead, or talk to them.",
     "already_trusted": "The memory was trusted already.",
     "changed": "The memory is changed. The audit log has what it was.",
     "stored": "The memory is stored.",
@@ -66,7 +70,8 @@ ACTIONS: Final[Mapping[str, str]] = {
     "restore_node": "restored a node", "propose": "proposed", "decide": "decided", "connect": "linked",
     "disconnect": "unlinked", "resolve_deferred": "settled a waiting link", "outcome": "recorded an outcome",
     "verify": "verified", "promote": "promoted", "purge": "purged", "create_token": "made a token",
-    "revoke_token": "revoked a token",
+    "revoke_token": "revoked a token", "share": "shared", "unshare": "made private",
+    "hand_over": "handed private memories over",
 }  # fmt: skip
 
 

@@ -56,6 +56,17 @@ async def promote(page: PageRequest, memory_id: str) -> Body:
     return await make_trusted(page, memory_id, page.entry(SEEN))
 
 
+async def share(page: PageRequest, memory_id: str) -> Body:
+    """Let everybody see it, as it was seen."""
+    require_look(page.entry(SEEN))
+    return await page.ask("share_memory", memory_id=memory_id, seen=page.entry(SEEN), reason=page.entry(REASON))
+
+
+async def unshare(page: PageRequest, memory_id: str) -> Body:
+    """Make it private again."""
+    return await page.ask("unshare_memory", memory_id=memory_id)
+
+
 async def forget(page: PageRequest, memory_id: str) -> Body:
     """Hide it."""
     return await page.ask("forget_memory", memory_id=memory_id, reason=page.entry(REASON))
@@ -113,6 +124,8 @@ def as_changed(refused: PageCallRefused) -> Body:
 ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
     "verify": verify,
     "promote": promote,
+    "share": share,
+    "unshare": unshare,
     "forget": forget,
     "erase": erase,
     "restore": restore,
@@ -122,7 +135,7 @@ ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
     "end_wish": end_wish,
 }
 
-_SAID: Final = {"success": "verified", "updated": "changed"}
+_SAID: Final = {"success": "verified", "updated": "changed", "refused": "built_on"}
 
 
 def done_by(reply: Body) -> str:

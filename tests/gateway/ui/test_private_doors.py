@@ -93,7 +93,7 @@ async def test_nothing_private_is_on_a_page(here: Served) -> None:
             known.add(path)
             shown = await browser.get(path)
             # The audit log counts for administrators what was done to what they do not see.
-            counted = set[str]() if path.startswith("/ui/audit") else ids
+            counted = set[str]() if path.startswith(("/ui/audit", "/ui/changes")) else ids
             if words := leaked(shown.response.text, path, counted):
                 seen.append(f"{name}: {path}: {words}")
             waiting += [link for link in shown.reader.links if urlsplit(link).path.startswith("/ui")]
@@ -117,3 +117,22 @@ async def _told(rest: Rest, tool: str, memory_id: str) -> tuple[int, str]:
     answer: httpx.Response = await rest.call(tool, {"memory_id": memory_id})
     body = {name: value for name, value in answer.json().items() if name != "command_id"}
     return answer.status_code, json.dumps(body).replace(memory_id, "ID")
+
+
+@pytest.mark.promise("PV-2")
+async def test_who_keeps_it_private_shares_it_on_the_page_and_takes_it_back(here: Served) -> None:
+    ada, page = await here.agent("ada"), await here.browser("ada")
+    memory_id = (await ada.store("The heron saw marker0000", visibility="private"))["id"]
+    path = f"/ui/memories/{memory_id}"
+    shown = await page.send(await page.get(path), f"{path}/share")
+    assert "Everybody in the namespace sees the memory now." in shown.text
+    theirs = await (await here.browser("grace")).get(path)
+    assert "marker0000" in theirs.text
+    assert not theirs.has_form(f"{path}/unshare"), "it is not grace's"
+    back = await page.send(shown, f"{path}/unshare")
+    assert "The memory is private now: you alone see it." in back.text
+    assert (await (await here.browser("grace")).get(path)).status == 404
+    reworded = await page.send(back, f"{path}/reword", content="The heron saw marker0001")
+    assert reworded.status == 200, reworded.text
+    assert (await ada.call("memory_stats"))["private"]["of_others"] == 0
+    assert "marker" not in (await (await here.browser("grace")).get("/ui/memories")).response.text
