@@ -18,7 +18,7 @@ from bench.common import emit
 ROOT: Final = Path(__file__).resolve().parents[1]
 BENCH: Final = "size"
 PRODUCT: Final = (
-    "schemas", "gateway", "workers", "deploy", "telemetry", "client", "integrations", "engramq",
+    "schemas", "gateway", "workers", "deploy", "telemetry", "evidence", "client", "integrations", "engramq",
 )  # fmt: skip
 LONG_LINES: Final = 40  # of a function
 SMALL_LINES: Final = 60  # of a module

@@ -6,14 +6,17 @@ Replies are the Structs of `engramq.schemas`. A field that a reply does not have
 from engramq.client.call import EngramqFailure, Erased, NotReached, Refused, StillPending
 from engramq.client.exchange import Policy
 from engramq.client.memory import AsyncMemory, Memory
+from engramq.evidence.citing import NotCitable, cite
 
 __all__ = [
     "AsyncMemory",
     "EngramqFailure",
     "Erased",
     "Memory",
+    "NotCitable",
     "NotReached",
     "Policy",
     "Refused",
     "StillPending",
+    "cite",
 ]

@@ -29,6 +29,7 @@ def store(
     expires_at: datetime | date | str | None = None,
     standing: bool | None = None,
     visibility: Literal["private", "shared"] | None = None,
+    evidence: Sequence[Mapping[str, Any]] | None = None,
     metadata: Mapping[str, Any] | None = None,
     session: str | None = None,
     idempotency_key: str | None = None,
@@ -53,6 +54,7 @@ def recent(
     external_id: str | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
+    evidence: Literal["cited", "stale"] | None = None,
     include_superseded: bool | None = None,
     as_of: datetime | date | str | None = None,
     cursor: str | None = None,
@@ -115,6 +117,7 @@ def update(
     expires_at: datetime | date | str | None = None,
     standing: bool | None = None,
     visibility: Literal["private", "shared"] | None = None,
+    evidence: Sequence[Mapping[str, Any]] | None = None,
     clear: Sequence[str] | None = None,
     seen: str | None = None,
     session: str | None = None,
@@ -440,7 +443,7 @@ def begin_session(*, session: str | None = None) -> ClientCall[replies.SessionBe
 
 
 def breadcrumbs(session: str) -> ClientCall[replies.BreadcrumbTrail]:
-    """See which memories this session stored and recalled, as @stored and @recalled[N] number them."""
+    """See what @stored and @recalled[N] stand for in this session."""
     return ClientCall("get_breadcrumbs", locals())
 
 

@@ -114,6 +114,8 @@ class BriefSuperseded(_Brief, kw_only=True):
     status: Literal["superseded"] = "superseded"
     old: BriefMemory
     new: BriefMemory
+    still_resting_on: list[MemoryPreview] | UnsetType = UNSET
+    still_resting_count: int | UnsetType = UNSET
     command_id: str
 
 
@@ -264,6 +266,7 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
             )
         case Superseded():
             old, new = _memory(reply.old, caller), _memory(reply.new, caller)
+            about |= {"still_resting_on": reply.still_resting_on, "still_resting_count": reply.still_resting_count}
             return BriefSuperseded(old=old, new=new, command_id=reply.command_id, **about)
         case MemoryChanged(memory=Memory() as memory) if reply.status != "not_found":
             brief = _memory(memory, caller)

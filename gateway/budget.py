@@ -26,7 +26,7 @@ _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
 _CHANGE: Final = "change"  # of a proposal: an object with fields of its own, or null
-_OBJECTS: Final = frozenset({"metadata", "properties", "explain", "by_month", "by_thread", _CHANGE})
+_OBJECTS: Final = frozenset({"metadata", "properties", "explain", "by_month", "by_thread", "evidence", _CHANGE})
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _LISTS: Final = (
     "memories",
@@ -36,6 +36,7 @@ _LISTS: Final = (
     "links",
     "replaces",
     "still_hidden",
+    "still_resting_on",
     "candidates",
     "edges",
     "proposals",
@@ -175,7 +176,7 @@ class _Fitting:
         for size, holder, key in sorted(measured, key=lambda measured: measured[0], reverse=True):
             if too_much <= 0 or size < at_least:
                 return
-            holder[key] = None if key == _CHANGE else {}
+            holder[key] = None if key == _CHANGE else type(holder[key])()
             holder.setdefault("omitted_fields", []).append(key)
             too_much -= size - len(f'"{key}","omitted_fields":[],')
 

@@ -14,6 +14,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import Command, ImportBatch, ImportMemories, ImportRow, StoreMemory, UpdateMemory
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.contents import KEY, contents_of, fields_holding
+from engramq.schemas.evidence import PATH_CHARS, URL_CHARS, Citation
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.records import Memory
 from engramq.schemas.settings import Redact
@@ -77,12 +78,21 @@ class Redaction:
                     changed[name] = self.of_metadata(metadata)
                 case str() as text:
                     changed[name] = self._of_name(text)
+                case (Citation(), *_) as cited:
+                    changed[name] = tuple(self._of_citation(citation) for citation in cited)
                 case tuple() as texts:
                     changed[name] = tuple(self._of_name(text) for text in texts)
         return command if self.count == before else msgspec.structs.replace(command, **changed)
 
     def _of_name(self, text: str) -> str:
         return self.of_text(text)[: limits.NAME_CHARS]
+
+    def _of_citation(self, citation: Citation) -> Citation:
+        return msgspec.structs.replace(
+            citation,
+            path=citation.path and self.of_text(citation.path)[:PATH_CHARS],
+            url=citation.url and self.of_text(citation.url)[:URL_CHARS],
+        )
 
     def of_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
         """Return metadata without secrets; what stands under a name such as password is one."""

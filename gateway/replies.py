@@ -39,6 +39,9 @@ NOTICE_ROUTED: Final = (
     f'{_KEPT_APART}Pass partitions=["{Partition.UNTRUSTED}"] to find it. verify_memory, then '
     "memory_promote_to_trusted, shows it to everybody."
 )
+NOTICE_RESTS: Final = (
+    f"{_KEPT_APART}It rests on an untrusted memory. verify_memory, then memory_promote_to_trusted, vouches for it."
+)
 NOTICE_EXPIRED: Final = "Kept as archived: expires_at has passed. restore_memory brings it back and clears that."
 _ENDED: Final = "It holds no longer: valid_until has passed. "
 NOTICE_ENDED: Final = f"{_ENDED}Searches with as_of show it from its valid_from on."
@@ -159,7 +162,9 @@ def _notice_of_store(stored: Memory, command: Command, principal: Principal) -> 
     if stored.partition is Partition.UNTRUSTED:
         if principal.untrusted:
             return NOTICE_OF_UNTRUSTED
-        return NOTICE_ROUTED if getattr(command, "partition", UNSET) is UNSET else None
+        if getattr(command, "partition", UNSET) is not UNSET:
+            return None
+        return NOTICE_RESTS if getattr(command, "source_type", UNSET) is UNSET else NOTICE_ROUTED
     if not _has_ended(stored):
         return None
     return NOTICE_NEVER_HELD if stored.valid_from is None else NOTICE_ENDED

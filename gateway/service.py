@@ -213,13 +213,12 @@ class Service:
         digest = fingerprint(command) if command.write else None
         references: Mapping[str, str] = {}
         refusal: Fault | None = None
-        if tool.ids or tool.batches:
-            try:
-                command, references = await with_ids(tool, command, self._sessions, caller, session)
-            except NothingFound as nothing:
-                if arguments.idempotency_key is None:
-                    raise
-                refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
+        try:
+            command, references = await with_ids(tool, command, self._sessions, caller, session)
+        except NothingFound as nothing:
+            if arguments.idempotency_key is None:
+                raise
+            refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
         sent = command
         if getattr(command, cursors.CURSOR, UNSET) is not UNSET:
             secret = await self._secrets.cursor_secret()

@@ -7,7 +7,7 @@ the workers write it in the step that sends the reply.
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import Command, Items, Tool
 from engramq.schemas.connection import CLIENT_ERRORS, Lanes, run
 from engramq.schemas.envelope import PrincipalId
+from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import MemoryPreview
@@ -28,6 +29,7 @@ from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
 _RECALLED: Final = re.compile(re.escape(RECALLED_REFERENCE) + r"\[(0|[1-9][0-9]{0,5})\]")
+_EVIDENCE: Final = "evidence"  # a parameter whose items may name a memory
 _GAP_MS: Final = limits.SESSION_GAP_SECONDS * 1000
 
 
@@ -124,11 +126,10 @@ async def with_ids(
     nothing; both name the parameter. A reference is looked up once, so that it means one memory wherever the call names
     it.
     """
-    holders: list[tuple[Any, tuple[str, ...]]] = [(command, tool.ids)]
+    holders: list[tuple[Any, tuple[str, ...]]] = [(command, _ids_of(tool, command))]
     for name, items in tool.batches.items():
         holders += [(item, items.ids) for item in getattr(command, name) if item.fault is UNSET]
-    given = [(name, getattr(holder, name) or ()) for holder, names in holders for name in names]
-    ids = [(name, text) for name, value in given for text in ((value,) if isinstance(value, str) else value)]
+    ids = [(name, text) for holder, names in holders for name in names for text in _given(getattr(holder, name))]
     fields = {text: name for name, text in reversed(ids) if text.startswith("@")}
     if not fields:
         return command, {}
@@ -145,12 +146,28 @@ async def with_ids(
     known = {reference: await sessions.resolve(reference, *whose) for reference in fields}
     ids_of = {reference: found for reference, found in known.items() if found is not None}
     try:
-        changes = _ids(command, tool.ids, known, session)
+        changes = _ids(command, _ids_of(tool, command), known, session)
     except NothingFound as nothing:
         raise NothingFound(naming(nothing.fault, ids_of)) from nothing
     for name, items in tool.batches.items():
         changes[name] = tuple(_item(items, item, known, session) for item in getattr(command, name))
     return msgspec.structs.replace(command, **changes), ids_of
+
+
+def _ids_of(tool: Tool, command: Command) -> tuple[str, ...]:
+    """Return the fields of a command that take ids, and the one in which it cites memories. Imports have no session."""
+    return (*tool.ids, _EVIDENCE) if isinstance(getattr(command, _EVIDENCE, None), tuple) else tool.ids
+
+
+def _given(value: Any) -> Iterator[str]:
+    """Give the ids, or references, that a field has."""
+    if isinstance(value, str):
+        yield value
+    for each in () if value is UNSET or isinstance(value, str) else value:
+        if not isinstance(each, Citation):
+            yield each
+        elif each.memory_id is not UNSET:
+            yield each.memory_id
 
 
 def naming(fault: Fault, references: Mapping[str, str]) -> Fault:
@@ -183,8 +200,16 @@ def _ids(
         if isinstance(given, str):
             found[name] = _id(given, name, known, session)
         elif given is not UNSET:
-            found[name] = tuple(_id(text, name, known, session) for text in given)
+            found[name] = tuple(_resolved(each, name, known, session) for each in given)
     return found
+
+
+def _resolved(given: Any, name: str, known: Mapping[str, str | None], session: str) -> Any:
+    if not isinstance(given, Citation):
+        return _id(given, name, known, session)
+    if given.memory_id is UNSET:
+        return given
+    return msgspec.structs.replace(given, memory_id=_id(given.memory_id, name, known, session))
 
 
 def _id(given: str, name: str, known: Mapping[str, str | None], session: str) -> str:

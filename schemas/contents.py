@@ -74,8 +74,8 @@ def _blank(field: msgspec.structs.FieldInfo, kind: inspect.Type) -> Any:
         return None
     if field.default is UNSET:
         return UNSET
-    kinds = {type(part) for part in parts}
-    return {} if inspect.DictType in kinds else [] if inspect.ListType in kinds else ""
+    outermost = next((part for part in parts if isinstance(part, inspect.DictType | inspect.ListType)), None)
+    return {} if isinstance(outermost, inspect.DictType) else "" if outermost is None else []
 
 
 def changed(node: T, change: Callable[[Any], Any]) -> T:

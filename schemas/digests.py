@@ -17,6 +17,7 @@ from engramq.schemas.command_line import all_of
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
+from engramq.schemas.evidence import as_cited
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.records import Memory, Proposal
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition, Scope, SectorSource, StandingSource
@@ -64,6 +65,8 @@ def _judged(record: Memory | Proposal, name: str) -> Any:
         return None
     if name == "standing" and isinstance(record, Memory) and record.standing_source is not StandingSource.GIVEN:
         return None
+    if name == "evidence" and isinstance(record, Memory):
+        return [as_cited(citation) for citation in record.evidence]
     value = getattr(record, name)
     return None if value is UNSET else value
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
+from engramq.schemas.evidence import KeptCitation
 from engramq.schemas.fields import Content, Name, Note, Tags, UnitInterval
 from engramq.schemas.vocabulary import (
     MemorySource,
@@ -110,6 +111,7 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     standing: bool | None = None
     standing_source: StandingSource | None = None
     owner: Text | None = None
+    evidence: tuple[KeptCitation, ...] | None = None
     metadata: dict[str, Any]
     links_made_at: Moment | None
     active_hours: Hours

@@ -30,6 +30,7 @@ CO_RETRIEVED: Final = 5  # of a search, whose pairs are noted
 CO_RETRIEVALS: Final = 3  # session instances after which a pair is linked
 DEFERRED_LINKS: Final = 100  # that may wait for one memory
 PURGED_SHOWN: Final = 100
+RESTING_SHOWN: Final = 24  # memories that rest on what holds no longer
 PENDING_COUNTED: Final = 10_000  # memories without a vector, beyond which nobody counts
 DUPLICATES_COMPARED: Final = 1_000  # memories that one command compares with each other
 DUPLICATES_MERGED: Final = 100  # of one transaction, whose locks others wait for

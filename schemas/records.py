@@ -136,6 +136,7 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     expires_at: Time | None = None
     standing: bool | None = None
     standing_source: StandingSource | None = None
+    evidence: list[dict[str, Any]] = []
     visibility: Visibility | UnsetType = UNSET
     supersedes: Id | None = None
     superseded_by: Id | None = None
@@ -172,6 +173,8 @@ class Memory(MemoryFields, kw_only=True):
     `standing`: whether it was asked for for good (always, never, from now on); null is no, as far as is known.
     `standing_source` says who told.
 
+    `evidence` are citations, as they were given; `state`, `checked_at` and `checked_by` say what the last comparison
+    found.
     `visibility` is shown where it is private: nobody else sees it.
 
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without

@@ -25,6 +25,22 @@ class StandingSource(StrEnum):
     GIVEN = "given"
 
 
+class CitationState(StrEnum):
+    """What a comparison of a citation with what is there has found."""
+
+    FRESH = "fresh"
+    CHANGED = "changed"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class EvidenceFilter(StrEnum):
+    """Which memories a list is of, by what they rest on."""
+
+    CITED = "cited"  # on anything
+    STALE = "stale"  # on what has changed, has gone, or holds no longer
+
+
 class SectorSource(StrEnum):
     """What chose a sector; null before it is chosen. A manual choice survives every automatic one.
 
@@ -396,6 +412,7 @@ class AuditAction(StrEnum):
     SHARE = "share"
     UNSHARE = "unshare"
     HAND_OVER = "hand_over"  # what is private to a principal that leaves
+    CHECK_EVIDENCE = "check_evidence"  # what a comparison of a memory's citations has found
     PURGE = "purge"
     RENAME_PROJECT = "rename_project"
     ERASE_DELETED = "erase_deleted"  # an edge or node that was kept to be restored

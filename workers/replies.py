@@ -156,6 +156,7 @@ def _of_memories(*partitions: Partition) -> PreviewReader:
 # How the previews of each field are read; of memories, those of the partitions that are shown there.
 _PREVIEWS: Final[Mapping[str, PreviewReader]] = {
     "still_hidden": _of_memories(Partition.TRUSTED),
+    "still_resting_on": _of_memories(Partition.TRUSTED),
     "memory_previews": _of_memories(*Partition),
     "node_previews": node_previews,
     "edge_previews": edge_previews,

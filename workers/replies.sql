@@ -1,6 +1,6 @@
 -- name: memory_contents
 -- What the ledger does not keep of memories: their contents and names, to make an answer complete again.
-select n.id, n.external_id, coalesce(m.tags, '{}') as tags, {each contents: m.$name}
+select n.id, n.external_id, coalesce(m.tags, '{}') as tags, coalesce(m.evidence, '[]') as evidence, {each contents: m.$name}
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)

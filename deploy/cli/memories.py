@@ -24,7 +24,7 @@ from engramq.deploy.cli.output import (
 )
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer
-from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector, SurveyOrder
+from engramq.schemas.vocabulary import EVERY_PROJECT, EvidenceFilter, Partition, Sector, SurveyOrder
 
 PIPE: Final = "-"
 MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one memory holds
@@ -82,6 +82,7 @@ def _draw_survey(reply: Reply) -> None:
 @click.option("--source-type", metavar="WORD", help="Where it came from, as its author said.")
 @click.option("--created-by", metavar="PRINCIPAL", help="Whose it is.")
 @click.option("--external-id", metavar="ID", help="The one that has this id in another system.")
+@click.option("--stale", "evidence", flag_value=EvidenceFilter.STALE.value, help="Those that rest on what has changed.")
 @common.options(common.AS_OF, common.SUPERSEDED)
 @click.option("--cursor", metavar="TEXT", help="Where the last list ended.")
 @common.options(common.NAMESPACE, common.JSON)
@@ -177,6 +178,7 @@ described: Final = common.options(  # what `store` and `update` say about a memo
     click.option("--expires-at", metavar="TIME", help="When it is to be forgotten."),
     click.option("--standing/--not-standing", default=None, help="A standing wish, or none; default: by its words."),
     common.PRIVATE,
+    common.EVIDENCE,
     click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it."),
 )
 

@@ -10,12 +10,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import click
 
 from engramq.deploy.local import settings
+from engramq.evidence.citing import NotCitable, cite
 from engramq.schemas.ids import parse_time, parse_uuid
 from engramq.schemas.setting_values import integer, namespace, note
 from engramq.schemas.settings import SETTINGS, SettingsError
@@ -25,6 +27,7 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _SPAN: Final = re.compile(r"([1-9]\d{0,5})([hdw])")
+_WITH_LINES: Final = re.compile(r"(.+):([1-9][0-9]*(?:-[1-9][0-9]*)?)")
 _OPTIONS: Final = {settings.HOST: "--host", settings.PORT: "--port"}
 
 
@@ -146,6 +149,30 @@ THREAD: Final = click.option("--thread", metavar="NAME", help="Of this conversat
 AS_OF: Final = click.option("--as-of", metavar="TIME", help="What held then: a date, or a time.")
 SUPERSEDED: Final = click.option("--include-superseded", is_flag=True, help="Also what was replaced.")
 REASON: Final = click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
+
+
+def citation_of(text: str) -> dict[str, str]:
+    """Return the citation that a text means; raises click's error for a file that cannot be cited."""
+    if parse_uuid(text) is not None:
+        return {"memory_id": text.lower()}
+    if text.startswith(("https://", "http://")):
+        return {"url": text}
+    found = None if Path(text).exists() else _WITH_LINES.fullmatch(text)
+    path, lines = (found[1], found[2]) if found else (text, "")
+    try:
+        return cite(path, lines)
+    except NotCitable as problem:
+        raise click.BadParameter(f"{problem}.") from None
+
+
+EVIDENCE: Final = click.option(
+    "--evidence",
+    "evidence",
+    metavar="WHAT",
+    multiple=True,
+    callback=lambda _context, _option, given: tuple(map(citation_of, given)),
+    help="What it rests on: FILE, FILE:3-9, the id of a memory, or an address. Repeat it for several.",
+)
 
 
 def span_options(happened: str) -> Callable[[Body], Body]:

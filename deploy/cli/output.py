@@ -242,6 +242,10 @@ def draw_memory(reply: Reply, *, err: bool = False) -> None:
     echo()
     for line in _lines(memory["content"]):
         echo(line)
+    if memory.get("evidence"):
+        echo(f"\n{_label('evidence')}")
+        for citation in memory["evidence"]:
+            echo("  " + printable("  ".join(f"{key}={said}" for key, said in citation.items())))
     for heading, entries in (("links", reply.get("links")), ("replaces", reply.get("replaces"))):
         if entries:
             echo(f"\n{_label(heading)}")
@@ -251,7 +255,11 @@ def draw_memory(reply: Reply, *, err: bool = False) -> None:
 
 
 def draw_still_hidden(reply: Reply) -> None:
-    """Name what a memory had replaced that is hidden now, and is hidden still."""
+    """Name what a memory had replaced that is hidden now, and is hidden still; and what rests on it all the same."""
+    for memory in reply.get("still_resting_on") or ():
+        click.echo(f"Still resting on it: {memory['id']}  {printable(memory.get('preview'))}", err=True)
+    if (more := reply.get("still_resting_count", 0) - len(reply.get("still_resting_on") or ())) > 0:
+        click.echo(f"... and {more} more", err=True)
     for memory in reply.get("still_hidden") or ():
         named = f"{memory['id']}  {printable(memory.get('preview'))}"
         click.echo(f"Still hidden, since it had replaced it: {named}. engramq restore shows it.", err=True)

@@ -49,6 +49,7 @@ from engramq.schemas.vocabulary import Partition
     is_flag=True,
     help="With --yes: bring back what they had replaced and nothing else replaces, and what others' facts were.",
 )
+@click.option("--with-resting", is_flag=True, help="Also what cites one of them as its ground, and what cites that.")
 @click.option(
     "--rewrite", is_flag=True, help="Alone, after erasing: write the files anew, so that they hold nothing erased."
 )
@@ -60,6 +61,9 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     rows, links, session state, stored replies and what is still queued. --created-by, alone or with --since and
     --until, takes the principal's knowledge nodes, edges, links and proposals too, and what of the graph was deleted in
     the last 30 days.
+
+    A name may be that of a trusted and of an untrusted principal: what is meant is told by its trust, and --partition
+    takes one kind alone. What cites one of the memories as its ground is named; --with-resting takes it too.
 
     What --archive takes can come back: memories with engramq restore, nodes and edges for 30 days with engramq graph
     restore. Links and proposals stay.
@@ -104,11 +108,14 @@ def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, p
         _tell_kept(done, archived=listing.unarchived)
         _tell_changed(done, listing, place)
         _tell_hidden(done)
+        _tell_resting(done, "Still there, though it rests on what was taken")
     else:
         word = "archived" if listing.unarchived else "erased"
         _list(found)
         _tell_kept(found, archived=listing.unarchived)
         _tell_changed(found, listing, place)
+        rests = "Taken too, since it rests" if listing.with_resting else "Stays without --with-resting, though it rests"
+        _tell_resting(found, f"{rests} on them")
         print(f"{counted(found)} of {place.name}. Nothing is {word}: --yes does it.", file=sys.stderr)
     if notice := (done or found).notice:
         print(notice, file=sys.stderr)
@@ -125,7 +132,9 @@ def counted(reply: Purged) -> str:
         (reply.proposal_count, count_of(reply.proposal_count, "proposal")),
         (reply.emptied_count, f"properties of {count_of(reply.emptied_count, 'node')}"),
     )
-    return ", ".join([memories(reply.matched), *(words for number, words in of_graph if number)])
+    both = reply.trusted_count and reply.untrusted_count
+    of_each = f" ({reply.trusted_count} trusted, {reply.untrusted_count} untrusted)" if both else ""
+    return ", ".join([memories(reply.matched) + of_each, *(words for number, words in of_graph if number)])
 
 
 def _list(found: Purged) -> None:
@@ -188,6 +197,13 @@ def _tell_hidden(done: Purged) -> None:
         print(f"Still hidden, though nothing replaces it any more: {memories(done.still_hidden_count)}")
         _print_some(_lines(done.still_hidden), done.still_hidden_count)
         print("engramq restore brings one back; purge does it with --restore-replaced.")
+
+
+def _tell_resting(reply: Purged, words: str) -> None:
+    """Name what rests on memories that a purge takes."""
+    if reply.still_resting_count:
+        print(f"{words}: {memories(reply.still_resting_count)}")
+        _print_some(_lines(reply.still_resting_on), reply.still_resting_count)
 
 
 def _print_some(lines: Sequence[str], count: int) -> None:

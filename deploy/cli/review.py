@@ -178,7 +178,7 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
     """
     with door(namespace) as gateway:
         asked = {"old_memory_id": memory_id(gateway, old), "new_memory_id": memory_id(gateway, new)}
-        return tell(write(gateway, "supersede_memory", asked), _draw_status, as_json=as_json)
+        return tell(write(gateway, "supersede_memory", asked), _draw_superseded, as_json=as_json)
 
 
 @click.command("update")
@@ -203,6 +203,11 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
     with door(namespace) as gateway:
         asked = {"memory_id": memory_id(gateway, identifier), **changes}
         return tell(write(gateway, "update_memory", asked), _draw_status, as_json=as_json)
+
+
+def _draw_superseded(reply: Reply) -> None:
+    _draw_status(reply)
+    draw_still_hidden(reply)
 
 
 def _draw_status(reply: Reply) -> None:

@@ -83,6 +83,7 @@ COMMANDS: Mapping[str, Lazy] = {
         "review", "List pairs of memories that say otherwise about the same thing, newest first.", "contradictions"
     ),
     "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
+    "check": Lazy("check", "Compare what memories cite with the files of a repository."),
     "audit": Lazy("audit", "Show who did what, newest last."),
     "receipt": Lazy("receipt", "Print a signed receipt of what a command did, or of how something was erased."),
     "dead": Lazy("dead", "List, show, retry and drop commands that were given up."),

@@ -47,6 +47,7 @@ _NEVER_NULL: Final = frozenset(
 _UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
 _AS_OF: Final = "as_of"  # a day stands for its beginning there, but today for now
 
+_WITHIN: Final = re.compile(r"at `\$(\[\d+\]\.\w+)`\Z", re.ASCII)
 _NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NO_ZONE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?", re.ASCII)
@@ -93,8 +94,8 @@ class Parameter:
             value = list(dict.fromkeys(value))  # before they are counted
         try:
             checked = msgspec.convert(value, self.type)
-        except msgspec.ValidationError:
-            raise self._refusal(f"must be {self.expected}, not {self._description(given)}") from None
+        except msgspec.ValidationError as problem:
+            raise self._refusal(f"must be {self.expected}, not {self._description(given)}{_place(problem)}") from None
         if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
             raise self._refusal(_TOO_LARGE)
         if isinstance(checked, datetime):
@@ -132,6 +133,12 @@ class Parameter:
                 return f"one with a text of {unfit[0]} characters" if unfit[0] > most else "one with an empty text"
             return f"one with {shown(wrong[0])}" if wrong else f"one of {len(value)}"
         return shown(value)
+
+
+def _place(problem: msgspec.ValidationError) -> str:
+    """Say where within an item of a list something is wrong, nothing where the value itself is."""
+    found = _WITHIN.search(str(problem))
+    return f" ({found[1]} is wrong)" if found else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,9 @@ def listed_schema(tool: Tool) -> dict[str, Any]:
     for name, items in tool.batches.items():
         if not items.listed:
             schema["properties"][name]["items"] = {"type": "object"}
+    for name, shown in schema["properties"].items():
+        if name not in tool.batches and shown.get("items", {}).get("type") == "object":
+            shown["items"] = {"type": "object"}  # what is in it its description says
     for name in tool.shown_as_not_empty:
         schema["properties"][name]["minLength"] = whole["properties"][name]["minLength"]
     return schema

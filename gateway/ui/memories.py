@@ -10,11 +10,20 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.many import CHANGES, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
-from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, Sector, Verification
+from engramq.schemas.vocabulary import (
+    EVERY_PROJECT,
+    CitationState,
+    EvidenceFilter,
+    MemoryState,
+    Partition,
+    Sector,
+    Verification,
+)
 
 PAGE_ROWS: Final = 25
 HITS: Final = 20
 BOTH: Final = "both"
+_STALE: Final = frozenset({CitationState.CHANGED, CitationState.GONE})
 _TEXTS: Final = (
     "q",
     "tags",
@@ -38,6 +47,7 @@ class MemoryFilters:
     sector: str = ""
     state: str = ""
     verification: str = ""
+    evidence: str = ""
     tags: str = ""
     project: str = ""
     source_type: str = ""
@@ -58,6 +68,7 @@ class MemoryFilters:
             "sector": tuple(Sector),
             "state": tuple(MemoryState),
             "verification": tuple(Verification),
+            "evidence": tuple(EvidenceFilter),
         }
         chosen = {name: given for name, known in words.items() if (given := page.query(name)) in known}
         texts = {name: page.query(name) for name in _TEXTS}
@@ -133,7 +144,12 @@ async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response
         left_out=left_out,
         verdicts=verdicts,
         best=limits.SEARCH_LIMIT,
-        words={"sector": list(Sector), "state": list(MemoryState), "verification": list(Verification)},
+        words={
+            "sector": list(Sector),
+            "state": list(MemoryState),
+            "verification": list(Verification),
+            "evidence": list(EvidenceFilter),
+        },
     )
 
 
@@ -141,11 +157,21 @@ async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]
     """Return what a search found, and how many of the best hits the filters left out that searches do not have."""
     names = ("state", "verification", "source_type", "created_by", "external_id")
     wanted = {name: getattr(filters, name) for name in names if getattr(filters, name)}
-    limit = limits.SEARCH_LIMIT if wanted else HITS
+    limit = limits.SEARCH_LIMIT if wanted or filters.evidence else HITS
     shown = await page.ask("search_memories", query=filters.q, limit=limit, explain=True, **filters.common)
     hits = shown["memories"]
-    shown["memories"] = [hit for hit in hits if all(hit.get(name) == value for name, value in wanted.items())]
+    shown["memories"] = [
+        hit
+        for hit in hits
+        if all(hit.get(name) == value for name, value in wanted.items()) and _rests(hit, filters.evidence)
+    ]
     return shown, len(hits) - len(shown["memories"])
+
+
+def _rests(hit: Body, wanted: str) -> bool:
+    """Say whether a hit rests on anything, or on what has changed, as the filter wants."""
+    states = [citation.get("state") for citation in hit.get("evidence") or ()]
+    return bool(states) if wanted == EvidenceFilter.CITED else not wanted or bool(_STALE.intersection(states))
 
 
 async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -> Body:
@@ -158,6 +184,7 @@ async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -
         source_type=filters.source_type,
         created_by=filters.created_by,
         external_id=filters.external_id,
+        evidence=filters.evidence,
         cursor=page.query("cursor"),
         **filters.common,
     )

@@ -13,6 +13,7 @@ from engramq.schemas.commands import (
     bulk,
     changes,
     consent,
+    evidence,
     graph,
     graph_reads,
     links,
@@ -29,6 +30,7 @@ from engramq.schemas.commands.base import *
 from engramq.schemas.commands.bulk import *
 from engramq.schemas.commands.changes import *
 from engramq.schemas.commands.consent import *
+from engramq.schemas.commands.evidence import *
 from engramq.schemas.commands.graph import *
 from engramq.schemas.commands.graph_reads import *
 from engramq.schemas.commands.links import *
@@ -86,6 +88,7 @@ OPERATOR_TOOLS: Final[tuple[base.Tool, ...]] = (
     system.GET_COMMAND,
     base.unlisted(graph.ListDeleted, graph.DeletedList, "list_deleted()"),
     base.unlisted(graph.RestoreGraph, graph.GraphRestored, "restore_graph(audit_id=1)"),
+    base.unlisted(evidence.ReportEvidence, evidence.EvidenceReported, "report_evidence(found=[...])"),
     base.unlisted(trust.PurgeMemories, trust.Purged, 'purge_memories(created_by="crawler")'),
     base.unlisted(bulk.RenameProject, bulk.ProjectRenamed, 'rename_project(old_name="rover-fix", new_name="rover")'),
     base.unlisted(bulk.FindDuplicates, bulk.DuplicatesFound, 'find_duplicates(by="text")'),

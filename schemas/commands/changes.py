@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.commands.memories import NewMemory
+from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
     Confidence,
@@ -62,11 +63,16 @@ class SupersedeMemory(Command, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class Superseded(WriteReply, kw_only=True, tag="superseded"):
-    """Both rows as they are now. `notice` tells what the caller may not expect, and the next step."""
+    """Both rows as they are now. `notice` tells what the caller may not expect, and the next step.
+
+    `still_resting_on` cites the old one as its ground, of many the newest; `still_resting_count` is how many do.
+    """
 
     status: Literal["superseded"] = "superseded"
     old: Memory
     new: Memory
+    still_resting_on: list[MemoryPreview] | UnsetType = UNSET
+    still_resting_count: int | UnsetType = UNSET
     notice: str | UnsetType = UNSET
 
 
@@ -124,6 +130,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     expires_at: ExpiresAt | UnsetType = UNSET
     standing: Standing | UnsetType = UNSET
     visibility: SeenBy | UnsetType = UNSET
+    evidence: Annotated[Evidence, Meta(description="In place of what it cites")] | UnsetType = UNSET
     clear: (
         Annotated[
             tuple[Name, ...],
@@ -138,9 +145,10 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     seen: Seen | UnsetType = UNSET
 
     def check(self) -> None:
-        """Refuse to set and to clear the same field, and a project or an interval that is none."""
+        """Refuse to set and to clear the same field, and a project, an interval, a citation that is none."""
         refuse_every_project(self.project)
         refuse_backwards(self.valid_from, self.valid_until)
+        refuse_citations(self.evidence)
         kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)
         if kept is not None:
             raise invalid("clear", f"{kept} cannot be empty.", f"Clear {', '.join(CLEARABLE)}, or keys of metadata.")
@@ -243,6 +251,7 @@ class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
 class Forgotten(WriteReply, kw_only=True, tag="forgotten"):
     """Whether the memory is archived, erased, or was never there, which `what` says.
 
+    `still_resting_on` cites it as its ground, of many the newest; `still_resting_count` is how many do.
     Also what a replay gets whose memory was erased since. `still_hidden` is what it had replaced and nothing replaces
     now; `hint` says what to do about that, or where to look.
     """
@@ -251,6 +260,8 @@ class Forgotten(WriteReply, kw_only=True, tag="forgotten"):
     id: str
     what: Thing | UnsetType = UNSET
     still_hidden: list[MemoryPreview] | UnsetType = UNSET
+    still_resting_on: list[MemoryPreview] | UnsetType = UNSET
+    still_resting_count: int | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 
 

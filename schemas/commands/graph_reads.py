@@ -76,8 +76,8 @@ GET_NODE_BY_NAME: Final = Tool(
     rest="GET /graph/nodes",
     client_name="get_node",
     title="Get a node",
-    summary="Read a node by its exact name, or see names that resemble it. Call it for properties or node_id, "
-    "or for how a name is spelt. For what surrounds it call graph_query_neighbors.",
+    summary="Read a node by its exact name, or see names that resemble it. Call it for properties, node_id or "
+    "spelling. For what surrounds it call graph_query_neighbors.",
     example='get_node_by_name(name="Ada")',
     read_only=True,
     guide=ToolGuide(

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.fields import (
     AsOf,
     Confidence,
@@ -36,6 +37,7 @@ from engramq.schemas.fields import (
 from engramq.schemas.ids import list_position
 from engramq.schemas.records import Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
+    EvidenceFilter,
     MemorySource,
     MemoryState,
     Partition,
@@ -94,12 +96,14 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: ExpiresAt | UnsetType = UNSET
     standing: Standing | UnsetType = UNSET
     visibility: SeenBy | UnsetType = UNSET
+    evidence: Evidence | UnsetType = UNSET
     metadata: Annotated[Properties, Meta(description="Kept, never searched")] | UnsetType = UNSET
 
     def check(self) -> None:
-        """Raise EngramqError for a project that is none, and an interval that is none."""
+        """Raise EngramqError for a project, an interval, a citation that is none."""
         refuse_every_project(self.project)
         refuse_backwards(self.valid_from, self.valid_until)
+        refuse_citations(self.evidence)
 
 
 class StoreMemory(
@@ -270,6 +274,7 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
     external_id: _OnlyThis | UnsetType = UNSET
     since: Annotated[datetime, Meta(tz=True, description="Stored then or later")] | UnsetType = UNSET
     until: Annotated[Moment, Meta(description="Stored then or before")] | UnsetType = UNSET
+    evidence: Annotated[EvidenceFilter, Meta(description="stale: what it rests on changed")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
     as_of: AsOf | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET

@@ -35,9 +35,8 @@ BEGIN_SESSION: Final = Tool(
     rest="POST /sessions",
     client_name="begin_session",
     title="Begin a session",
-    summary="Begin afresh: @stored and @recalled[N] are cleared. Call it when a new task begins; without a name "
-    "you get one. Not to go on where you left: references last 24 hours. Pass the session that it returns in later "
-    "calls.",
+    summary="Begin afresh: @stored and @recalled[N] are cleared. Call it when a new task begins. Not to go on "
+    "where you left: references last 24 hours. Pass the session that it returns in later calls.",
     example='begin_session(session="planning")',
     everyday=("session",),
     session=True,
@@ -74,8 +73,8 @@ GET_BREADCRUMBS: Final = Tool(
     rest="GET /sessions/{session}",
     client_name="breadcrumbs",
     title="Get breadcrumbs",
-    summary="See which memories this session stored and recalled, as @stored and @recalled[N] number them. Call "
-    "it when you are not sure what they stand for, or your context was lost. Not when the last reply shows it.",
+    summary="See what @stored and @recalled[N] stand for in this session. Call it when you are not sure, or your "
+    "context was lost. Not when the last reply shows it.",
     example='get_breadcrumbs(session="planning")',
     bounded=True,
     everyday=("session",),

@@ -40,7 +40,8 @@ class Verified(WriteReply, kw_only=True, tag="verified"):
     once more, for now.
 
     Of a rejected one `still_hidden` is what it had replaced and nothing replaces now; `hint` says what to do about
-    that, or where to look.
+    that, or where to look. `still_resting_on` cites it as its ground, of many the newest; `still_resting_count` is how
+    many do.
     """
 
     status: Literal["success", "not_found"]
@@ -51,6 +52,8 @@ class Verified(WriteReply, kw_only=True, tag="verified"):
     new: Verification | None = None
     what: Thing | UnsetType = UNSET
     still_hidden: list[MemoryPreview] | UnsetType = UNSET
+    still_resting_on: list[MemoryPreview] | UnsetType = UNSET
+    still_resting_count: int | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 
 
@@ -210,6 +213,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     given has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had
     replaced, and of others' edges and nodes what the principal changed.
     With no filters but a principal and times, the nodes, edges, links and proposals that it wrote are meant too.
+    `with_resting` takes what cites a memory that goes as its ground, too, and what cites that.
     `archive` hides memories, and deletes nodes and edges so that they can be restored, instead; `unarchived` lists what
     that would take. `private`: none but private memories.
     """
@@ -231,6 +235,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     archive: bool = False
     unarchived: bool = False
     private: bool = False
+    with_resting: bool = False
 
     def check(self) -> None:
         """Refuse to take everything: one filter at least is needed. To erase and to archive exclude each other."""
@@ -247,10 +252,11 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 class Purged(WriteReply, kw_only=True, tag="purged"):
     """How many memories matched, how many are erased or archived now, and the first of their ids, oldest first.
 
-    `still_hidden` is what they had replaced and nothing replaces now, of many the first; `restored`, what was brought
-    back. Each is counted too. So are nodes, edges (the constitutive ones again) and links; `kept_node_...` are the
-    principal's nodes that stay, since edges of others hang on them; an erasure takes the properties that the principal
-    gave them, of `emptied_count` nodes. `deleted_count` is of edges and nodes that were
+    `trusted_count` and `untrusted_count` say how many of each are meant, or were taken. `still_resting_on` cites one as
+    its ground, of many the newest. `still_hidden` is what they had replaced and nothing replaces now, of many the
+    first; `restored`, what was brought back. Each is counted too. So are nodes, edges (the constitutive ones again) and
+    links; `kept_node_...` are the principal's nodes that stay, since edges of others hang on them; an erasure takes the
+    properties that the principal gave them, of `emptied_count` nodes. `deleted_count` is of edges and nodes that were
     deleted before and kept to be restored; `proposal_count` of proposals. `changed_...` are of others
     and not as the principal found them; `taken_back_count` edges and nodes are again. Previews are of what is there.
     """
@@ -261,6 +267,10 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     memory_ids: list[str]
     still_hidden: list[MemoryPreview] | UnsetType = UNSET
     still_hidden_count: int = 0
+    still_resting_on: list[MemoryPreview] | UnsetType = UNSET
+    still_resting_count: int | UnsetType = UNSET
+    trusted_count: int = 0
+    untrusted_count: int = 0
     restored: list[str] | UnsetType = UNSET
     restored_count: int = 0
     hint: str | UnsetType = UNSET

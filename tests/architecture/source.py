@@ -8,7 +8,15 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("schemas", "telemetry", "gateway", "workers", "deploy", "client")  # what the wheel holds, as engramq.*
+PACKAGES = (
+    "schemas",
+    "telemetry",
+    "evidence",
+    "gateway",
+    "workers",
+    "deploy",
+    "client",
+)  # what the wheel holds, as engramq.*
 BESIDE = ("tests", "bench", "tools")  # what it leaves out
 
 

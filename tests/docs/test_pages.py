@@ -128,7 +128,19 @@ def test_the_worked_example_of_scaling_follows_from_the_measured_figures() -> No
 
 
 MODULE = re.compile(r"\b[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|sql|lua)\b")
-FOLDERS = ("schemas", "gateway", "workers", "deploy", "telemetry", "client", "integrations", "bench", "tools", "tests")
+FOLDERS = (
+    "schemas",
+    "gateway",
+    "workers",
+    "deploy",
+    "telemetry",
+    "evidence",
+    "client",
+    "integrations",
+    "bench",
+    "tools",
+    "tests",
+)
 PLACES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if MODULE.fullmatch(path.name)]
 
 

@@ -109,6 +109,7 @@ def test_nothing_is_lost_in_brief_that_the_reader_could_not_put_back() -> None:
         "tags": ["a", "b"],
         "project": "p",
         "metadata": {"a": None},
+        "evidence": [{"path": "a.py", "state": "changed"}],
         "created_by": "bob",
         "updated_at": "2026-02-01T09:00:00.000000Z",
         "similarity": 0.25,

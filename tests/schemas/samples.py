@@ -14,6 +14,14 @@ from engramq.schemas.vocabulary import Scope
 MOMENT: Final = datetime(2026, 1, 31, 9, 0, 0, 123456, UTC)
 COMMAND_ID: Final = "01890a5d-ac96-774b-bcce-b302099a8057"
 
+# Texts of the fields that take no other form.
+MATCHING: Final = {
+    "lines": "3-9",
+    "commit": "01890a5",
+    "sha256": 64 * "0",
+    "url": "https://engramq.example/a",
+}
+
 
 def sample(kind: type[Any], *, full: bool) -> Any:
     """Return an instance of a message type: every field set, or the required ones only."""
@@ -29,7 +37,7 @@ def _value(info: Any, name: str, full: bool) -> Any:  # noqa: C901 - one case fo
         case msgspec.inspect.Metadata(type=inner):
             return _value(inner, name, full)
         case msgspec.inspect.StrType():
-            return f"{name} é"[: info.max_length]
+            return MATCHING.get(name, f"{name} é"[: info.max_length])
         case msgspec.inspect.NoneType():
             return None
         case msgspec.inspect.BoolType():

@@ -543,7 +543,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.begin_session, { ...options });
   }
 
-  /** See which memories this session stored and recalled, as @stored and @recalled[N] number them. */
+  /** See what @stored and @recalled[N] stand for in this session. */
   breadcrumbs(
     session: Options<"get_breadcrumbs", never>["session"],
     options: Options<"get_breadcrumbs", "session"> = {},

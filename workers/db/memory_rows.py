@@ -98,7 +98,8 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
     if row["standing"] is None:  # it was looked at, and is nothing that anybody has to be told
         values["standing_source"] = None
     return Memory(
-        **values | {"sector": values["sector"] or DEFAULT_SECTOR, "tags": row["tags"] or []},
+        **values
+        | {"sector": values["sector"] or DEFAULT_SECTOR, "tags": row["tags"] or [], "evidence": row["evidence"] or []},
         visibility=msgspec.UNSET if row["owner"] is None else Visibility.PRIVATE,
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
         **warned(row["partition"] == Partition.UNTRUSTED),

@@ -48,7 +48,7 @@ _TYPES: Final[Mapping[type[inspect.Type], str]] = {
 _BESIDE_ITS_ROW: Final = frozenset({"id", "external_id", "usage", "state"})
 _VECTOR: Final = frozenset({"embedding", "embedding_model"})  # comes beside the line
 # What a memory shows in another form than the column of its name, or that is in no column of its own row.
-_NAMED: Final = frozenset({"external_id", "tags"})  # contents that are no plain columns of its row
+_NAMED: Final = frozenset({"external_id", "tags", "evidence"})  # contents that are no plain columns of its row
 _SHOWN_OTHERWISE: Final = frozenset({"id", "external_id", "state", "valid_until", "usefulness", "accessed_at"})
 
 

@@ -32,6 +32,15 @@ create function tag_keys(tenant integer, tags text[]) returns text[]
 language sql immutable strict parallel safe
 return (select array_agg(lexeme_prefix(tenant) || tag) from unnest(tags) as tag);
 
+-- The memories that evidence cites, with their tenant before them, as tags have it.
+create function ground_keys(tenant integer, evidence jsonb) returns text[]
+language sql immutable strict parallel safe
+return (
+    select array_agg(lexeme_prefix(tenant) || (cited ->> 'memory_id'))
+    from jsonb_array_elements(evidence) as cited
+    where cited ? 'memory_id'
+);
+
 -- The languages that a namespace may have: those that this PostgreSQL can stem, `simple` for none, and some that have no
 -- words to stem. What is written in Latin letters among those is taken for English.
 create function languages() returns setof text
@@ -248,6 +257,7 @@ create table memories (
     sector_confidence real check (sector_confidence between 0 and 1),  -- of an automatic sector: the chance that it is right
     standing          boolean,             -- asked for for good; null: not, as far as is known
     standing_source   text check (standing_source in ('auto', 'given')),  -- null: nothing has told it yet
+    evidence          jsonb,               -- citations, and what comparisons found of each; null: none
     verification      text not null check (verification in ('unverified', 'verified', 'approved', 'rejected')),
     state             text not null check (state in ('pending', 'active', 'archived')),
     promoted_at       timestamptz,
@@ -297,6 +307,9 @@ create index memories_unfinished on memories (tenant, node_id) where state = 'pe
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
 -- What is no standing wish is told without a write to this column, so that only the few that are pay for indexes.
 create index memories_standing on memories (tenant, created_at desc) where standing;
+-- Few memories cite anything. What a comparison finds is written only where it differs from what is there.
+create index memories_cited on memories (tenant, created_at desc) where evidence is not null;
+create index memories_grounds on memories using gin (ground_keys(tenant, evidence)) where evidence @? '$[*].memory_id';
 -- The key after them: of indexes that look equally cheap, as all of an empty table do, the latest is taken, and the plan
 -- of the cascade from nodes is kept.
 alter table memories
@@ -710,7 +723,7 @@ create view memories_in_namespace as
 select
     node_id, partition, tenant, thread, position, speaker, occurred_at, sector, verification, state, superseded_by,
     lexemes, created_at, source_type, created_by, tags, project, superseded_at, valid_from, valid_until, expires_at,
-    superseded_from, sector_source, sector_confidence, owner
+    superseded_from, sector_source, sector_confidence, owner, evidence
 from memories
 where tenant = nullif(current_setting('app.tenant', true), '')::integer
     and (owner is null

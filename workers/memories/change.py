@@ -32,6 +32,7 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
+from engramq.workers.memories.grounds import details_of, refuse_untrusted_ground, still_resting
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.seen import LOOK, require_trusted_principal
 from engramq.workers.memories.store import finishing
@@ -86,6 +87,8 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
         await sharing.show_to(tx, row, command.visibility, context.envelope)
     if not given and not command.clear:
         return MemoryChanged(status="updated", memory=await _shown(tx, memory_id, command))
+    if command.evidence is not UNSET:
+        await refuse_untrusted_ground(tx, row, command.evidence, before.evidence)
     await archive_if_expired(tx, row)
     await _update(tx, row, before, command, given)
     after = await _shown(tx, memory_id, command)
@@ -111,7 +114,7 @@ async def _shown(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Mem
 
 async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemory, given: Mapping[str, Any]) -> None:
     """Change a locked memory with this row; raises EngramqError naming what would be too large, or end backwards."""
-    values: dict[str, Any] = {**dict.fromkeys(CHANGEABLE), **given}
+    values: dict[str, Any] = {**dict.fromkeys(CHANGEABLE), **details_of(given)}
     cleared, keys = command.cleared_fields(), command.cleared_keys()
     if "metadata" in given:
         if not fits({name: value for name, value in memory.metadata.items() if name not in keys}, given["metadata"]):
@@ -193,8 +196,8 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
     elif row["kept_state"] != MemoryState.ARCHIVED:
         await tx.send(ARCHIVE, id=memory_id)
         await _audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
-    hidden = await named_behind(tx, replaced)
-    return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden)
+    hidden, resting = await named_behind(tx, replaced), await still_resting(tx, [memory_id])
+    return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden, **resting)
 
 
 async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None:

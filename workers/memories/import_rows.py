@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any, Final
@@ -22,8 +22,9 @@ from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS,
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
+from engramq.workers.memories.grounds import cited_in, known_grounds
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import Draft, draft
+from engramq.workers.memories.store import Draft, draft, on_grounds
 
 TAKEN: Final = sql("known_external_ids")
 WITH_EXTERNAL_IDS: Final = sql("with_external_ids")
@@ -150,6 +151,20 @@ def _own(identity: bytes | None, owner: str | None) -> bytes | None:
     if identity is None or owner is None:
         return identity
     return hashlib.blake2b(owner.encode(), key=identity, digest_size=len(identity)).digest()
+
+
+async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
+    """Return a batch that keeps apart what rests on untrusted memories, and refuses rows that cite unknown ones."""
+    known = await known_grounds(tx, [row.record.evidence for row in batch.rows.values()])
+    rows, refused = dict(batch.rows), list(batch.refused)
+    for index, row in batch.rows.items():
+        if cited_in(row.record.evidence):
+            try:
+                rows[index] = replace(row, draft=on_grounds(row.draft, known))
+            except EngramqError as refusal:
+                refused.append(rejected(index, refusal.fault.field or "partition", refusal.fault.error))
+                del rows[index]
+    return replace(batch, rows=rows, refused=refused)
 
 
 async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from engramq.schemas.commands import BatchImported, Receipt
 from engramq.schemas.commands.changes import DETAILS
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.evidence import says_otherwise
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
@@ -32,6 +33,7 @@ from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
+from engramq.workers.memories.grounds import VOUCHED_FOR, cited_in, details_of
 from engramq.workers.memories.import_rows import (
     BulkLoads,
     EarlierRow,
@@ -47,7 +49,7 @@ from engramq.workers.memories.import_rows import (
     sort,
 )
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import VOUCHED_FOR, Draft, columns_of
+from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
 
@@ -168,6 +170,10 @@ def _refusal(
         # Else an untrusted memory would be promoted with a text that nobody has vouched for.
         error = f"Memory {known.id} is {known.verification}, this text is not: set it to unverified with verify_memory."
         return rejected(index, "content", error)
+    if is_vouched_for and cited_in(row.record.evidence):
+        return rejected(
+            index, "evidence", f"Memory {known.id} is {known.verification}: update_memory gives it grounds."
+        )
     if not fits(known.metadata, row.record.given.get("metadata", {})):
         return rejected(index, "metadata", "Merged with what is there it would be too large.")
     return None
@@ -213,7 +219,7 @@ async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row:
     columns = columns_of(draft)
     await tx.send(
         REPLACE,
-        **{name: _column(given.get(name)) for name in _UPDATED},
+        **details_of({name: _column(given.get(name)) for name in _UPDATED}),
         **{name: columns[name] for name in ("sector", "sector_source", "state")},
         id=known.id,
         content=row.record.content,
@@ -235,13 +241,14 @@ async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row:
 
 def _changes(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
     """Return whether a row says anything of a memory that is not so already, or brings the vector that it waits for."""
-    values = {name: given[name] for name in ("content", *_UPDATED) if name in given}
+    values = {name: given[name] for name in ("content", *_UPDATED) if name in given and name != "evidence"}
     return (
         any(
             getattr(before, name) != (format_time(value) if isinstance(value, datetime) else _column(value))
             for name, value in values.items()
         )
         or {**before.metadata, **given.get("metadata", {})} != before.metadata
+        or ("evidence" in given and says_otherwise(given["evidence"], before.evidence))
         or ("sector" in given and before.sector_source is not SectorSource.MANUAL)
         or ("standing" in given and before.standing_source is not StandingSource.GIVEN)
         or (before.state is MemoryState.PENDING and draft.embedding is not None)

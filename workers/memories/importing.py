@@ -33,7 +33,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.memories.import_rows import BulkLoads, RoutedBatch, need_no_vector, routed
+from engramq.workers.memories.import_rows import BulkLoads, RoutedBatch, need_no_vector, resting, routed
 from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.pending import embedding
 from engramq.workers.memories.store import finishing, route, usual_of
@@ -96,7 +96,7 @@ async def follow_import(reply: Reply, command: ImportBatch, context: Context) ->
 @handles(ImportBatch, before=embed_batch, after=follow_import)
 async def import_batch(tx: Transaction, _command: ImportBatch, context: Context, batch: RoutedBatch) -> BatchImported:
     """Write many memories at once."""
-    return await write(tx, context, batch)
+    return await write(tx, context, await resting(tx, batch))
 
 
 async def route_rows(command: ImportMemories, context: Context) -> RoutedBatch:
@@ -122,6 +122,7 @@ async def import_memories(
     tx: Transaction, _command: ImportMemories, context: Context, batch: RoutedBatch
 ) -> MemoriesImported:
     """Write many memories at once, without vectors."""
+    batch = await resting(tx, batch)
     done = await write(tx, context, batch)
     new = [batch.rows[receipt.index] for receipt in done.receipts if receipt.status is ReceiptStatus.STORED]
     # They are untrusted though their rows did not say so.

@@ -30,6 +30,7 @@ from engramq.workers.graph import taking_back
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.writer import lock_with_linked
 from engramq.workers.memories import change, purge_graph
+from engramq.workers.memories.grounds import StillResting, named_resting
 from engramq.workers.memories.purge_graph import PurgeFilters
 from engramq.workers.runner import Context, handles, require_admin
 
@@ -42,6 +43,8 @@ STILL: Final = sql("purge_still")
 HIDDEN: Final = sql("purge_hidden")
 ARCHIVE: Final = sql("archive_many")
 DONE: Final = sql("purge_done")
+RESTING: Final = sql("purge_resting")
+LEFT_RESTING: Final = sql("purge_left_resting")
 CONSTITUTIVE: Final = sql("purge_constitutive")
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
@@ -71,6 +74,8 @@ async def take_all(command: PurgeMemories, context: Context) -> PurgeFilters:
     filters = PurgeFilters.of(command)
     if command.erase or command.archive:
         await take_memories(command, context, filters)
+        if command.with_resting:
+            await _take_resting(command, context, filters)
         if filters.take_graph:
             await _take_graph(command, context, filters)
         if command.restore_replaced:
@@ -103,7 +108,9 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
         restored=restored_ids,
         restored_count=restored,
         **change.named_hidden(hidden, limits.PURGED_SHOWN),
+        **await _resting(tx, LEFT_RESTING, command_id=UUID(envelope.id)),
     )
+    await _tell_partitions(tx, envelope, action, reply)
     new: dict[str, Any] = {word: count, "filters": _as_audited(filters)}
     if filters.take_graph:
         new |= await _tell_taken(tx, envelope, reply)
@@ -114,17 +121,26 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
     return reply
 
 
-async def take_memories(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
-    """Erase, or archive, every memory that the filters hold of now, the oldest first."""
+async def _take_resting(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
+    """Take what rests on what was taken, and on that again, until nothing does: nobody can cite what is not there."""
+    resting = replace(await _until_now(context, filters), taken_by=UUID(context.envelope.id))
+    while await take_memories(command, context, resting):
+        pass
+
+
+async def take_memories(command: PurgeMemories, context: Context, filters: PurgeFilters) -> int:
+    """Erase, or archive, every memory that the filters hold of now, the oldest first; return how many were found."""
     filters = await _until_now(context, filters)
     take, (after, after_id) = archive if command.archive else erase, BEGINNING
-    values = asdict(filters) | {"limit": ERASED_AT_ONCE}
+    values, found = asdict(filters) | {"limit": ERASED_AT_ONCE}, 0
     while rows := await _rows(context, NEXT, **values, after=after, after_id=after_id):
         ids = [row["id"] for row in rows]
         contents = {} if command.archive else {str(row["id"]): row["content"] for row in rows}
         await _take(context, contents, take, context.envelope, filters, ids)
         log.info("Memories purged", extra={"command_id": context.envelope.id, "count": len(ids)})
         after, after_id = rows[-1]["created_at"], rows[-1]["id"]
+        found += len(rows)
+    return found
 
 
 async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
@@ -168,7 +184,8 @@ async def _audit(
         behind = [str(memory_id) for memory_id in hidden.get(row["id"], ())]
         more = {"still_hidden": behind} if behind else {}
         reason = audit.reason_of(envelope.command)
-        await audit.record(tx, envelope, action, row["id"], old={"state": row["state"]}, new=new | more, reason=reason)
+        old = {"state": row["state"], "partition": row["partition"]}
+        await audit.record(tx, envelope, action, row["id"], old=old, new=new | more, reason=reason)
 
 
 async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
@@ -255,7 +272,16 @@ async def _listed(tx: Transaction, filters: PurgeFilters) -> Purged:
     rows = await tx.rows(NEXT, **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)
     ids = [str(row["id"]) for row in rows]
     previews = [MemoryPreview(id=memory_id, preview=None) for memory_id in ids]  # read later: see workers/replies.py
-    reply = Purged(matched=counted[0]["memories"], erased=0, memory_ids=ids, memory_previews=previews)
+    matched, trusted = counted[0]["memories"], counted[0]["of_trusted"]
+    reply = Purged(
+        matched=matched,
+        erased=0,
+        memory_ids=ids,
+        memory_previews=previews,
+        trusted_count=trusted,
+        untrusted_count=matched - trusted,
+        **await _resting(tx, RESTING, **asdict(filters)),
+    )
     if filters.take_graph:
         await purge_graph.tell_listed(tx, reply, filters)
     else:
@@ -284,6 +310,18 @@ async def _done(tx: Transaction, envelope: Envelope, action: AuditAction) -> tup
     row = await tx.row(DONE, command_id=UUID(envelope.id), action=action, shown=limits.PURGED_SHOWN)
     assert row is not None
     return row["memories"], [str(thing_id) for thing_id in row["ids"] or ()]
+
+
+async def _resting(tx: Transaction, query: bytes, **values: Any) -> StillResting:
+    rows = await tx.rows(query, **values, limit=limits.RESTING_SHOWN)
+    return named_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
+
+
+async def _tell_partitions(tx: Transaction, envelope: Envelope, action: AuditAction, reply: Purged) -> None:
+    """Add to a reply how many of the memories that a command has taken were trusted, and how many were not."""
+    row = await tx.row(DONE, command_id=UUID(envelope.id), action=action, shown=0)
+    assert row is not None
+    reply.trusted_count, reply.untrusted_count = row["of_trusted"], row["memories"] - row["of_trusted"]
 
 
 async def _hidden_by(tx: Transaction, envelope: Envelope) -> list[UUID]:

@@ -73,11 +73,13 @@ class PurgeFilters:
     until: datetime | None
     unarchived: bool  # it is not archived already
     private: bool  # it is private
+    taken_by: UUID | None = None  # or it rests on what this command has taken
 
     @classmethod
     def of(cls, command: PurgeMemories) -> Self:
         """Return the filters of a command."""
-        given: dict[str, Any] = {name: or_none(getattr(command, name)) for name in cls.__dataclass_fields__}
+        names = cls.__dataclass_fields__.keys() - {"taken_by"}
+        given: dict[str, Any] = {name: or_none(getattr(command, name)) for name in names}
         return cls(**given | {"unarchived": command.unarchived or command.archive})
 
     @property

@@ -28,6 +28,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_uuid
 from engramq.schemas.vocabulary import (
     CUSTOM_RELATION,
+    EvidenceFilter,
     MemoryState,
     Partition,
     Relation,
@@ -47,6 +48,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.interface import EmbedderSpec
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.snapshot import links_of
+from engramq.workers.memories.grounds import mark_grounds
 from engramq.workers.memories.supersession import replaced_by
 from engramq.workers.runner import Context, handles, handles_without_transaction
 
@@ -77,6 +79,7 @@ class Listed:
     source_type: str | None = None
     created_by: str | None = None
     external_id: str | None = None
+    evidence: EvidenceFilter | None = None
     include_superseded: bool = False
     as_of: datetime | None = None
     since: datetime | None = None
@@ -97,6 +100,7 @@ class Listed:
             source_type=or_none(command.source_type),
             created_by=or_none(command.created_by),
             external_id=or_none(command.external_id),
+            evidence=or_none(command.evidence),
             include_superseded=command.include_superseded,
             as_of=or_none(command.as_of),
             since=or_none(command.since),
@@ -121,11 +125,13 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
     before, before_id = after or (None, None)
     async with seeing_as_admin(tx, context.envelope.principal):
         rows = await tx.rows(RECENT, **listed.values, before=before, before_id=before_id, limit=command.limit + 1)
-    shown = rows[: command.limit]
+        shown = rows[: command.limit]
+        memories = marked([memory_record(row) for row in shown])
+        await mark_grounds(tx, memories)
     cursor = (
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
-    return MemoryList(memories=marked([memory_record(row) for row in shown]), count=len(shown), next_cursor=cursor)
+    return MemoryList(memories=memories, count=len(shown), next_cursor=cursor)
 
 
 @handles(ListStanding)
@@ -134,7 +140,9 @@ async def list_standing(tx: Transaction, command: ListStanding, context: Context
     partitions = tuple(Partition) if command.include_untrusted else DEFAULT_PARTITIONS
     project = context.envelope.project_named(command.project)
     rows = await tx.rows(STANDING, **visible_now(partitions), project=project, limit=limits.STANDING_LISTED)
-    return MemoryList(memories=marked([memory_record(row) for row in rows]), count=len(rows))
+    memories = marked([memory_record(row) for row in rows])
+    await mark_grounds(tx, memories)
+    return MemoryList(memories=memories, count=len(rows))
 
 
 @handles(GetMemory)
@@ -152,6 +160,7 @@ async def _found(tx: Transaction, command: GetMemory) -> MemoryFound:
         return MemoryFound(memory=None, status="not_found", **missing(Thing.MEMORY))
     if memory.partition not in partitions:
         return MemoryFound(memory=None, status="not_found", **missing(Thing.MEMORY, KEPT_APART))
+    await mark_grounds(tx, [memory])
     links = await links_of(tx, memory_id, partitions, or_none(command.as_of))
     replaced = await previews(tx, await replaced_by(tx, memory_id), partitions)
     return MemoryFound(memory=memory, links=links, replaces=replaced, status="success")

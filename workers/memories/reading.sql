@@ -14,6 +14,7 @@ and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(created_by)s::text is null or m.created_by = %(created_by)s)
 and (%(since)s::timestamptz is null or m.created_at >= %(since)s::timestamptz)
 and (%(until)s::timestamptz is null or m.created_at <= %(until)s::timestamptz)
+and (%(evidence)s::text is null or (m.evidence is not null and (%(evidence)s::text = 'cited' or {stale})))
 and (%(external_id)s::text is null or m.node_id = (
     select n.id from nodes n where n.tenant = %(tenant)s and n.external_id = %(external_id)s
 ))

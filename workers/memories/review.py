@@ -16,8 +16,8 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import refusal_of
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories.change import StillHidden, behind, named_behind
+from engramq.workers.memories.grounds import VOUCHED_FOR, still_resting
 from engramq.workers.memories.seen import require_as_seen
-from engramq.workers.memories.store import VOUCHED_FOR
 from engramq.workers.runner import Context, handles
 
 VERIFY: Final = sql("verify")
@@ -59,6 +59,7 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
         old=before,
         new=verification,
         **hidden,
+        **(await still_resting(tx, [memory_id]) if hides else {}),
     )
 
 

@@ -47,7 +47,8 @@ update edges e set owner = %(owner)s
 where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner is null
 
 -- name: standing_on
--- What others have built on a memory: links that they asserted or that supersessions made, and links that wait for it.
+-- What others have built on a memory: links that they asserted or that supersessions made, links that wait for it, and
+-- memories that cite it.
 -- `id` is the other end, null where the caller does not see it.
 select case when e.owner is null or e.owner = %(owner)s then
     case when e.source_id = %(id)s then e.target_id else e.source_id end end as id
@@ -60,6 +61,12 @@ select null
 from deferred_links d
 where d.tenant = %(tenant)s and (d.source_id = %(id)s or d.target_id = %(id)s)
     and d.principal ->> 'name' is distinct from %(writer)s
+union
+select case when m.owner is null then m.node_id end
+from memories m
+where m.tenant = %(tenant)s and m.evidence @? '$[*].memory_id'
+    and ground_keys(m.tenant, m.evidence) && array[to_hex(%(tenant)s::integer) || ':' || %(id)s::uuid]
+    and m.created_by is distinct from %(writer)s
 
 -- name: shared_with_external_id
 -- The memory or node that everybody sees and that has the external id of a private memory.

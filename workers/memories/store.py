@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -45,10 +45,18 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import memory_record, similarity
 from engramq.workers.db.privacy import usual_visibility
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Jsonb, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_stored
+from engramq.workers.memories.grounds import (
+    VOUCHED_FOR,
+    cited_in,
+    details_of,
+    known_grounds,
+    refuse_trusted_on,
+    untrusted_ground,
+)
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles, viewer_of
@@ -64,7 +72,6 @@ NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 TRUSTED_WHEN_VOUCHED_FOR: Final = frozenset(
     {SourceType.TASK_OUTCOME, SourceType.ARCHITECTURAL_DECISION, SourceType.LESSON_LEARNED}
 )
-VOUCHED_FOR: Final = frozenset({Verification.VERIFIED, Verification.APPROVED})
 
 _UNSET_YET: Final = (
     "sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at"
@@ -151,6 +158,24 @@ async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Contex
     return await context.store.read(context.envelope.namespace, lambda tx: usual_visibility(tx, principal))
 
 
+async def resting(tx: Transaction, draft: Draft) -> Draft:
+    """Keep a draft apart that rests on an untrusted memory, unless its author vouches for it.
+
+    Raises EngramqError with `untrusted_source` where it was to be trusted, and naming a memory that cannot be cited.
+    """
+    return on_grounds(draft, await known_grounds(tx, [draft.memory.evidence]))
+
+
+def on_grounds(draft: Draft, known: Mapping[UUID, Row]) -> Draft:
+    """Return a draft in the partition that what it rests on allows; raises as `resting` does."""
+    ground = untrusted_ground(draft.memory.evidence, known)
+    if ground is None or draft.memory.verification in VOUCHED_FOR:
+        return draft
+    if draft.memory.partition is Partition.TRUSTED:
+        raise refuse_trusted_on(ground)
+    return replace(draft, partition=Partition.UNTRUSTED)
+
+
 async def remember_stored(reply: Reply, _command: StoreMemory, context: Context) -> None:
     """Let the session remember a stored memory, and have done what follows a store.
 
@@ -165,6 +190,8 @@ async def remember_stored(reply: Reply, _command: StoreMemory, context: Context)
 @handles(StoreMemory, before=draft_memory, after=remember_stored)
 async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
     """Write a memory, and show what is similar. Raises EngramqError with `external_id_taken`, `quota_exceeded`."""
+    if cited_in(command.evidence):
+        draft = await resting(tx, draft)
     if context.services[Quotas].are_set:
         Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
     columns, embedding, sizes = columns_of(draft), draft.embedding, context.services[Sizes]
@@ -182,7 +209,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     rows = [] if embedding is None else await nearest.fetchall()
     made = await inserted.fetchone()
     assert made is not None  # whatever keeps a row out is an error
-    stored = memory_record({**_OF_NEW, **columns, "metadata": columns["metadata"].obj, **made})
+    stored = memory_record({**_OF_NEW, **columns, **_as_read(columns), **made})
     visible = [row for row in rows if draft.project == EVERY_PROJECT or row["project"] in (None, draft.project)]
     if embedding is not None and len(visible) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
         # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
@@ -202,6 +229,11 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
             similar.append(memory)
     mark_stored(stored, similar)
     return Stored(stored=stored, similar_memories=similar, degraded=True if embedding is None else UNSET)
+
+
+def _as_read(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns that hold JSON as they are read again."""
+    return {name: value.obj for name, value in columns.items() if isinstance(value, Jsonb)}
 
 
 def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:
@@ -233,7 +265,7 @@ def columns_of(draft: Draft) -> dict[str, Any]:
         "confidence": new.confidence,
         "source": new.source,
         "source_type": or_none(new.source_type),
-        **{name: or_none(getattr(new, name)) for name in DETAILS},
+        **details_of({name: getattr(new, name) for name in DETAILS}),
         "sector": or_none(new.sector),
         "sector_source": None if new.sector is UNSET else SectorSource.MANUAL,
         "standing_source": None if new.standing is UNSET else StandingSource.GIVEN,

@@ -15,6 +15,7 @@ from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.snapshot import not_active, refusal_of, replacements, use_instead
+from engramq.workers.memories.grounds import still_resting
 from engramq.workers.runner import Context, handles
 
 SUPERSEDE: Final = sql("supersede")
@@ -68,7 +69,7 @@ async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: C
         old, new = pointers(superseded_by=None), pointers(superseded_by=new_id)
         await audit.record(tx, envelope, AuditAction.SUPERSEDE, old_id, old=old, new=new)
     memories = await read_memories(tx, (old_id, new_id))
-    return Superseded(old=memories[old_id], new=memories[new_id])
+    return Superseded(old=memories[old_id], new=memories[new_id], **await still_resting(tx, [old_id]))
 
 
 async def supersede_locked(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:

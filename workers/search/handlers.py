@@ -23,6 +23,7 @@ from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.co_retrieval import CoRetrievals
+from engramq.workers.memories.grounds import mark_grounds
 from engramq.workers.queue.background import Debounce
 from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
@@ -136,6 +137,8 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     memories, notice, degraded, _, refresh = await searched(command, context, wishes)
     if memories and all(memory.weak is True and memory.may_bear is not True for memory in memories):
         notice = ALL_WEAK if notice is UNSET else f"{notice} {ALL_WEAK}"
+    if any(memory.evidence for memory in memories):
+        await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted

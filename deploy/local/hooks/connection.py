@@ -43,7 +43,7 @@ class HookConnection:
         """Connect. `until`: when the whole has to be done, on the monotonic clock."""
         self.home = home
         self.project = project
-        self._until = until
+        self.until = until
         self._calls = 0
         self.tools = TOOLS
         self._channel: Channel | None = None
@@ -73,7 +73,7 @@ class HookConnection:
         """Connect anew, say who this is and which tools it wants, and return the answer."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._channel = Channel(connection)
-        connection.settimeout(max(0.001, self._until - time.monotonic()))
+        connection.settimeout(max(0.001, self.until - time.monotonic()))
         connection.connect(str(self.home.gateway_socket))
         return self._exchange({**hello, "tools": ",".join(sorted(self.tools))})
 
@@ -99,8 +99,8 @@ class HookConnection:
         """Send a message and return its answer, that of the same id."""
         assert self._channel is not None
         try:
-            self._channel.send(message, self._until - time.monotonic())
-            while (answer := self._channel.receive(self._until - time.monotonic())) is not None:
+            self._channel.send(message, self.until - time.monotonic())
+            while (answer := self._channel.receive(self.until - time.monotonic())) is not None:
                 if answer.get("id") == message.get("id"):
                     return answer
         except (OSError, ValueError) as problem:

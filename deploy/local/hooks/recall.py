@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
 from engramq.deploy.local.hooks.connection import NEWER, HookConnection
+from engramq.deploy.local.hooks.evidence import GROUNDED, mark
 from engramq.deploy.local.hooks.turns import ARCHIVED, CAPTURED, RECALLED, REJECTED, UNTRUSTED, harmless, within
 
 _HITS_MAX: Final = 12
@@ -49,7 +50,7 @@ class MemoryBlock:
             return
         text = harmless(content)
         text = text if len(text) <= _CONTENT_CHARS else text[:_CONTENT_CHARS].rstrip() + " ..."
-        line = f"- {_when(memory)}{_who(memory)}{text}"
+        line = f"- {_when(memory)}{memory.get(GROUNDED, '')}{_who(memory)}{text}"
         cost = tokens_of(line)
         if cost <= self._left:
             self._left -= cost
@@ -76,16 +77,19 @@ def recall(
     lost: Sequence[str] = (),
     with_newest: bool = False,
     project: str = "",
+    folder: str = "",
 ) -> tuple[str, list[str]]:
     """Return what to tell the model, and the ids of the memories in it; "" when there is nothing.
 
     Without a prompt these are the newest memories, the project's own first; `with_newest`: these too, after what bears
     on it, and before them the `lost`, the last one first, which the model was told and sees no more. `captured`: with
     what hooks have captured too, in a block of its own, which gets half of the tokens. What was `shown` already is left
-    out. `project`: what the folder is of, which the model is told with the newest, even if there are none.
+    out. Files that memories cite are compared with those of the `folder`. `project`: what the folder is of, which the
+    model is told with the newest, even if there are none.
     """
     with_newest = with_newest or not prompt.strip()
     hits, wishes = _hits(memory, prompt, {}, with_newest, lost)
+    mark([*wishes, *hits], folder, memory.project, memory.until)
     is_named = 0 < len(project) <= _PROJECT_CHARS and with_newest
     named = _PROJECT.format(json.dumps(harmless(project), ensure_ascii=False)) if is_named else ""
     standing = MemoryBlock(RECALLED, _WISHES_HEAD, tokens // 2)
@@ -95,6 +99,7 @@ def recall(
     if captured:
         block = MemoryBlock(CAPTURED, _CAPTURED_HEAD, tokens // 2)
         kept_apart, _ = _hits(memory, prompt, {"partitions": [UNTRUSTED], "tags": [TAG]}, with_newest)
+        mark(kept_apart, folder, memory.project, memory.until)
         _fill(block, kept_apart, shown)
         blocks.append(block)
     # What the captured ones leave, the trusted ones have.

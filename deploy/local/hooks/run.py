@@ -167,7 +167,8 @@ def _recall(
         return
     text, ids = recall(
         memory, event.prompt, tokens,
-        captured=captured, shown=frozenset(notes.shown), lost=notes.lost, with_newest=owed, project=project,
+        captured=captured, shown=frozenset(notes.shown), lost=notes.lost,
+        with_newest=owed, project=project, folder=event.folder,
     )  # fmt: skip
     _tell(event, text)
     note_away(memory.home, away=False)

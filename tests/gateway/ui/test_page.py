@@ -374,3 +374,21 @@ async def test_what_disagrees_is_listed_with_both_pieces_and_marked_at_hits(here
     assert "b" not in {tag for tag, _ in page.reader.elements}
     assert "differs from" in (await browser.get("/ui/memories", q="lease of the office")).text
     assert (await browser.get("/ui/contradictions", cursor="nonsense")).status == 400
+
+
+@pytest.mark.promise("EV-5")
+async def test_what_went_stale_is_listed_and_said_of_a_memory(here: Served) -> None:
+    ada, browser = await here.agent("ada"), await here.browser("ada")
+    ground = await ada.store("The oven was bought in 2019")
+    resting = await ada.store("Its guarantee ended in 2021", evidence=[{"memory_id": ground["id"]}])
+    await ada.store("The manual is online", evidence=[{"url": "https://example.org/manual", "commit": "a" * 40}])
+    assert "Nothing is here" in (await browser.get("/ui/memories?evidence=stale")).text
+    cited = (await browser.get("/ui/memories?evidence=cited")).text
+    assert ("guarantee" in cited, "manual is online" in cited, "bought in 2019" in cited) == (True, True, False)
+    await ada.call("verify_memory", memory_id=ground["id"], verification="rejected")
+    for address in ("/ui/memories?evidence=stale", "/ui/memories?evidence=stale&q=guarantee"):
+        stale = (await browser.get(address)).text
+        assert ("guarantee" in stale, "Out of date?" in stale, "manual is online" in stale) == (True, True, False)
+    shown = (await browser.get(f"/ui/memories/{resting['id']}")).text
+    assert "Rests on memory" in shown
+    assert ": gone" in shown

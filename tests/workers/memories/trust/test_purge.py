@@ -104,7 +104,7 @@ async def test_the_whole_purge_and_each_memory_of_it_are_audited_by_id_only(worl
     erased = [entry for entry in entries if entry["action"] == "erase"]
     assert {entry["id"] for entry in erased} == set(ids)
     assert {(entry["reason"], entry["by"], str(entry["old"])) for entry in erased} == {
-        ("r", command.envelope.id, "{'state': 'active'}")
+        ("r", command.envelope.id, "{'state': 'active', 'partition': 'trusted'}")
     }
     (summary,) = [entry for entry in entries if entry["action"] == "purge"]
     assert (summary["id"], summary["new"]["erased"], summary["reason"]) == (None, 5, "r")

@@ -24,6 +24,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.digests import JUDGED, digest_of
 from engramq.schemas.envelope import Principal
+from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import ALL_SCOPES, OnDuplicate, Partition, Scope, Sector, Verification
@@ -51,6 +52,7 @@ UNLIKE: dict[str, Any] = {
     "valid_until": "2126-01-01T00:00:00Z",
     "expires_at": "2126-01-01T00:00:00Z",
     "standing": True,
+    "evidence": (Citation(path="src/oven.py"),),
     "metadata": {"page": 1, "huge": 1e300, "nested": {"b": [1.5, None], "a": "\u0000"[1:]}},
 }
 
@@ -138,6 +140,7 @@ async def test_whatever_an_author_says_of_a_memory_is_seen(world: World, name: s
     seen = digest_of(await look(world, memory_id))
     world.rows("update memories set source = 'extracted'")
     values = {"metadata": "jsonb_build_object('page', 1)", "tags": "'{weather}'", "confidence": "0.5", "position": "2"}
+    values["evidence"] = """'[{"path": "src/oven.py", "state": "changed"}]'"""
     values["standing"] = "true, standing_source = 'given'"  # that the program recognises one is no word of its author
     world.rows(f"update memories set {name} = {values.get(name, repr(UNLIKE[name]))}")
     assert (await conflict(world, verdicts(memory_id, seen)[0])).changed == [name]

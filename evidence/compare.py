@@ -1,0 +1,221 @@
+"""Compare citations with the files of a working tree: fresh, changed, gone, or unknown, within a bound of time.
+
+Files are hashed first, which asks git nothing. What is not there is looked for where git says that it was renamed to;
+one pass does for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from engramq.evidence.files import Folder, NoFile, Outside, Text, TooLarge, comparable, root_of
+
+if TYPE_CHECKING:
+    from engramq.evidence.git import Repository
+
+FRESH: Final = "fresh"
+CHANGED: Final = "changed"
+GONE: Final = "gone"
+UNKNOWN: Final = "unknown"
+BUDGET_S: Final = 5.0
+_UNTRACKED: Final = 200  # files that git does not know, among which one that is missing is looked for
+_IN_ORDER: Final = (CHANGED, GONE, UNKNOWN, FRESH)  # what is told of a memory that cites several
+
+Citation = Mapping[str, Any]
+
+
+class Found(NamedTuple):  # a dataclass takes 7 ms to import
+    """What became of a citation. `place` is where it is by now, if not where it was, `why` says what is unknown."""
+
+    state: str
+    place: str = ""
+    why: str = ""
+
+
+class Cited(NamedTuple):
+    """A memory's evidence. `is_here`: the memory is of this repository's project, so that its paths are of here."""
+
+    evidence: Sequence[Citation]
+    is_here: bool = True
+
+
+def compare(memories: Sequence[Cited], folder: str, budget_s: float = BUDGET_S) -> list[list[Found]]:
+    """Return what became of each citation of each memory, seen from a folder."""
+    root = root_of(folder)
+    comparison = _Comparison(root, time.monotonic() + budget_s)
+    for number, memory in enumerate(memories):
+        for index, citation in enumerate(memory.evidence):
+            comparison.look((number, index), citation, is_here=memory.is_here)
+    comparison.ask_git()
+    found = comparison.found
+    return [[found[number, index] for index in range(len(memory.evidence))] for number, memory in enumerate(memories)]
+
+
+def worst_of(found: Sequence[Found]) -> Found | None:
+    """Return what is told of a memory: what has changed or gone before all else; None where nothing was compared."""
+    return min(found, key=lambda each: _IN_ORDER.index(each.state), default=None)
+
+
+_Key = tuple[int, int]
+
+
+class _Comparison:
+    """One comparison: what is found, and what git has to be asked about, all of it at once."""
+
+    def __init__(self, root: str, until: float) -> None:
+        self.found: dict[_Key, Found] = {}
+        self._root = root
+        self._folder = Folder(root) if root else None
+        self._until = until
+        self._texts: dict[str, Text | None] = {}
+        self._cited: dict[_Key, Citation] = {}
+        self._commits: dict[_Key, Citation] = {}  # whose commit decides
+        self._elsewhere: set[_Key] = set()  # that may be of another repository
+        self._missing: dict[_Key, Citation] = {}
+
+    def look(self, key: _Key, citation: Citation, *, is_here: bool) -> None:
+        """Compare a citation with its file, or leave it to git."""
+        self._cited[key], path = citation, citation.get("path")
+        if self._folder is None or time.monotonic() > self._until:
+            why = "there is no time left" if self._folder is not None else "this folder is in no repository"
+            self.found[key] = Found(UNKNOWN, why=why)
+            return
+        if not isinstance(path, str):
+            self.found[key] = Found(UNKNOWN, why="it is no file")
+            if citation.get("commit"):
+                self._commits[key] = citation
+            return
+        if not is_here:
+            if not citation.get("commit"):
+                self.found[key] = Found(UNKNOWN, why="it may be of another repository")
+                return
+            self._elsewhere.add(key)
+        text = self._text(key, path)
+        if key in self.found:
+            return
+        if text is None:
+            self._missing[key] = citation
+            self.found[key] = Found(GONE)
+        elif citation.get("sha256"):
+            self.found[key] = _compared(text, citation)
+        elif citation.get("commit"):
+            self._commits[key] = citation
+            self.found[key] = Found(UNKNOWN, why="git does not tell")
+        else:
+            self.found[key] = Found(UNKNOWN, why="it has no hash and no commit")
+
+    def _text(self, key: _Key, path: str) -> Text | None:
+        assert self._folder is not None
+        if path in self._texts:
+            return self._texts[path]
+        try:
+            text = self._texts[path] = self._folder.read(path)
+        except Outside:
+            self.found[key] = Found(UNKNOWN, why="it lies outside the repository")
+        except TooLarge:
+            self.found[key] = Found(UNKNOWN, why="it is too large")
+        except (NoFile, IsADirectoryError):
+            self.found[key] = Found(UNKNOWN, why="it is no file")
+        except OSError as problem:
+            self.found[key] = Found(UNKNOWN, why=problem.strerror or "it cannot be read")
+        else:
+            return text
+        return None
+
+    def ask_git(self) -> None:
+        """Look in the repository's history for what the files do not tell."""
+        if not (self._commits or self._elsewhere or self._missing):
+            return
+        # Recalls that cite nothing of this kind do without: 15 ms of imports, while a client waits for its hook.
+        from engramq.evidence.git import GitFailed, Repository  # noqa: PLC0415 - see above
+
+        repository = Repository(self._root, self._until)
+        try:
+            self._leave_others(repository)
+            self._by_commit(repository)
+            if self._missing:
+                self._follow(repository)
+        except GitFailed as problem:
+            for key in (*self._commits, *self._elsewhere, *self._missing):
+                self.found[key] = Found(UNKNOWN, why=f"git: {problem}")
+
+    def _leave_others(self, repository: Repository) -> None:
+        """Say of what cites a commit that this repository does not have that nobody knows."""
+        keys = {*self._elsewhere, *(key for key, citation in self._commits.items() if not citation.get("path"))}
+        commits = {key: str(self._cited[key].get("commit")) for key in sorted(keys)}
+        names = sorted(set(commits.values()))
+        has = dict(zip(names, repository.has([f"{name}^{{commit}}" for name in names]), strict=True))
+        for key, commit in commits.items():
+            if not has[commit]:
+                self.found[key] = Found(UNKNOWN, why="its commit is not in this repository")
+                self._commits.pop(key, None)
+                self._missing.pop(key, None)
+            elif key not in self._elsewhere:
+                self.found[key] = Found(FRESH)  # a commit never changes
+                del self._commits[key]
+
+    def _by_commit(self, repository: Repository) -> None:
+        """Compare files that have no hash with what they were at the commit that is cited."""
+        keys = list(self._commits)
+        names = [f"{self._commits[key]['commit']}:{self._commits[key]['path']}" for key in keys]
+        for key, data in zip(keys, repository.blobs(names), strict=True):
+            if data is None:
+                self.found[key] = Found(UNKNOWN, why="its commit is not in this repository, or had no such file")
+                continue
+            citation = self._commits[key]
+            lines = str(citation.get("lines") or "")
+            text = self._texts[citation["path"]]
+            assert text is not None
+            was = comparable(data).digest(lines)
+            self.found[key] = (
+                _compared(text, {**citation, "sha256": was}) if was else Found(UNKNOWN, why="no such lines")
+            )
+
+    def _follow(self, repository: Repository) -> None:
+        """Find out where files have gone."""
+        paths = [citation["path"] for citation in self._missing.values()]
+        renamed, known = repository.renamed(paths)
+        moved = self._among_untracked(repository, renamed) if len(renamed) < len(set(paths)) else {}
+        for key, citation in self._missing.items():
+            path = citation["path"]
+            place = renamed.get(path) or moved.get(str(citation.get("sha256")), "")
+            if not place:
+                self.found[key] = (
+                    Found(GONE) if path in known else Found(UNKNOWN, why="it was never in this repository")
+                )
+                continue
+            text = self._text(key, place)
+            if text is not None and citation.get("sha256"):
+                state, where, _ = _compared(text, citation)
+                self.found[key] = Found(state, f"{place}:{where}" if where else place)
+            elif text is not None:
+                self.found[key] = Found(UNKNOWN, place, "it has no hash")
+
+    def _among_untracked(self, repository: Repository, renamed: Mapping[str, str]) -> dict[str, str]:
+        """Return files that git does not know yet by their hashes: one that was renamed by hand is among them."""
+        wanted = any(
+            not citation.get("lines") and citation["path"] not in renamed for citation in self._missing.values()
+        )
+        moved: dict[str, str] = {}
+        assert self._folder is not None
+        for path in repository.untracked()[:_UNTRACKED] if wanted else ():
+            if time.monotonic() > self._until:
+                break
+            try:
+                text = self._folder.read(path)
+            except (Outside, NoFile, TooLarge, OSError):
+                continue
+            if text is not None:
+                moved[text.digest()] = path
+        return moved
+
+
+def _compared(text: Text, citation: Citation) -> Found:
+    """Return what became of a citation with a hash, in a file that may be the one it had or where that has gone."""
+    lines, sha256 = str(citation.get("lines") or ""), citation["sha256"]
+    if text.digest(lines) == sha256:
+        return Found(FRESH)
+    place = text.place_of(lines, sha256) if lines else ""
+    return Found(FRESH, place) if place else Found(CHANGED)

@@ -1,0 +1,178 @@
+"""Ask git about a repository whose configuration nobody trusts: it runs nothing that it names, and in bounded time.
+
+No command here reads the working tree's files, whose filters are programs of the repository's choice.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+_SAFE: Final = (
+    *("--no-pager", "--literal-pathspecs", "--no-optional-locks"),
+    *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.attributesFile=/dev/null"),
+    *("-c", "core.alternateRefsCommand=", "-c", "log.showSignature=false", "-c", "protocol.allow=never"),
+    *("-c", "core.untrackedCache=false", "-c", "submodule.recurse=false"),
+)
+_PLAIN: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+_ENVIRONMENT: Final = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+}
+_ROUNDS: Final = 5  # so often a file may have been renamed, one after the other
+_PATHS_AT_ONCE: Final = 400  # of one command line
+
+
+class GitFailed(Exception):
+    """Git is not there, refuses this repository, or took too long."""
+
+
+class Repository:
+    """A repository as git tells of it, until a moment of the monotonic clock. Every method raises GitFailed."""
+
+    def __init__(self, root: str, until: float) -> None:
+        self._root = root
+        self._until = until
+
+    def head(self) -> str:
+        """Return the commit that is checked out, "" before there is one."""
+        try:
+            return self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
+        except GitFailed:
+            return ""
+
+    def has(self, names: Sequence[str]) -> list[bool]:
+        """Say of each of these whether the repository has such an object: `COMMIT^{commit}`, `COMMIT:PATH`."""
+        return [not line.endswith((b" missing", b" ambiguous")) for line in self._checked(names)]
+
+    def blobs(self, names: Sequence[str]) -> list[bytes | None]:
+        """Return the bytes of files as commits have them, each `COMMIT:PATH`; None of what is not there."""
+        if not names:
+            return []
+        told, at, found = self._run("cat-file", "--batch", given=_lines(names)), 0, list[bytes | None]()
+        for _ in names:
+            end = told.index(b"\n", at)
+            head = told[at:end].rsplit(b" ", 2)
+            at = end + 1
+            if len(head) != 3 or head[1] != b"blob":
+                found.append(None)
+                at += int(head[2]) + 1 if len(head) == 3 and head[2].isdigit() else 0
+                continue
+            size = int(head[2])
+            found.append(told[at : at + size])
+            at += size + 1
+        return found
+
+    def renamed(self, paths: Iterable[str]) -> tuple[dict[str, str], set[str]]:
+        """Return where files that are not there have gone, and those of them that the repository once had.
+
+        By what is staged, then by the commits that took them away, followed from one to the next.
+        """
+        missing, now, known = list(dict.fromkeys(paths)), dict[str, str](), set[str]()
+        staged = _renames(self._run("diff", "--cached", "-M", "--name-status", "-z", *_PLAIN, "HEAD"))
+        at = {path: path for path in missing}  # where each was last seen
+        for _ in range(_ROUNDS):
+            at = {path: place for path, place in at.items() if not self._exists(place)}
+            steps = {place: staged[place] for place in at.values() if place in staged}
+            took_away = self._took_away([place for place in at.values() if place not in steps])
+            known |= {path for path, place in at.items() if place in steps or place in took_away}
+            renames = self._renames_of(set(took_away.values()))
+            steps |= {place: new for place in took_away if (new := renames.get((took_away[place], place)))}
+            at = {path: steps[place] for path, place in at.items() if place in steps}
+            now |= at
+            if not at:
+                break
+        in_head = [path for path in missing if path not in known]
+        has = self.has([f"HEAD:{path}" for path in in_head])
+        known |= {path for path, there in zip(in_head, has, strict=True) if there}
+        return {path: place for path, place in now.items() if self._exists(place)}, known
+
+    def untracked(self) -> list[str]:
+        """Return the files that git does not know yet, but for those that it is to ignore."""
+        told = self._run("ls-files", "--others", "--exclude-standard", "-z")
+        return [os.fsdecode(path) for path in told.split(b"\0") if path]
+
+    def _exists(self, path: str) -> bool:
+        return os.path.lexists(os.path.join(self._root, path))  # noqa: PTH118 - see files.py
+
+    def _checked(self, names: Sequence[str]) -> list[bytes]:
+        return self._run("cat-file", "--batch-check", given=_lines(names)).splitlines() if names else []
+
+    def _took_away(self, paths: Sequence[str]) -> dict[str, str]:
+        """Return the last commit that took each of these files away."""
+        found: dict[str, str] = {}
+        for begin in range(0, len(paths), _PATHS_AT_ONCE):
+            wanted = ("--no-renames", "--diff-filter=D", "--name-only", "--format=%x01%H", "-z", "--no-show-signature")
+            few = paths[begin : begin + _PATHS_AT_ONCE]
+            commit = ""
+            for part in self._run("log", *wanted, *_PLAIN, "HEAD", "--", *few).split(b"\0"):
+                for text in part.strip(b"\n").split(b"\n"):
+                    if text.startswith(b"\1"):
+                        commit = text[1:].decode()
+                    elif text:
+                        found.setdefault(os.fsdecode(text), commit)
+        return {path: found[path] for path in paths if path in found}
+
+    def _renames_of(self, commits: set[str]) -> dict[tuple[str, str], str]:
+        """Return what commits renamed, those with edits too: the new path by commit and old path."""
+        renames: dict[tuple[str, str], str] = {}
+        if not commits:
+            return renames
+        told = self._run(
+            "diff-tree", "--stdin", "-r", "-M", "--diff-filter=R", "--name-status", "-z", "--root", *_PLAIN,
+            given=_lines(sorted(commits)),
+        )  # fmt: skip
+        commit, parts = "", iter(told.split(b"\0"))
+        for part in parts:
+            text = part.strip(b"\n")
+            if text[:1] == b"R" and text[1:].isdigit():
+                old = os.fsdecode(next(parts))
+                renames[commit, old] = os.fsdecode(next(parts))
+            elif text:
+                commit = text.decode()
+        return renames
+
+    def _run(self, command: str, *arguments: str, given: bytes = b"") -> bytes:
+        """Return what git prints; raises GitFailed."""
+        left_s = self._until - time.monotonic()
+        if left_s <= 0:
+            raise GitFailed("there is no time left")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        try:
+            done = subprocess.run(  # noqa: S603 - git, with arguments and no shell
+                ["git", *_SAFE, command, *arguments],  # noqa: S607 - the user's own git
+                cwd=self._root, env={**environment, **_ENVIRONMENT}, input=given,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=left_s, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as problem:
+            raise GitFailed(str(problem)) from problem
+        if done.returncode:
+            raise GitFailed(f"git {command} ended with {done.returncode}")
+        return done.stdout
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(name.replace("\n", " ")) + b"\n" for name in names)
+
+
+def _renames(told: bytes) -> dict[str, str]:
+    """Return the new paths by the old ones, of what `--name-status -z` tells."""
+    renames, parts = dict[str, str](), iter(told.split(b"\0"))
+    for kind in parts:
+        if not kind:
+            continue
+        old = os.fsdecode(next(parts))
+        if kind[:1] in (b"R", b"C"):
+            new = os.fsdecode(next(parts))
+            if kind[:1] == b"R":
+                renames[old] = new
+    return renames

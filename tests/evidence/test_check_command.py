@@ -1,0 +1,83 @@
+"""`engramq check`, as a person runs it in a repository, over a real gateway and a whole pipeline."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engramq.schemas.command_line import ExitCode
+from tests.deploy.cli.test_tool_commands import Shell, here, shell
+from tests.evidence.trees import LINES, commit, git, repository, write
+from tests.gateway.conftest import keys, redis_url
+from tests.gateway.test_identity_end_to_end import settings
+
+__all__ = ["here", "keys", "redis_url", "settings", "shell"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = repository(tmp_path / "bakery", recipe=LINES, oven="heat to 230\n", shop="open at 7\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ENGRAMQ_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ENGRAMQ_PROJECT", "bakery")
+    return folder
+
+
+@pytest.mark.promise("EV-2", "EV-5")
+async def test_a_refactoring_makes_exactly_the_right_memories_stale(shell: Shell, tree: Path) -> None:
+    ids = {}
+    for name, cited in (
+        ("steps", "recipe.txt:10-12"),
+        ("title", "recipe.txt"),
+        ("heat", "oven.txt"),
+        ("hours", "shop.txt"),
+    ):
+        ids[name] = (await shell.run("store", f"What {name} says", "--evidence", cited, "--project", "bakery")).strip()
+    ids["page"] = (await shell.run("store", "The manual is online", "--evidence", "https://example.org")).strip()
+    assert await shell.run("check") == ""
+    assert "4 fresh" in shell.err
+
+    git(tree, "mv", "shop.txt", "store.txt")
+    write(tree, "recipe.txt", "A title\n" + LINES)
+    (tree / "oven.txt").unlink()
+    commit(tree)
+    lines = (await shell.run("check")).splitlines()
+    told = {line.split("\t")[1]: line.split("\t")[0] for line in lines}
+    assert told == {ids["title"]: "changed", ids["heat"]: "gone"}
+    everything = await shell.run("check", "--all", "--no-report")
+    assert "shop.txt -> store.txt" in everything
+    assert "recipe.txt:10-12 -> 11-13" in everything
+    stale = (await shell.run("list", "--stale", "--project", "bakery")).splitlines()
+    assert {line.split("\t")[0] for line in stale} == {ids["title"], ids["heat"]}
+    assert f"{tree.name}: " in shell.err or shell.err == ""
+
+    below = (await shell.run("check", "recipe.txt", "--json")).splitlines()
+    assert [json.loads(line)["id"] for line in below] == [ids["title"]]
+    prompt = await shell.run("check", "--fix")
+    assert ids["title"] in prompt
+    assert ids["hours"] not in prompt
+    assert "supersede_memory" in prompt
+    shown = await shell.run("show", ids["title"])
+    assert "state=changed" in shown
+
+    await shell.run("update", ids["title"], "--evidence", "recipe.txt")
+    await shell.run("forget", ids["heat"])
+    assert await shell.run("check", "--fix") == ""
+    assert await shell.run("list", "--stale", "--project", "bakery") == ""
+
+
+@pytest.mark.promise("EV-1")
+async def test_what_cannot_be_cited_is_refused_before_anything_is_stored(
+    shell: Shell, tree: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.txt").write_text(LINES)
+    for cited in ("../outside.txt", "nowhere.txt", "recipe.txt:39-90", str(tmp_path)):
+        await shell.run("store", "x", "--evidence", cited, code=ExitCode.MISUSED)
+    assert await shell.run("recent") == ""
+
+
+async def test_outside_of_a_repository_nothing_is_compared(shell: Shell, tree: Path, tmp_path: Path) -> None:
+    assert await shell.run("check", str(tmp_path), code=ExitCode.FAILED) == ""
+    assert "in no git repository" in shell.err

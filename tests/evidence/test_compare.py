@@ -1,0 +1,238 @@
+"""What became of the files that memories cite, in repositories of every shape."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engramq.evidence.citing import NotCitable, cite
+from engramq.evidence.compare import Cited, Found, compare, worst_of
+from tests.evidence.trees import LINES, cited, commit, git, one, repository, sha256_of, states, write
+
+pytestmark = pytest.mark.promise("EV-2")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return repository(tmp_path / "tree", recipe=LINES, src__oven="heat to 200\nbake\n")
+
+
+def test_a_file_is_fresh_until_it_changes_and_gone_without_it(tree: Path) -> None:
+    citation = cited(tree, "recipe.txt")
+    assert one(citation, tree) == Found("fresh")
+    write(tree, "recipe.txt", LINES + "one more\n")
+    assert one(citation, tree).state == "changed"
+    (tree / "recipe.txt").unlink()
+    assert one(citation, tree).state == "gone"
+    commit(tree)
+    assert one(citation, tree).state == "gone"
+
+
+def test_lines_that_moved_within_their_file_are_fresh_and_rewritten_ones_are_not(tree: Path) -> None:
+    citation = cited(tree, "recipe.txt", "10-12")
+    write(tree, "recipe.txt", "a title\n" + LINES)
+    assert one(citation, tree) == Found("fresh", "11-13")
+    write(tree, "recipe.txt", LINES.replace("line 11 ", "step 11 "))
+    assert one(citation, tree).state == "changed"
+    write(tree, "recipe.txt", "short\n")
+    assert one(citation, tree).state == "changed"
+
+
+@pytest.mark.parametrize("how", ["staged", "committed", "twice", "by hand"])
+def test_a_renamed_file_is_followed(tree: Path, how: str) -> None:
+    citation = cited(tree, "recipe.txt")
+    if how == "by hand":
+        (tree / "recipe.txt").rename(tree / "bread.txt")
+    else:
+        git(tree, "mv", "recipe.txt", "bread.txt")
+    if how in ("committed", "twice"):
+        commit(tree)
+    place = "bread.txt"
+    if how == "twice":
+        place = "books/bread.txt"
+        (tree / "books").mkdir()
+        git(tree, "mv", "bread.txt", place)
+        commit(tree)
+    assert one(citation, tree) == Found("fresh", place)
+    write(tree, place, LINES.replace("line 3 ", "step 3 "))
+    found = one(citation, tree)
+    assert found == (Found("gone") if how == "by hand" else Found("changed", place))
+
+
+def test_a_file_that_was_renamed_and_edited_in_one_commit_is_followed(tree: Path) -> None:
+    whole, lines = cited(tree, "recipe.txt"), cited(tree, "recipe.txt", "20-22")
+    git(tree, "mv", "recipe.txt", "bread.txt")
+    write(tree, "bread.txt", "a title\n" + LINES)
+    commit(tree)
+    assert one(whole, tree) == Found("changed", "bread.txt")
+    assert one(lines, tree) == Found("fresh", "bread.txt:21-23")
+
+
+def test_worktrees_and_folders_below_compare_as_the_root_does(tree: Path, tmp_path: Path) -> None:
+    citation = cited(tree, "src/oven.txt")
+    git(tree, "worktree", "add", "--quiet", str(tmp_path / "other"), "-b", "other")
+    assert one(citation, tree / "src") == Found("fresh")
+    assert one(citation, tmp_path / "other" / "src") == Found("fresh")
+    write(tmp_path / "other", "src/oven.txt", "heat to 180\n")
+    assert one(citation, tmp_path / "other").state == "changed"
+    assert one(citation, tree) == Found("fresh")
+
+
+def test_what_a_deleted_branch_had_is_unknown_where_it_is_not_known(tree: Path) -> None:
+    git(tree, "checkout", "--quiet", "-b", "side")
+    write(tree, "side.txt", LINES)
+    kept = commit(tree)
+    citation = cited(tree, "side.txt")
+    git(tree, "checkout", "--quiet", "main")
+    git(tree, "branch", "--quiet", "-D", "side")
+    assert one(citation, tree).state == "unknown"  # no branch that is checked out ever had it
+    assert one({"commit": kept}, tree) == Found("fresh")  # git keeps it for some weeks
+    assert one({"commit": "0" * 40}, tree).state == "unknown"
+
+
+def test_without_a_hash_the_commit_decides(tree: Path) -> None:
+    head = git(tree, "rev-parse", "HEAD")
+    citations = [
+        {"path": "recipe.txt", "commit": head},
+        {"path": "recipe.txt", "lines": "2-3", "commit": head},
+        {"path": "recipe.txt", "lines": "900", "commit": head},
+        {"path": "recipe.txt", "commit": "0" * 40},
+        {"path": "recipe.txt"},
+    ]
+    assert states(citations, tree) == ["fresh", "fresh", "unknown", "unknown", "unknown"]
+    write(tree, "recipe.txt", LINES + "one more\n")
+    assert states(citations, tree)[:2] == ["changed", "fresh"]
+
+
+def test_binary_files_and_ends_of_lines(tree: Path) -> None:
+    (tree / "photo.bin").write_bytes(b"\x00\r\n\xff" * 100)
+    citation = cited(tree, "photo.bin")
+    assert citation["sha256"] == sha256_of((tree / "photo.bin").read_bytes())
+    assert one(citation, tree) == Found("fresh")
+    text = cited(tree, "recipe.txt")
+    (tree / "recipe.txt").write_bytes(LINES.replace("\n", "\r\n").encode())
+    assert one(text, tree) == Found("fresh")  # as a checkout on another system has it
+    (tree / "photo.bin").write_bytes(b"\x00\n\xff" * 100)
+    assert one(citation, tree).state == "changed"
+
+
+def test_what_lies_outside_is_never_read(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text(LINES)
+    (tree / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (tree / "up").symlink_to(tmp_path)
+    (tree / "source").symlink_to(tree / "src")
+    (tree / "broken.txt").symlink_to("nowhere")
+    sha256 = sha256_of(LINES.encode())
+    for path in ("../secret.txt", str(tmp_path / "secret.txt"), "src/../../secret.txt", "link.txt", "up/secret.txt"):
+        found = one({"path": path, "sha256": sha256}, tree)
+        assert (found.state, found.why) == ("unknown", "it lies outside the repository"), path
+    inside = cited(tree, "src/oven.txt")
+    assert one({**inside, "path": "source/oven.txt"}, tree) == Found("fresh")
+    assert one({**inside, "path": "broken.txt"}, tree).state in ("gone", "unknown")
+    with pytest.raises(NotCitable):
+        cite("../secret.txt", folder=str(tree))
+    with pytest.raises(NotCitable):
+        cite("link.txt", folder=str(tree))
+
+
+def test_folders_pipes_and_what_may_not_be_read_are_unknown(tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    for path in ("src", "pipe"):
+        assert one({"path": path, "sha256": "0" * 64}, tree).state == "unknown"
+    assert one({"url": "https://example.org"}, tree).state == "unknown"
+    assert worst_of([]) is None
+
+
+def test_ten_megabytes_are_hashed_and_what_is_far_larger_is_not(tree: Path) -> None:
+    (tree / "large.bin").write_bytes(b"engramq!" * (10 * 1024 * 1024 // 8))
+    assert one(cited(tree, "large.bin"), tree) == Found("fresh")
+    with (tree / "huge.bin").open("wb") as file:
+        file.truncate(65 * 1024 * 1024)
+    assert one({"path": "huge.bin", "sha256": "0" * 64}, tree).why == "it is too large"
+
+
+def test_in_no_repository_everything_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "alone.txt").write_text(LINES)
+    assert states([cited(tmp_path, "alone.txt")], tmp_path) == ["unknown"]
+    with pytest.raises(NotCitable):
+        cite("alone.txt", folder=str(tmp_path))
+
+
+def test_a_repository_without_a_commit_compares_by_hashes(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    write(tmp_path, "new.txt", LINES)
+    citation = cite("new.txt", folder=str(tmp_path))
+    assert sorted(citation) == ["path", "sha256"]
+    assert one(citation, tmp_path) == Found("fresh")
+    (tmp_path / "new.txt").unlink()
+    assert one(citation, tmp_path).state == "unknown"
+
+
+def test_a_memory_of_no_project_is_compared_where_its_commit_is(tree: Path, tmp_path: Path) -> None:
+    citation = cite("recipe.txt", folder=str(tree))
+    other = repository(tmp_path / "stranger", recipe="another recipe\n")
+    assert one(citation, tree, is_here=False) == Found("fresh")
+    assert one(citation, other, is_here=False).state == "unknown"
+    assert one({"path": "recipe.txt", "sha256": "0" * 64}, tree, is_here=False).state == "unknown"
+
+
+def test_when_the_time_is_up_it_is_unknown(tree: Path) -> None:
+    found = one(cited(tree, "recipe.txt"), tree, budget_s=0.0)
+    assert (found.state, found.why) == ("unknown", "there is no time left")
+
+
+def test_nothing_that_a_repository_configures_is_run(tree: Path) -> None:
+    marker = tree / "ran"
+    tool = f"sh -c 'touch {marker}; cat'"
+    write(tree, ".gitattributes", "* filter=evil diff=evil\n")
+    git(tree, "config", "filter.evil.clean", tool)
+    git(tree, "config", "filter.evil.smudge", tool)
+    head = git(tree, "rev-parse", "HEAD")
+    for name in ("core.fsmonitor", "diff.external", "diff.evil.command", "diff.evil.textconv", "gpg.program",
+                 "core.pager", "core.sshCommand", "core.gitProxy", "credential.helper"):  # fmt: skip
+        git(tree, "config", name, tool)
+    git(tree, "config", "log.showSignature", "true")
+    hook = tree / ".git" / "hooks" / "post-index-change"
+    hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    hook.chmod(0o755)
+    citations = [cited(tree, "recipe.txt"), {"path": "src/oven.txt", "commit": head}, {"path": "no.txt", "sha256": "0"}]
+    (tree / "recipe.txt").rename(tree / "moved.txt")
+    marker.unlink(missing_ok=True)
+    assert states(citations, tree) == ["fresh", "fresh", "unknown"]
+    assert not marker.exists()
+
+
+def test_a_thousand_citations_take_less_than_a_third_of_a_second(tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    for number in range(1_000):
+        write(folder, f"part{number % 20}/file{number}.txt", LINES + f"this is {number}\n")
+    commit(folder)
+    citations = [cited(folder, f"part{number % 20}/file{number}.txt") for number in range(1_000)]
+    assert timed(citations, folder, {"fresh": 1_000}) < 0.3
+    for number in range(100):
+        file = folder / f"part{number % 20}/file{number}.txt"
+        file.rename(file.with_name(f"other{number}.txt"))
+    commit(folder)
+    assert timed(citations, folder, {"fresh": 1_000}) < 0.3
+    for number in range(100, 250):
+        write(folder, f"part{number % 20}/file{number}.txt", "rewritten\n")
+    assert timed(citations, folder, {"fresh": 850, "changed": 150}) < 0.3
+
+
+def cpu_s() -> float:
+    """Return what this process and git have computed: others on the machine change that little."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def timed(citations: list[dict[str, str]], folder: Path, expected: dict[str, int]) -> float:
+    memories = [Cited(citations[at : at + 10]) for at in range(0, len(citations), 10)]
+    took: list[float] = []
+    for _ in range(3):
+        began = cpu_s()
+        found = [each.state for several in compare(memories, str(folder), 20.0) for each in several]
+        took.append(cpu_s() - began)
+        assert {state: found.count(state) for state in set(found)} == expected
+    return min(took)

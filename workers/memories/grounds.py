@@ -1,0 +1,133 @@
+"""Memories that rest on memories: what is derived is at most as trusted as its least trusted ground.
+
+A memory that cites an untrusted one is kept apart, unless whoever stores it vouches for it, or somebody promotes it. A
+memory that is trusted, or vouched for, takes no untrusted ground by an update: nobody would notice.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypedDict
+from uuid import UUID
+
+from msgspec import UNSET, UnsetType
+
+from engramq.schemas import limits
+from engramq.schemas.evidence import Citation, kept_evidence
+from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
+from engramq.schemas.fields import or_none
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.records import Memory, MemoryPreview
+from engramq.schemas.vocabulary import CitationState, Partition, Verification
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Jsonb, Row, Transaction
+
+GROUNDS: Final = sql("grounds")
+RESTING_ON: Final = sql("resting_on")
+VOUCHED_FOR: Final = frozenset({Verification.VERIFIED, Verification.APPROVED})
+
+_GROUND: Final = "memory_id"
+Given = tuple[Citation, ...] | UnsetType
+_RECOVERY: Final = 'Have that one promoted first, or say verification="verified" if you vouch for this one yourself.'
+
+
+class StillResting(TypedDict, total=False):
+    """The fields of a reply that name what rests on a memory which holds no longer."""
+
+    still_resting_on: list[MemoryPreview]
+    still_resting_count: int
+
+
+def cited_in(evidence: Given) -> dict[str, str]:
+    """Return the ids of the memories that evidence cites, by where in it they stand."""
+    citations = () if evidence is UNSET else evidence
+    return {
+        f"evidence[{index}].memory_id": citation.memory_id
+        for index, citation in enumerate(citations)
+        if citation.memory_id is not UNSET
+    }
+
+
+async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[UUID, Row]:
+    """Return what is known of all memories that several memories' evidence cites."""
+    ids = {known for given in evidence for text in cited_in(given).values() if (known := parse_uuid(text))}
+    return {row["id"]: row for row in await tx.rows(GROUNDS, ids=sorted(ids))} if ids else {}
+
+
+def untrusted_ground(evidence: Given, known: Mapping[UUID, Row]) -> UUID | None:
+    """Return the first untrusted memory that evidence cites, None where there is none.
+
+    Raises EngramqError naming the citation of a memory that is not there, that the caller does not see, or that was
+    withdrawn: which of these it is, nobody is told.
+    """
+    untrusted: UUID | None = None
+    for place, text in cited_in(evidence).items():
+        memory_id = parse_uuid(text)
+        row = None if memory_id is None else known.get(memory_id)
+        if row is None or row["withdrawn"]:
+            raise invalid("evidence", f"{place} is no memory that can be cited.", "Cite one that get_memory finds.")
+        if row["partition"] == Partition.UNTRUSTED and untrusted is None:
+            untrusted = memory_id
+    return untrusted
+
+
+def refuse_trusted_on(ground: UUID) -> EngramqError:
+    """Return the refusal of a memory that was to be trusted, and rests on this untrusted one."""
+    error = f"A memory that rests on the untrusted memory {ground} is not trusted."
+    return refuse(FaultCode.UNTRUSTED_SOURCE, error, recovery=_RECOVERY)
+
+
+async def refuse_untrusted_ground(
+    tx: Transaction, row: Row, evidence: Given, kept: Sequence[Mapping[str, object]]
+) -> None:
+    """Raise EngramqError where a locked memory of this row, trusted or vouched for, would get an untrusted ground.
+
+    What it cites already (`kept`) may have gone meanwhile, and is no reason to refuse other changes. Raises as
+    `untrusted_ground` does, too.
+    """
+    before = {citation.get("memory_id") for citation in kept}
+    added = tuple(citation for citation in evidence or () if citation.memory_id not in before)
+    ground = untrusted_ground(added, await known_grounds(tx, [added]))
+    is_trusted = row["partition"] == Partition.TRUSTED or row["verification"] in VOUCHED_FOR
+    if is_trusted and ground is not None:
+        raise refuse_trusted_on(ground)
+
+
+def details_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of a memory as its columns take it, None where nothing is."""
+    values = {name: or_none(value) for name, value in given.items()}
+    if values.get("evidence") is not None:
+        values["evidence"] = Jsonb(kept_evidence(values["evidence"]))
+    return values
+
+
+async def still_resting(tx: Transaction, ids: Collection[UUID]) -> StillResting:
+    """Return what a reply says of what rests on memories that hold no longer; nothing where nothing does."""
+    rows = await tx.rows(RESTING_ON, ids=sorted(ids), limit=limits.RESTING_SHOWN)
+    return named_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
+
+
+def named_resting(ids: Iterable[UUID], count: int) -> StillResting:
+    """Return what a reply says of them; previews are read later: see workers/replies.py."""
+    named = [MemoryPreview(id=str(memory_id), preview=None) for memory_id in ids]
+    return StillResting(still_resting_on=named, still_resting_count=count) if named else StillResting()
+
+
+async def mark_grounds(tx: Transaction, memories: Iterable[Memory | None]) -> None:
+    """Say beside each memory that memories cite whether it holds: fresh, changed (replaced, ended) or gone."""
+    citing = [
+        memory for memory in memories if memory is not None and any(_GROUND in citation for citation in memory.evidence)
+    ]
+    ids = {str(citation[_GROUND]) for memory in citing for citation in memory.evidence if _GROUND in citation}
+    if not ids:
+        return
+    known = {str(row["id"]): row for row in await tx.rows(GROUNDS, ids=sorted(map(UUID, ids)))}
+    for memory in citing:
+        memory.evidence = [
+            {**citation, "state": _state_of(known.get(citation[_GROUND])).value} if _GROUND in citation else citation
+            for citation in memory.evidence
+        ]
+
+
+def _state_of(row: Row | None) -> CitationState:
+    if row is None or row["withdrawn"]:
+        return CitationState.GONE
+    return CitationState.CHANGED if row["ended"] else CitationState.FRESH

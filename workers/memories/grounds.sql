@@ -1,0 +1,32 @@
+-- fragment: ground_key
+-- What ground_keys has of the memories %(ids)s.
+(select array_agg(to_hex(%(tenant)s::integer) || ':' || given.id) from unnest(%(ids)s::uuid[]) as given (id))
+
+-- name: grounds
+-- What decides about memories that others rest on: trust, and whether they hold.
+select m.node_id as id, m.partition, m.verification, {withdrawn} as withdrawn,
+    ({superseded} or coalesce(m.valid_until <= now(), false)) as ended
+from memories m
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
+
+-- fragment: stale
+-- Whether a memory m rests on what is not as it was: a comparison has found so, or a memory that it cites holds no longer.
+(m.evidence @? '$[*] ? (@.state == "changed" || @.state == "gone")' or exists (
+    select
+    from jsonb_array_elements(m.evidence) as cited
+    where cited ? 'memory_id' and not exists (
+        select from memories_in_namespace m
+        where m.tenant = %(tenant)s and m.node_id = (cited ->> 'memory_id')::uuid and {current}
+            and coalesce(m.valid_until > now(), true)
+    )
+))
+
+-- name: resting_on
+-- What rests on these memories, is none of them, and is not withdrawn itself, the newest first.
+select m.node_id as id, count(*) over () as resting
+from memories_in_namespace m
+where m.tenant = %(tenant)s and m.evidence @? '$[*].memory_id'
+    and ground_keys(m.tenant, m.evidence) && {ground_key}
+    and m.node_id <> all(%(ids)s::uuid[]) and not {withdrawn}
+order by m.node_id desc
+limit %(limit)s
