@@ -30,6 +30,7 @@ _NEEDS = {
     "worker": (settings.REDIS_URL, settings.DATABASE_URL),
     "migrate": (settings.DATABASE_URL,),
     "audit": (settings.REDIS_URL,),
+    "check": (settings.REDIS_URL,),
     "receipt": (settings.REDIS_URL,),
     "token": (settings.DATABASE_URL,),
     "dead": (settings.REDIS_URL,),

@@ -69,7 +69,7 @@ def test_a_client_needs_no_key_of_a_stack_that_runs(home: Home, environment: dic
 def test_each_command_that_asks_for_servers_has_said_which_it_needs() -> None:
     (folder,) = deploy.__path__
     texts = [path.read_text() for path in Path(folder, "cli").glob("*.py")]
-    asked = {name for text in texts for name in re.findall(r'servers_for\("([^"]+)"', text)}
+    asked = {name for text in texts for name in re.findall(r'(?:servers_for|operating)\("([^"]+)"', text)}
     assert {"webhook", "gateway", "tenant delete"} <= asked <= set(_NEEDS)
 
 
