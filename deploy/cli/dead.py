@@ -101,7 +101,7 @@ def _change(
 
 
 def _none(letter_id: str) -> CommandFailed:
-    return CommandFailed(f"there is no dead letter {letter_id!a}; engramq dead list shows all.")
+    return CommandFailed(f"There is no dead letter {letter_id!a}; engramq dead list shows all.")
 
 
 def _fields(letter: DeadLetter) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def command(context: click.Context, namespace: str | None, *, as_json: bool) -> 
     """
     if context.invoked_subcommand is not None:
         if namespace is not None or as_json:
-            raise click.UsageError(f"Give options behind {context.invoked_subcommand}.")
+            raise click.UsageError(f"Give options after {context.invoked_subcommand}.")
         return ExitCode.DONE
     with door(namespace) as gateway:
         reply = gateway.call("memory_stats", {"partitions": list(Partition)})

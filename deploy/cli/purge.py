@@ -91,13 +91,13 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     if as_json:
         click.echo(json_line(reply_body(done or found), **place.fields))
     else:
-        _print_outcome(listing, found, done, place)
+        _print_outcome(listing, found, done, place, yes=yes)
 
 
 _DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edges that were kept")
 
 
-def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, place: Place) -> None:
+def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, place: Place, *, yes: bool) -> None:
     if done is not None:
         word = "Archived" if listing.unarchived else "Erased"
         print(f"{word} {counted(done)} of {place.name}. What was {word.lower()}, by ids:")
@@ -116,7 +116,8 @@ def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, p
         _tell_changed(found, listing, place)
         rests = "Taken too, since it rests" if listing.with_resting else "Stays without --with-resting, though it rests"
         _tell_resting(found, f"{rests} on them")
-        print(f"{counted(found)} of {place.name}. Nothing is {word}: --yes does it.", file=sys.stderr)
+        rest = "There is nothing to do." if yes else f"Nothing is {word}: --yes does it."
+        print(f"{counted(found)} of {place.name}. {rest}", file=sys.stderr)
     if notice := (done or found).notice:
         print(notice, file=sys.stderr)
 

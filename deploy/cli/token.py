@@ -79,7 +79,7 @@ def revoke(token_id: UUID, *, as_json: bool) -> None:
     with servers_for("token") as settings:
         revoked = in_database(settings, lambda store: tokens.revoke(store, token_id, settings.principal))
     if revoked is None:
-        raise CommandFailed(f"there is no token {token_id}; engramq token list shows all.")
+        raise CommandFailed(f"There is no token {token_id}; engramq token list shows all.")
     token, changed = revoked
     click.echo(json_line(token) if as_json else _line(token) if changed else f"{_line(token)}  (it was before)")
 

@@ -85,7 +85,7 @@ def test(webhook_id: UUID, namespace: str | None) -> None:
             raise _unknown(webhook_id, place)
         problem = run(hooks.test(settings, webhook))
     if problem is not None:
-        raise CommandFailed(f"the test was not taken: {problem}")
+        raise CommandFailed(f"The test was not taken: {problem}")
     click.echo(f"webhook {webhook_id}: the test was taken")
 
 
@@ -109,12 +109,14 @@ def retry(wanted: UUID, namespace: str | None) -> None:
         place = namespace or settings.namespace
         count = in_database(settings, lambda store: hooks.retry(store, place, wanted))
     if not count:
-        raise CommandFailed(f"nothing dead has the id {wanted}; engramq webhook dead shows all.")
+        raise CommandFailed(
+            f"No message that was given up has the id {wanted}, nor has a webhook; engramq webhook dead shows all."
+        )
     click.echo(f"{count_of(count, 'message')} will be sent once more")
 
 
 def _unknown(webhook_id: UUID, namespace: str) -> CommandFailed:
-    return CommandFailed(f"there is no webhook {webhook_id} in {namespace}; engramq webhook list shows all.")
+    return CommandFailed(f"There is no webhook {webhook_id} in {namespace}; engramq webhook list shows all.")
 
 
 def _line(webhook: Webhook) -> str:

@@ -102,7 +102,7 @@ async def test_letters_are_listed_and_shown_without_content_unless_that_is_asked
     assert json.loads(out)["raw_base64"] == "wRtbMko="
     for arguments in (("show", other.id), ("retry", other.id), ("drop", other.id), ("drop", "whole.1")):
         code, _, err = await terminal("dead", *arguments, "--namespace", "default_user")
-        assert (code, "there is no dead letter" in err) == (1, True)
+        assert (code, "There is no dead letter" in err) == (1, True)
     assert len((await terminal("dead", "list"))[1].splitlines()) == 3
 
 

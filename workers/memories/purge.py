@@ -49,8 +49,8 @@ CONSTITUTIVE: Final = sql("purge_constitutive")
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 GRAPH_STAYS: Final = (
-    "Knowledge nodes, edges and links stay: they have an author and a time only. "
-    "A purge by created_by, with since or until or without, takes them too."
+    "Knowledge nodes, edges and links stay: only their author and their time are known. "
+    "A purge by author (created_by), alone or with since and until, takes them too."
 )
 _BY_AUTHORS: Final = ("thread", "project")
 # What becomes of the graph, as the entry that sums a purge up counts it, and the entry of each thing.

@@ -235,7 +235,8 @@ class Sender:
         except NotAllowed as refused:
             return str(refused)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as problem:
-            return f"{type(problem).__name__}: {problem}"[:200]
+            why = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+            return f"it cannot be reached: {why}"[:200]
         return None if status in _RECEIVED else f"answered {status}"
 
     async def _posted(self, message: Message) -> int:

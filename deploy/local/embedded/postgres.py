@@ -355,7 +355,9 @@ def _refuse_other_versions(data: Path) -> None:
     except FileNotFoundError:
         return
     if not text.isdecimal():
-        raise DeployError("damaged_cluster", f"{data}/PG_VERSION holds {text!r}.", "Restore a backup.")
+        raise DeployError(
+            "damaged_cluster", f"The database in {data} is damaged: its PG_VERSION holds {text!r}.", "Restore a backup."
+        )
     what = f"The database in {data} is of PostgreSQL {text}, and this engramq brings PostgreSQL {POSTGRESQL}."
     if int(text) < POSTGRESQL:
         mend = "Run `engramq export` with the release that made it, and `engramq import` into a new home."

@@ -12,6 +12,7 @@ import pytest
 from engramq.deploy.cli import main
 from engramq.deploy.cli import purge as purge_command
 from engramq.gateway import operator as asking
+from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
 from engramq.workers.memories import purge as purging
 from tests.conftest import Database
@@ -292,3 +293,12 @@ async def test_what_a_principal_changed_of_others_is_named_and_set_back(terminal
         assert (await ada.call("get_edge", **knows))["weight"] == 1.0
         for name in ("Own", "Held"):
             assert (await ada.call("get_node_by_name", name=name))["properties"] == {}
+
+
+async def test_a_purge_that_finds_nothing_asks_for_no_yes_that_was_given(agent: Agent, terminal: Terminal) -> None:
+    await agent.store("kept")
+    code, out, err = await terminal("purge", "--created-by", "nobody", "--yes")
+    assert (code, out) == (ExitCode.DONE, "")
+    assert err.startswith("0 memories of namespace")
+    assert "There is nothing to do." in err
+    assert "--yes does it" not in err
