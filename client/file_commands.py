@@ -6,7 +6,7 @@ of two writers that read the same version the second is refused, reads anew, and
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from engramq.client import calls, files
 from engramq.client.call import Conversation, Refused
@@ -114,7 +114,7 @@ class MemoryFiles:
                 raise FileProblem(missing)
             before = (yield from self._whole(versions[-1])).text
             text = edit(before)
-            stored = yield from self._stored(path, text, versions[-1].version)
+            stored = yield from self._stored(path, text, versions[-1].version, versions[-1].visibility.value)
             if stored is None:
                 continue
             for version in versions:
@@ -128,7 +128,7 @@ class MemoryFiles:
             if not versions:
                 raise FileProblem(f"Error: The path {path} does not exist")
             text = (yield from self._whole(versions[-1])).text
-            stored = yield from self._stored(target, text, 0)
+            stored = yield from self._stored(target, text, 0, versions[-1].visibility.value)
             if stored is None:
                 raise FileProblem(f"Error: The destination {target} already exists")
             if (yield from self._replaced(versions[-1], stored)):
@@ -152,8 +152,10 @@ class MemoryFiles:
                 ended.add(file.path)
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
-    def _stored(self, path: str, text: str, version: int) -> Conversation[Memory | None]:
-        """Store what follows a version; return its memory, or None when others were ahead of it.
+    def _stored(
+        self, path: str, text: str, version: int, visibility: Literal["private", "shared"] | None = None
+    ) -> Conversation[Memory | None]:
+        """Store what follows a version, for who saw that; return its memory, or None when others were ahead of it.
 
         Version 0 is of a file that is not there; it may have been, and its numbers are not given again.
         """
@@ -163,7 +165,7 @@ class MemoryFiles:
             said = files.said_of(path, version, text)
             external_id = f"{path}#{version}" if self.project is None else f"{self.project}:{path}#{version}"
             try:
-                stored = yield calls.store(**said, external_id=external_id, project=project)
+                stored = yield calls.store(**said, external_id=external_id, project=project, visibility=visibility)
             except Refused as refused:
                 if refused.code != "external_id_taken":
                     raise

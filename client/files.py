@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import Visibility
 
 ROOT: Final = "/memories"
 METADATA: Final = "memory_file"  # what a memory says in its metadata of the file that it is
@@ -30,7 +31,8 @@ class FileProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as one memory keeps it. Its versions are numbered from 1; `is_whole`: nothing of the text is left out."""
+    """A file as one memory keeps it. Its versions are numbered from 1; `is_whole`: nothing of the text is left out.
+    `visibility`: who sees it, and then its next version."""
 
     memory_id: str
     path: str
@@ -38,6 +40,7 @@ class File:
     text: str
     size: int
     is_whole: bool
+    visibility: Visibility = Visibility.SHARED
 
 
 class _About(msgspec.Struct):
@@ -95,7 +98,10 @@ def file_of(memory: Memory) -> File | None:
     if about.path not in memory.tags:
         return None
     text = about.text if about.text is not None else str(memory.content)
-    return File(memory.id, about.path, about.version, text, about.size, is_whole=not memory.truncated)
+    visibility = memory.visibility or Visibility.SHARED
+    return File(
+        memory.id, about.path, about.version, text, about.size, is_whole=not memory.truncated, visibility=visibility
+    )
 
 
 def newest(memories: Iterable[Memory]) -> list[File]:

@@ -12,7 +12,7 @@ from engramq.client.file_commands import MemoryFiles
 from engramq.client.files import FileProblem
 from engramq.schemas.commands import MemoryList, Stored, WriteReply
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope
+from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Visibility
 from engramq.workers.auth.tokens import NewToken
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.gateway.worker_side import a_memory
@@ -63,6 +63,20 @@ def desk(memory: AsyncMemory) -> Desk:
 
 def client_of(here: Served, name: str) -> AsyncMemory:
     return AsyncMemory(f"http://127.0.0.1:{here.site.port}", here.secrets[name])
+
+
+@pytest.mark.promise("PV-1")
+async def test_an_edited_or_moved_file_is_as_private_as_it_was(here: Served, desk: Desk, memory: AsyncMemory) -> None:
+    await here.invite("bob", "files", NewToken(principal="bob", scopes=ALL_SCOPES))
+    await desk.does(desk.files.create(NOTES, "Ada looks for another job\n"))
+    (stored,) = (await memory.recent(limit=1)).memories
+    await memory.update(stored.id, visibility=Visibility.PRIVATE.value)
+    await desk.does(desk.files.str_replace(NOTES, "another job", "a boat"))
+    await desk.does(desk.files.rename(NOTES, "/memories/plans.md"))
+    assert "a boat" in await desk.does(desk.files.view("/memories/plans.md"))
+    async with client_of(here, "bob") as theirs:
+        seen = await theirs.recent(project="*", limit=50, states=("active", "archived"), include_superseded=True)
+    assert [memory.content for memory in seen.memories] == []
 
 
 @pytest.mark.promise("RC-18")

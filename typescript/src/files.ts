@@ -30,6 +30,7 @@ export interface File {
   readonly text: string;
   readonly size: number;
   readonly isWhole: boolean;
+  readonly visibility: "private" | "shared";
 }
 
 /** A path in the one way in which it is written; one that leaves /memories is a FileProblem. */
@@ -88,6 +89,7 @@ export function fileOf(memory: Memory): File | undefined {
     text: typeof text === "string" ? text : memory.content,
     size: size as number,
     isWhole: !memory.truncated,
+    visibility: memory.visibility ?? "shared",
   };
 }
 

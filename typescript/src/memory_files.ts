@@ -119,7 +119,7 @@ export class MemoryFiles {
       if (!last) throw gone;
       const before = (await this.#whole(last)).text;
       const text = edit(before);
-      const stored = await this.#stored(path, text, last.version);
+      const stored = await this.#stored(path, text, last.version, last.visibility);
       if (!stored) continue;
       for (const version of versions) await this.#replaced(version, stored);
       return [before, text, this.#remarks(stored, text)];
@@ -132,7 +132,7 @@ export class MemoryFiles {
       const versions = await this.#versions(path);
       const last = versions.pop();
       if (!last) throw missing(path);
-      const stored = await this.#stored(target, (await this.#whole(last)).text, 0);
+      const stored = await this.#stored(target, (await this.#whole(last)).text, 0, last.visibility);
       if (!stored) throw new FileProblem(`Error: The destination ${target} already exists`);
       if (await this.#replaced(last, stored)) {
         for (const version of versions) await this.#replaced(version, stored);
@@ -161,17 +161,22 @@ export class MemoryFiles {
   }
 
   /**
-   * Store what follows a version; its memory, or undefined when others were ahead of it.
+   * Store what follows a version, for who saw that; its memory, or undefined when others were ahead of it.
    * Version 0 is of a file that is not there; it may have been, and its numbers are not given again.
    */
-  async #stored(path: string, text: string, after: number): Promise<Said["Memory"] | undefined> {
+  async #stored(
+    path: string,
+    text: string,
+    after: number,
+    visibility?: File["visibility"],
+  ): Promise<Said["Memory"] | undefined> {
     const own = this.#options.project;
     const project = own ?? files.projectOf(path);
     for (let version = after + 1, attempt = 0; attempt < TRIES; attempt++, version++) {
       const { content, ...said } = files.saidOf(path, version, text);
       const external_id = own === undefined ? `${path}#${version}` : `${own}:${path}#${version}`;
       try {
-        const reply = await this.#memory.store(content, { ...said, external_id, project });
+        const reply = await this.#memory.store(content, { ...said, external_id, project, visibility });
         this.#receipt(reply);
         return reply.stored;
       } catch (problem) {
