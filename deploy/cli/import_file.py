@@ -50,7 +50,14 @@ from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.packed_lines import Source
 from engramq.schemas.settings import Settings, read_settings
-from engramq.schemas.vocabulary import ForeignFormat, OnDuplicate, ReceiptStatus, RowFormat, TranscriptFormat
+from engramq.schemas.vocabulary import (
+    ForeignFormat,
+    OnDuplicate,
+    ReceiptStatus,
+    RowFormat,
+    TranscriptFormat,
+    Visibility,
+)
 
 PIPE: Final = "-"
 LOOK_S: Final = 0.2  # between two looks at whether an import from standard input has ended
@@ -59,7 +66,7 @@ NAMES: Final = {"memory": ("memory", "memories"), "audit": ("audit entry", "audi
 OF_CONVERSATIONS: Final = ("all_messages", "looked_through")
 NOT_OF_SESSIONS: Final = ("on_duplicate", "split", *OF_CONVERSATIONS)
 FORMATS: Final = (*RowFormat, *ForeignFormat, *TranscriptFormat)
-OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", *OF_CONVERSATIONS)
+OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", "visibility", *OF_CONVERSATIONS)
 
 
 @click.command("import")
@@ -96,11 +103,13 @@ OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", *
     "--trusted", "looked_through", is_flag=True,
     help="Of conversations: you have looked through them, so trust what was said.",
 )  # fmt: skip
+@common.PRIVATE
 @click.option("--dry-run", is_flag=True, help="Tell what would be brought in and rejected; write nothing.")
 @click.pass_context
 def command(
     context: click.Context, /, *, files: tuple[str, ...], namespace: str | None, on_duplicate: str, batch: int,
-    rejects: Path | None, named_format: str | None, split: bool, dry_run: bool, found: bool, yes: bool, **_: bool,
+    rejects: Path | None, named_format: str | None, split: bool, dry_run: bool, found: bool, yes: bool,
+    visibility: Visibility | None, **_: bool,
 ) -> ExitCode:  # fmt: skip
     """Load memories from files, other systems, notes and past sessions, or restore an export.
 
@@ -115,7 +124,10 @@ def command(
     A file that engramq export has written is restored into a namespace that holds nothing: all of it, or nothing.
     """
     duplicates = OnDuplicate(on_duplicate)
-    options = Options(namespace=namespace, on_duplicate=duplicates, batch_size=batch, split=split, row_format=None)
+    options = Options(
+        namespace=namespace, on_duplicate=duplicates, batch_size=batch, split=split, row_format=None,
+        visibility=visibility,
+    )  # fmt: skip
     paths = tuple(map(Path, files))
     sessions = sessions_format(paths, named_format)
     if found or sessions is not None:

@@ -44,6 +44,7 @@ from engramq.schemas.vocabulary import (
     OnDuplicate,
     ReceiptStatus,
     RowFormat,
+    Visibility,
     WorkerKind,
 )
 
@@ -271,6 +272,7 @@ class Options:
     """How a file is imported: where to, what is done with what is there, and how its rows are read.
 
     `namespace`: of all rows; None, of those that the rows name. `row_format`: None, told by the content.
+    `visibility`: of rows that do not say who sees them; None: as token and namespace have it.
     """
 
     namespace: str | None
@@ -278,18 +280,24 @@ class Options:
     batch_size: int
     split: bool
     row_format: RowFormat | None
+    visibility: Visibility | None = None
 
     def checked(
         self, records: Iterable[Given | Rejection], settings: Settings, secrets: Secrets
     ) -> Iterator[Row | Rejection]:
         """Return what the records say, each checked; `secrets` counts those that are left out."""
         return check_rows(
-            records,
+            map(self._seen_by, records),
             self.namespace or settings.namespace,
             one_namespace=self.namespace is not None,
             split=self.split,
             secrets=secrets,
         )
+
+    def _seen_by(self, record: Given | Rejection) -> Given | Rejection:
+        if self.visibility is not None and isinstance(record, Given):
+            record.values.setdefault("visibility", self.visibility.value)
+        return record
 
 
 def new_secrets(settings: Settings) -> Secrets:

@@ -265,6 +265,18 @@ async def test_a_namespace_is_given_a_language(
     assert json.loads(capfd.readouterr().out)["language"] == "thai"
 
 
+@pytest.mark.promise("PV-3")
+async def test_rows_that_do_not_say_who_sees_them_are_imported_as_the_command_says(
+    acme: Tenant, database: Database, tmp_path: Path
+) -> None:
+    rows = [{"content": "The heron is grey"}, {"content": "The pond is deep", "visibility": "shared"}]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert await run("import", str(file), "--namespace", "acme", "--private") == 0
+    owned = database.rows("select content from memories where owner is not null")
+    assert owned == [{"content": "The heron is grey"}]
+
+
 @pytest.mark.promise("PV-5")
 async def test_how_private_memories_are_kept_is_configured_audited_and_exported(
     acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]
