@@ -161,7 +161,7 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 	$(call NPM_CI,test-conformance,tests/conformance,$(CONFORMANCE),$(CONFORMANCE_NPM))
 	touch $@
 
-# A day with Claude Code, Codex and Gemini CLI from npm, their models played by a local server. By hand, see CONTRIBUTING.md.
+# A day with Claude Code, Codex, Gemini CLI and OpenCode from npm, their models played by a local server. By hand, see CONTRIBUTING.md.
 test-agents: setup $(AGENTS)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) --target=agents
 

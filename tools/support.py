@@ -22,6 +22,7 @@ PACKAGES: Final = {
     "claude-code": "@anthropic-ai/claude-code",
     "codex": "@openai/codex",
     "gemini": "@google/gemini-cli",
+    "opencode": "opencode-linux-x64",
 }
 _INSTALLED: Final = ROOT / "tests" / "agents" / "package.json"
 
@@ -52,7 +53,8 @@ def page() -> str:
 
 def tested_versions() -> dict[str, str]:
     """Return the version of each client that `make test-agents` installs."""
-    installed = json.loads(_INSTALLED.read_text(encoding="utf-8"))["dependencies"]
+    described = json.loads(_INSTALLED.read_text(encoding="utf-8"))
+    installed = described["dependencies"] | described["optionalDependencies"]
     return {name: installed[package] for name, package in PACKAGES.items()}
 
 

@@ -112,7 +112,7 @@ def _tool_named(text: str) -> str:
 
 def _anthropic(text: str) -> list[dict[str, Any]]:
     request = json.loads(text)
-    content = _to_store(request["messages"])
+    content = _to_store(request["messages"]) if request.get("tools") else ""  # none: a title is asked for
     if content:
         block: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": _tool_named(text), "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps({"content": content})}
