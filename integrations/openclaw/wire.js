@@ -1,7 +1,8 @@
 /** Calls of engramq over REST with fetch, so that OpenClaw needs no further package. */
 
 const LOCAL = "http://127.0.0.1:8765";
-const AGAIN = new Set([408, 425, 429, 500, 502, 503, 504]);
+// What may be answered otherwise later: an expired token and a wrong address are mended, a busy server is free again.
+const AGAIN = new Set([401, 403, 404, 405, 408, 425, 429, 500, 502, 503, 504]);
 
 /** The server gave no answer that is one; the same request may be sent again later. */
 export class Unreached extends Error {}
@@ -16,7 +17,8 @@ export function wireTo(url, token) {
     throw new TypeError(`${base.href} is no http or https URL of a server.`);
   }
   const address = (base.origin + base.pathname).replace(/\/+$/, "").replace(/\/(mcp|v1)$/, "");
-  const secret = token || process.env.ENGRAMQ_TOKEN;
+  const secret = (token || process.env.ENGRAMQ_TOKEN || "").trim();
+  if (!/^[!-~]*$/.test(secret)) throw new TypeError("The token has a character that no token has.");
 
   return async function post(path, body, boundMs, key) {
     const headers = { "content-type": "application/json" };

@@ -147,13 +147,41 @@ async def test_cron_and_sub_agents_are_not_captured(memory: AsyncMemory, tmp_pat
 
 
 async def test_a_turn_that_the_server_refuses_is_named_and_does_not_stop_others(
-    here: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    here: Served, memory: AsyncMemory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("ENGRAMQ_TOKEN", "wrong")
+    provider = provider_in(tmp_path)
+    provider._outbox_there().put("key1", {"records": "no rows"})
     with caplog.at_level(logging.ERROR):
-        await off(provider_in(tmp_path).sync_turn, "a", "b")
-    assert "is lost, since the server refuses it" in caplog.text
+        await off(provider.sync_turn, "Bob drinks tea", "Noted.")
+    assert "turn key1 is lost, since the server refuses it" in caplog.text
     assert waiting(tmp_path) == []
+    assert "Bob drinks tea" in [content for content, _ in await captured(memory)]
+
+
+async def test_turns_wait_while_the_token_is_none_that_counts(
+    here: Served, memory: AsyncMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAMQ_TOKEN", "expired")
+    for said in ("Bob drinks tea", "Ada drinks milk"):
+        await off(provider_in(tmp_path).sync_turn, said, "Noted.")
+    assert len(waiting(tmp_path)) == 2
+    monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["hermes"] + "\n")  # as a file with it ends
+    await off(provider_in(tmp_path).on_session_end, [])
+    assert waiting(tmp_path) == []
+    assert {"Bob drinks tea", "Ada drinks milk"} <= {content for content, _ in await captured(memory)}
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_token_that_cannot_be_sent_is_told_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ENGRAMQ_TOKEN", "s3cret\r\nx: y")
+    provider = loaded_provider()
+    assert not provider.is_available()
+    with pytest.raises(ValueError, match="has a character") as refused:
+        provider.initialize("s-1", hermes_home=str(tmp_path))
+    said = provider.handle_tool_call("engramq_search", {"query": "x"})
+    assert "s3cret" not in caplog.text + said + str(refused.value)
 
 
 @pytest.mark.usefixtures("nobody")

@@ -181,8 +181,10 @@ class EngramqProvider(MemoryProvider):
                 return json.dumps({"status": reply.get("status"), "command_id": reply.get("command_id")})
         except (Unreached, Refused) as problem:
             return json.dumps({"error": str(problem)})
-        except (KeyError, TypeError, ValueError) as problem:
-            return json.dumps({"error": f"The arguments of {tool_name} cannot be used: {problem!r}"})
+        except KeyError as problem:
+            return json.dumps({"error": f"{tool_name} needs {problem}."})
+        except (TypeError, ValueError):
+            return json.dumps({"error": f"{tool_name} takes a limit from 1 to {_FOUND_MOST}."})
         return json.dumps({"error": f"There is no tool {tool_name}."})
 
     def get_config_schema(self) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 LOCAL: Final = "http://127.0.0.1:8765"
-_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+# What may be answered otherwise later: an expired token and a wrong address are mended, a busy server is free again.
+_AGAIN: Final = frozenset({401, 403, 404, 405, 408, 425, 429, 500, 502, 503, 504})
 _REPLY_BYTES_MAX: Final = 4 * 2**20
 
 
@@ -36,7 +37,9 @@ class Wire:
         if not base.startswith(("http://", "https://")):
             raise ValueError(f"ENGRAMQ_URL is {base!r}, which is no http or https URL.")
         self._base = base.removesuffix("/mcp").removesuffix("/v1")
-        self._token = token or os.environ.get("ENGRAMQ_TOKEN") or ""
+        self._token = (token or os.environ.get("ENGRAMQ_TOKEN") or "").strip()
+        if not all("!" <= character <= "~" for character in self._token):
+            raise ValueError("ENGRAMQ_TOKEN has a character that no token has.")
         self._opener = urllib.request.build_opener(_NoRedirects())
 
     def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float, key: str = "") -> dict[str, Any]:
