@@ -18,6 +18,7 @@ from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.runner import Context, handles, require_admin
 
 OF_PROJECT: Final = sql("of_project")
@@ -48,9 +49,8 @@ async def rename_memories(command: RenameProject, context: Context) -> None:
     page: dict[str, Any] = {"project": command.old_name, "until": until, "limit": RENAMED_AT_ONCE}
     while rows := await _rows(context, OF_PROJECT, **page, after_id=after):
         ids = [row["id"] for row in rows]
-        await context.store.write(
-            context.envelope.namespace, partial(rename_few, command=command, context=context, ids=ids)
-        )
+        rename = partial(rename_few, command=command, context=context, ids=ids)
+        await context.store.seen_by(EVERYTHING).write(context.envelope.namespace, rename)
         context.begun, after = True, ids[-1]
 
 
@@ -79,4 +79,5 @@ async def rename_project(tx: Transaction, command: RenameProject, context: Conte
 
 
 async def _rows(context: Context, query: bytes, **values: Any) -> list[Row]:
-    return await context.store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
+    store = context.store.seen_by(EVERYTHING)  # what is private is renamed too, and nobody is shown it
+    return await store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))

@@ -9,7 +9,7 @@ import pytest
 from engramq.schemas.commands import CreateToken, ProjectRenamed, RenameProject, TokenCreated
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import projects
 from engramq.workers.queue.contract import OutcomeUnknown
@@ -64,6 +64,17 @@ async def test_memories_and_tokens_of_a_project_get_its_new_name(world: World) -
     assert [summary["old"]["project_sha256"], summary["new"]["project_sha256"]] == names
     assert (summary["new"]["memories"], summary["new"]["tokens"]) == (3, 1)
     assert (await world.outcome(repeated(asked, attempt=2))).reply == reply
+
+
+async def test_what_others_keep_private_moves_with_its_project(world: World) -> None:
+    ada = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
+    await keep(world, "shop", "Ada would rather have the old shop", principal=ada, visibility=Visibility.PRIVATE)
+    reply = await world.ask(ProjectRenamed, RenameProject(old_name="shop", new_name="store"))
+    assert (reply.memory_count, of(world, "shop")) == (1, set())
+    await keep(world, "shop", "a counter")
+    with refused(FaultCode.INVALID_PARAMETER) as faults:
+        await world.ask(ProjectRenamed, RenameProject(old_name="shop", new_name="store"))
+    assert faults[0].recovery == "engramq projects merge puts these beside them."
 
 
 async def test_a_project_is_put_into_one_that_has_memories_only_by_a_merge(world: World) -> None:
