@@ -7,10 +7,11 @@ principals. A range says who sees it, so that an index serves one principal as w
 from typing import Final, NamedTuple, Self
 
 from engramq.schemas.envelope import PrincipalId
+from engramq.schemas.limits import NAME_CHARS
 from engramq.schemas.vocabulary import APART, Partition
 
 _UNTRUSTED: Final = f"{APART}{Partition.UNTRUSTED}"  # behind the name of an untrusted owner
-_BEYOND: Final = "\U0010ffff"  # after every owner, by their bytes
+_BEYOND: Final = "\U0010ffff" * (NAME_CHARS + 1)  # after every owner, by their bytes: no name is as long
 
 
 class Viewer(NamedTuple):

@@ -133,7 +133,7 @@ async def take_memories(command: PurgeMemories, context: Context, filters: Purge
     filters = await _until_now(context, filters)
     take, (after, after_id) = archive if command.archive else erase, BEGINNING
     values, found = asdict(filters) | {"limit": ERASED_AT_ONCE}, 0
-    while rows := await _rows(context, NEXT, **values, after=after, after_id=after_id):
+    while rows := await _rows(context, filters, NEXT, **values, after=after, after_id=after_id):
         ids = [row["id"] for row in rows]
         contents = {} if command.archive else {str(row["id"]): row["content"] for row in rows}
         await _take(context, contents, take, context.envelope, filters, ids)
@@ -194,7 +194,7 @@ async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFi
     values = asdict(filters) | {"limit": ERASED_AT_ONCE, "hung_on": False}
     for kind in purge_graph.ARCHIVED if command.archive else purge_graph.ERASED:
         after = purge_graph.BEGINNING
-        while rows := await _rows(context, kind.listed_by, **values, after_id=after):
+        while rows := await _rows(context, filters, kind.listed_by, **values, after_id=after):
             names = {} if command.archive or kind.stays else {str(row["id"]): "" for row in rows}
             await _take(context, names, kind.take, context.envelope, filters, rows)
             log.info("Graph purged", extra={"command_id": context.envelope.id, "count": len(rows)})
@@ -253,20 +253,20 @@ async def _take(
     await context.mailboxes.scrub(namespace, erased)
 
 
-async def _rows(context: Context, query: bytes, **values: Any) -> list[Row]:
-    store = context.store.seen_by(EVERYTHING)  # what is private goes too, and nobody is shown it
+async def _rows(context: Context, filters: PurgeFilters, query: bytes, **values: Any) -> list[Row]:
+    store = context.store.seen_by(EVERYTHING) if filters.take_private else context.store
     return await store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
 
 
 async def _until_now(context: Context, filters: PurgeFilters) -> PurgeFilters:
     """Return the filters with an end: else somebody who keeps writing would keep this going."""
-    now = (await _rows(context, COUNT, **asdict(filters)))[0]["now"]
+    now = (await _rows(context, filters, COUNT, **asdict(filters)))[0]["now"]
     return replace(filters, until=now) if filters.until is None or filters.until > now else filters
 
 
 async def _listed(tx: Transaction, filters: PurgeFilters) -> Purged:
     """Return what a purge would take, without taking anything."""
-    async with tx.seeing(EVERYTHING):
+    async with tx.seeing(EVERYTHING if filters.take_private else tx.viewer):
         counted = await tx.rows(COUNT, **asdict(filters))
     after, after_id = BEGINNING
     rows = await tx.rows(NEXT, **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)

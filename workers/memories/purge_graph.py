@@ -83,6 +83,14 @@ class PurgeFilters:
         return cls(**given | {"unarchived": command.unarchived or command.archive})
 
     @property
+    def take_private(self) -> bool:
+        """Whether what is private to others goes too, unshown.
+
+        Not where the filters ask for what is in a memory: by the count its thread or project could be guessed.
+        """
+        return (self.source_type, self.thread, self.project) == (None, None, None)
+
+    @property
     def take_graph(self) -> bool:
         """Whether nodes, edges and links are taken too: they have an author and a time, and nothing else of these."""
         of_memories = (self.source_type, self.thread, self.project, self.partition)

@@ -4,6 +4,7 @@ import pytest
 
 from engramq.schemas.commands import GetMemory, MemoryFound, Purged, PurgeMemories
 from engramq.schemas.envelope import Principal
+from engramq.schemas.limits import NAME_CHARS
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.tenants.leaving import hand_over, owned
@@ -22,7 +23,7 @@ async def kept(world: World, who: Principal, content: str, **fields: str) -> str
 
 
 async def found(world: World, who: Principal, memory_id: str) -> bool:
-    reply = await world.ask(MemoryFound, GetMemory(memory_id=memory_id), principal=who)
+    reply = await world.ask(MemoryFound, GetMemory(memory_id=memory_id, include_untrusted=True), principal=who)
     return reply.memory is not None
 
 
@@ -50,3 +51,23 @@ async def test_a_purge_erases_what_is_private_and_shows_it_to_nobody(world: Worl
     assert purged.erased == 1
     assert not await found(world, ADA, private)
     assert await found(world, ADA, shared)
+
+
+@pytest.mark.promise("PV-4")
+async def test_no_name_of_a_principal_is_beyond_what_is_erased(world: World) -> None:
+    last = Principal(name="\U0010ffff" * NAME_CHARS, scopes=(Scope.READ, Scope.WRITE))
+    private = await kept(world, last, "The heron nests by the pond")
+    erased = await world.ask(Purged, PurgeMemories(created_by=last.name, erase=True), principal=ROOT)
+    assert (erased.erased, await found(world, last, private)) == (1, False)
+
+
+@pytest.mark.promise("PV-5")
+@pytest.mark.parametrize("of_memories", [{"thread": "divorce"}, {"project": "home"}, {"source_type": "blog"}])
+async def test_a_purge_by_what_is_in_a_memory_counts_nothing_of_others(
+    world: World, of_memories: dict[str, str]
+) -> None:
+    private = await kept(world, ADA, "Ada has a lawyer", **of_memories)
+    listed = await world.ask(Purged, PurgeMemories(created_by="ada", **of_memories), principal=ROOT)
+    erased = await world.ask(Purged, PurgeMemories(created_by="ada", **of_memories, erase=True), principal=ROOT)
+    assert (listed.matched, erased.erased) == (0, 0)
+    assert await found(world, ADA, private)
