@@ -132,10 +132,11 @@ async def test_a_turn_that_was_not_taken_waits_and_is_delivered_once(
     assert (kept.count("The launch is on Friday"), kept.count("Noted.")) == (1, 1)
 
 
-async def test_what_is_refused_is_named_and_nothing_is_recalled_without_a_server(here: Served) -> None:
+async def test_a_turn_waits_and_nothing_is_recalled_while_the_token_does_not_count(here: Served) -> None:
     asked = {"hook": "before_prompt_build", "event": {"prompt": "x", "currentUserMessage": "Ada?", "messages": []}}
     report = await played(here, ended("a", "b"), asked, token="wrong")
     assert report["gave"] == [None, None]
-    assert "is lost, since the server refuses it" in report["logged"][0]
+    assert report["logged"][0].startswith("warn: engramq: turn ")
+    assert " waits: " in report["logged"][0]
     assert "nothing is recalled for this prompt" in report["logged"][1]
     assert (await played(here, recall=False, capture=False))["hooks"] == []

@@ -16,6 +16,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.consent import sharing_consent
+from engramq.workers.memories import supersession
 from engramq.workers.memories.seen import require_as_seen, require_trusted_principal
 from engramq.workers.runner import Context, handles
 
@@ -76,10 +77,16 @@ async def show_to(tx: Transaction, row: Row, visibility: Visibility, envelope: E
 
 
 async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
-    """Let everybody see a locked memory with this row. Raises EngramqError with `external_id_taken`."""
+    """Let everybody see a locked memory with this row. What it replaced stays private, and hidden by no id.
+
+    Raises EngramqError: `external_id_taken`, `forbidden` where a private one has replaced it.
+    """
     if row["owner"] is None:
         return
     memory_id = row["id"]
+    if row["superseded_by"] is not None:
+        error = f"Memory {row['superseded_by']} has replaced it, which is private."
+        raise refuse(FaultCode.FORBIDDEN, error, recovery="Share that one.", memory_id=str(row["superseded_by"]))
     taken = await tx.row(SHARED_WITH_EXTERNAL_ID, id=memory_id)
     if taken is not None:
         error = f"A memory that everybody sees has its external_id: {taken['id']}."
@@ -87,6 +94,7 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
     if await tx.row(SHARE, id=memory_id) is None:
         raise Again
     await tx.send(SHARE_LINKS, id=memory_id)
+    await supersession.let_go(tx, [memory_id])
     await _record(tx, envelope, AuditAction.SHARE, memory_id)
 
 

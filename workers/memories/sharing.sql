@@ -1,15 +1,12 @@
 -- name: share
--- Let everybody see a private memory. What it replaced stays private, and so is not named by it.
+-- Let everybody see a private memory. What it replaced is private, and so is not named by it.
 with node as (
     update nodes set owner = null, updated_at = now()
     where tenant = %(tenant)s and id = %(id)s and owner is not null
     returning id
 )
 update memories m set
-    owner = null, updated_at = now(),
-    supersedes = case when exists (
-        select from nodes o where o.tenant = %(tenant)s and o.id = m.supersedes and o.owner is null
-    ) then m.supersedes end
+    owner = null, supersedes = null, updated_at = now()
 from node
 where m.tenant = %(tenant)s and m.node_id = node.id
 returning m.node_id

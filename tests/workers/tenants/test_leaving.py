@@ -1,5 +1,7 @@
 """A principal that leaves: what is private to it is handed over or erased, and nobody reads it on the way (PV-4)."""
 
+from typing import Any
+
 import pytest
 
 from engramq.schemas.commands import GetMemory, MemoryFound, Purged, PurgeMemories
@@ -64,7 +66,7 @@ async def test_no_name_of_a_principal_is_beyond_what_is_erased(world: World) -> 
 @pytest.mark.promise("PV-5")
 @pytest.mark.parametrize("of_memories", [{"thread": "divorce"}, {"project": "home"}, {"source_type": "blog"}])
 async def test_a_purge_by_what_is_in_a_memory_counts_nothing_of_others(
-    world: World, of_memories: dict[str, str]
+    world: World, of_memories: dict[str, Any]
 ) -> None:
     private = await kept(world, ADA, "Ada has a lawyer", **of_memories)
     listed = await world.ask(Purged, PurgeMemories(created_by="ada", **of_memories), principal=ROOT)

@@ -12,6 +12,8 @@ from engramq.schemas.commands import (
     Connected,
     Decided,
     DecideProposal,
+    ForgetMemory,
+    Forgotten,
     GetMemory,
     LinkActivated,
     ListAudit,
@@ -23,6 +25,7 @@ from engramq.schemas.commands import (
     SearchMemories,
     Shared,
     ShareMemory,
+    Superseded,
     SupersedeMemory,
     Unshared,
     UnshareMemory,
@@ -264,3 +267,22 @@ async def test_what_somebody_rejected_stays_private(world: World) -> None:
     await world.ask(Decided, decision, principal=JUDGE)
     assert (await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)).status == "consent_required"
     assert not await sees(world, JUDGE, private)
+
+
+@pytest.mark.promise("PV-2")
+async def test_of_a_private_memory_and_what_replaced_it_the_later_one_alone_is_shared(world: World) -> None:
+    old, new = await kept(world, "The heron nests by the pond"), await kept(world, "The heron nests in the reed")
+    await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=ADA)
+    with refused(FaultCode.FORBIDDEN) as faults:
+        await world.ask(Shared, ShareMemory(memory_id=old), principal=ADA)
+    assert (faults[0].memory_id, faults[0].recovery) == (new, "Share that one.")
+    assert (await world.ask(Shared, ShareMemory(memory_id=new), principal=ADA)).status == "shared"
+    seen = (await world.ask(MemoryFound, GetMemory(memory_id=new), principal=BOB)).memory
+    assert seen is not None
+    assert old not in str(seen)
+    await world.ask(Forgotten, ForgetMemory(memory_id=new, erase=True), principal=ROOT)
+    left = (await world.ask(MemoryFound, GetMemory(memory_id=old), principal=ADA)).memory
+    assert left is not None
+    assert new not in str(left), "no id of what is gone"
+    hits = await world.ask(MemoryList, SearchMemories(query="heron pond reed"), principal=ADA)
+    assert hits.memories == [], "what was replaced stays hidden"
