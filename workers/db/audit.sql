@@ -34,9 +34,14 @@ select a.id, a.at, a.actor, a.action, a.target_id, case when not about.hidden th
 from audit_log a
 cross join lateral (select exists (
     select from nodes n
-    where n.tenant = %(tenant)s and n.owner is not null and n.owner is distinct from %(reader)s::text and n.id in (
-        a.target_id, (a.old ->> 'source_id')::uuid, (a.old ->> 'target_id')::uuid, (a.new ->> 'source_id')::uuid,
-        (a.new ->> 'target_id')::uuid)
+    where n.tenant = %(tenant)s and n.owner is not null and n.owner is distinct from %(reader)s::text and n.id = any(
+        array[a.target_id, (a.old ->> 'source_id')::uuid, (a.old ->> 'target_id')::uuid,
+            (a.new ->> 'source_id')::uuid, (a.new ->> 'target_id')::uuid,
+            (a.old ->> 'superseded_by')::uuid, (a.new ->> 'superseded_by')::uuid]
+        || array(select (named.id #>> array[]::text[])::uuid from (
+            select jsonb_path_query(a.new, '$.displaced[*].memory_id')
+            union all select jsonb_path_query(a.new, '$.displaced[*].other_id')
+            union all select jsonb_path_query(a.new, '$.still_hidden[*]')) named (id)))
 ) as hidden) about
 where a.tenant = %(tenant)s
     and (%(action)s::text is null or a.action = %(action)s)
