@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.lookups import array
@@ -104,7 +105,7 @@ class Filters:
         return {
             "partitions": list(self.partitions),
             "sectors": None if self.sectors is None else list(self.sectors),
-            "min_sector_confidence": self.min_sector_confidence,
+            "min_sector_confidence": _single(self.min_sector_confidence),
             "tags": None if self.tags is None else list(self.tags),
             "project": self.project,
             "project_only": self.project_only,
@@ -201,3 +202,8 @@ class Tables:
         )
         assert row is not None
         return _candidates.decode(row["candidates"])
+
+
+def _single(value: float | None) -> float | None:
+    """Return a number as PostgreSQL's `real` has it, which refuses what is too small for it in place of making it 0."""
+    return None if value is None else float(np.float32(value))

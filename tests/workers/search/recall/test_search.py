@@ -163,6 +163,7 @@ async def test_what_fits_no_sector_is_in_no_sector_and_found_without_such_a_filt
     assert await found(min_sector_confidence=0.41) == {"sure", "unsure", "chosen"}
     assert await found(min_sector_confidence=0.7) == {"sure", "chosen"}
     assert await found(min_sector_confidence=0.71) == {"chosen"}
+    assert await found(min_sector_confidence=1e-61) == {"sure", "unsure", "chosen"}
     assert await found(min_sector_confidence=0.41, sectors=(Sector.SEMANTIC,)) == {"unsure"}
     by_id = {memory.id: memory for memory in await scene.found("rain")}
     talk, unsure = by_id[kept["talk"]], by_id[kept["unsure"]]
