@@ -20,7 +20,7 @@ from tests.gateway.worker_side import SCRIPT, WorkerSide, a_memory, worker_side
 pytestmark = pytest.mark.anyio
 
 JSON = "application/json"
-MISSING_HERE = {"restore_memory", "verify_memory", "share_memory", "unshare_memory"}  # as the workers are scripted
+MISSING_HERE = {"restore_memory", "verify_memory", "unshare_memory"}  # as the workers are scripted
 
 
 @pytest.fixture(scope="module")
