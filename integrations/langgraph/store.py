@@ -19,7 +19,6 @@ from langgraph.store.base import (
 from engramq.client import AsyncMemory, Memory
 from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_of, item_tag, matches, within_tags
 from engramq.schemas import records
-from engramq.schemas.vocabulary import Visibility
 
 PAGE: Final = 100
 FOUND: Final = 50  # the most that one search returns
@@ -121,8 +120,7 @@ class EngramqStore(BaseStore):
         created_at = about_of(before[-1])["created_at"] if before else None
         said = fields_of(op, created_at, self._fields)
         if before:  # else the new value of a private item would be everybody's
-            private = before[-1].visibility is Visibility.PRIVATE
-            said["visibility"] = Visibility.PRIVATE if private else Visibility.SHARED
+            said["visibility"] = "private" if before[-1].visibility == "private" else "shared"
         stored = yield "store", (), said
         for memory in before:
             yield "supersede", (memory.id, stored.stored.id), {}
