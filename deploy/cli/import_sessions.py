@@ -26,7 +26,9 @@ from engramq.deploy.cli.import_report import (
 )
 from engramq.deploy.cli.options import can_ask
 from engramq.deploy.cli.output import printable
+from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.foreign import MEMORIES, REJECTED, look_through
+from engramq.deploy.importing.records import Rejection
 from engramq.deploy.importing.sending import Options
 from engramq.deploy.importing.sessions import Group, ImportedSessions, Projects, SessionRows, Transcripts, groups_of
 from engramq.deploy.importing.sessions import import_sessions as bring_in
@@ -39,6 +41,7 @@ from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat
 
 SHOWN_FOLDERS: Final = 3
+_YEAR_9999: Final = 253_370_764_800  # in seconds since 1970: where dates end
 
 
 def sessions_format(paths: Sequence[Path], named: str | None) -> TranscriptFormat | None:
@@ -56,7 +59,8 @@ def import_named(
     assert client is not None
     if not paths:
         raise click.UsageError(f"Name files or folders, or say --found: that finds the sessions of {client}.")
-    return _import((Transcripts(client, tuple(paths)),), options, rejects, dry_run=dry_run)
+    there = Transcripts(client, tuple(path.absolute() for path in paths))
+    return _import((there,), options, rejects, dry_run=dry_run)
 
 
 def import_found(
@@ -70,8 +74,8 @@ def import_found(
     there = tuple(_places(each) for each in clients)
     if not yes or dry_run:
         rows = _listed(there, read_settings(os.environ), options, note=False)
-        groups = groups_of(rows)
-        _print_groups(groups, rows)
+        groups, problems = groups_of(rows)
+        _print_groups(groups, [*rows.problems, *problems], rows.left_out)
         if not groups:
             return ExitCode.DONE
         if dry_run:
@@ -134,18 +138,18 @@ def _look_only(rows: SessionRows, settings: Settings, options: Options, rejects:
     return ended(looked.counts[REJECTED], rejects)
 
 
-def _print_groups(groups: Sequence[Group], rows: SessionRows) -> None:
+def _print_groups(groups: Sequence[Group], problems: Sequence[Rejection], left_out: Counter[LeftOut]) -> None:
     """Print a line for each client and project, and what could not be looked at."""
     if not groups:
         print("No sessions of coding agents were found.")
     for group in groups:
-        since = datetime.fromtimestamp(group.since, UTC).date() if group.since else "-"
+        since = datetime.fromtimestamp(group.since, UTC).date() if 0 < group.since < _YEAR_9999 else "-"
         project, size = printable(group.project) or "(no project)", f"{group.size / 2**20:,.1f} MB"
         note = "  folder is gone" if group.is_gone else ""
         print(f"{group.client:<12} {project:<28} {_sessions(group.sessions):>15} {size:>10}  {since}{note}")
-    for problem in rows.problems:
+    for problem in problems:
         print(f"{printable(problem.file)}: {problem.reason}", file=sys.stderr)
-    print_left_out(rows.left_out)
+    print_left_out(left_out)
 
 
 def _print_gone(gone: set[str]) -> None:

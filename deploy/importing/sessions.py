@@ -22,6 +22,8 @@ from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat
 
+# What ends one session and no other: it cannot be read, or holds what its client never writes.
+UNUSABLE: Final = (OSError, UnusableFile, ValueError, TypeError, OverflowError)
 NO_FOLDER: Final = LeftOut("sessions name no folder", "session names no folder")
 
 
@@ -112,7 +114,7 @@ class SessionRows:
         for kind, session in self.sessions:
             try:
                 yield from self._rows_of(kind, session)
-            except (OSError, UnusableFile) as problem:
+            except UNUSABLE as problem:
                 yield unreadable(session.path, problem)
             self.position += session.size
             self.read += 1
@@ -177,25 +179,27 @@ class Group:
     is_gone: bool = False
 
 
-def groups_of(rows: SessionRows) -> Sequence[Group]:
-    """Return the sessions by client and project; of each no more is read than its beginning."""
+def groups_of(rows: SessionRows) -> tuple[Sequence[Group], Sequence[Rejection]]:
+    """Return the sessions by client and project, and which cannot be used; of each its beginning alone is read."""
     groups: dict[tuple[TranscriptFormat, str], Group] = {}
+    problems: list[Rejection] = []
     heads: dict[tuple[TranscriptFormat, str], SessionFacts] = {}
     for kind, session in rows.sessions:
         shared = (kind, READERS[kind].shares(session))
-        if shared not in heads:
-            try:
+        try:
+            if shared not in heads:
                 heads[shared] = READERS[kind].head(session)
-            except (OSError, UnusableFile) as problem:
-                rows.problems.append(unreadable(session.path, problem))
-                continue
-        head = heads[shared]
+            head = heads[shared]
+            project = rows.projects.of(head.folder)
+        except UNUSABLE as problem:
+            problems.append(unreadable(session.path, problem))
+            continue
         if head.is_subagent:
             continue
-        project = rows.projects.of(head.folder)
         group = groups.setdefault((kind, project), Group(kind, project))
         group.sessions += 1
         group.size += session.size
         group.since = min(group.since, session.began)
         group.is_gone |= head.folder in rows.projects.gone
-    return sorted(groups.values(), key=lambda group: (group.client, -group.sessions, group.project))
+    in_order = sorted(groups.values(), key=lambda group: (group.client, -group.sessions, group.project))
+    return in_order, problems

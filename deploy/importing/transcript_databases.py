@@ -35,6 +35,7 @@ from engramq.schemas.packed_lines import UnusableFile
 _PARTS: Final = re.split(r"^-- name: (\w+)$", Path(__file__).with_name("databases.sql").read_text("utf-8"), flags=re.M)
 _QUERIES: Final = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
 _UNFINISHED: Final = LeftOut("answers that are not finished", "answer that is not finished")
+_ID: Final = re.compile(r"[\w-]+")
 _MS: Final = 1000
 
 
@@ -42,8 +43,11 @@ class _Database(contextlib.AbstractContextManager["_Database"]):
     """A database, to be read; a damaged one, or one of another form, raises UnusableFile."""
 
     def __init__(self, path: str) -> None:
-        # Threads take turns in reading.
-        self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
+        try:
+            # Threads take turns in reading.
+            self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise UnusableFile(f"The database cannot be read: {error}.") from None
         self._connection.text_factory = bytes  # whether it is text, whoever parses it sees
 
     def rows(self, query: str, **values: Any) -> Iterator[Any]:
@@ -154,6 +158,8 @@ def _stored_parts(session: StoredSession) -> Iterator[tuple[str, bytes, bytes | 
 
 
 def _filed_parts(file: Path, session: str) -> Iterator[tuple[str, bytes, bytes | None]]:
+    if session and not _ID.fullmatch(session):
+        raise UnusableFile("Its id is none of OpenCode's.")  # it would name files elsewhere
     storage = file.parents[2]
     for message in sorted(storage.glob(f"message/{session}/*.json")) if session else ():
         for part in sorted(storage.glob(f"part/{message.stem}/*.json")):
@@ -215,8 +221,11 @@ def _folders(user: str) -> Mapping[str, str]:
 
 
 def _path_of(address: object) -> str:
-    parts = urlsplit(address) if isinstance(address, str) else None
-    return unquote(parts.path) if parts is not None and parts.scheme == "file" else ""
+    try:
+        parts = urlsplit(address if isinstance(address, str) else "")
+    except ValueError:  # "file://[x"
+        return ""
+    return unquote(parts.path) if parts.scheme == "file" else ""
 
 
 def said_in_cursor(session: StoredSession) -> Iterator[Said]:

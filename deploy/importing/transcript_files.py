@@ -65,10 +65,16 @@ class Spoken(NamedTuple):
 Said: TypeAlias = SessionFacts | Spoken | LeftOut | Rejection
 
 
-def unreadable(path: str, problem: OSError | UnusableFile) -> Rejection:
-    """Return what is told of a file or folder that cannot be read."""
-    told = f"It cannot be read: {problem.strerror or problem}." if isinstance(problem, OSError) else str(problem)
-    return Rejection(0, FILE, told, path)
+def unreadable(path: str, problem: Exception) -> Rejection:
+    """Return what is told of a file or folder that cannot be read, or that holds what its client never writes."""
+    match problem:
+        case OSError():
+            reason = f"It cannot be read: {problem.strerror or problem}."
+        case UnusableFile():
+            reason = str(problem)
+        case _:
+            reason = f"It is not of a form that is known ({type(problem).__name__})."
+    return Rejection(0, FILE, reason, path)
 
 
 def list_files(client: ClientFormat, path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:

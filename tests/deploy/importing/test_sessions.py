@@ -347,6 +347,73 @@ async def test_what_is_damaged_in_a_database_is_named_and_the_rest_comes_in(
     assert "Then I shall wait for Friday." in {turn["content"] for turn in kept(database)}
 
 
+HUGE = "1" + "0" * 400
+OPENCODE_ODDITIES = {
+    "a time with 400 digits": f"update message set data = json_set(data, '$.time.created', json('{HUGE}'))",
+    "no message": "update message set data = null",
+    "a beginning after the year 9999": "update session set time_created = 9223372036854775807",
+    "a folder that is no Unicode": "update session set directory = '/' || char(55296)",
+}
+CURSOR_ODDITIES = {
+    "a time with 400 digits": f"json_set(value, '$.createdAt', json('{HUGE}'))",
+    "an address that is none": "json_set(value, '$.workspaceUris', json('[\"file://[x\"]'))",
+    "a number": "'7'",
+}
+
+
+@pytest.mark.parametrize("oddity", OPENCODE_ODDITIES)
+async def test_an_odd_session_of_opencode_ends_no_other(
+    stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str], oddity: str
+) -> None:
+    codex(person, rover(person), SESSION)
+    with sqlite3.connect(opencode(person, rover(person), SESSION)) as opened:
+        opened.execute(OPENCODE_ODDITIES[oddity])
+    assert await bring_in("--found") == ExitCode.DONE
+    assert await bring_in("--found", "--yes") in (ExitCode.DONE, ExitCode.FAILED)
+    assert "Traceback" not in capsys.readouterr().err
+    assert {turn["content"] for turn in kept(database)} >= {text for _, text in SAID}
+
+
+@pytest.mark.parametrize("oddity", CURSOR_ODDITIES)
+async def test_an_odd_session_of_cursor_ends_no_other(
+    stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str], oddity: str
+) -> None:
+    codex(person, rover(person), SESSION)
+    with sqlite3.connect(cursor(person, rover(person), SESSION)) as opened:
+        opened.execute(f"update cursorDiskKV set value = {CURSOR_ODDITIES[oddity]} where key like 'bubbleId:%'")
+    assert await bring_in("--found", "--yes") in (ExitCode.DONE, ExitCode.FAILED)
+    assert "Traceback" not in capsys.readouterr().err
+    assert {turn["content"] for turn in kept(database)} >= {text for _, text in SAID}
+
+
+async def test_an_id_of_opencode_names_no_files_elsewhere(
+    stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = opencode_files(person, rover(person), SESSION)
+    for odd in ("../..", "a**"):
+        path.with_name(f"{odd[-2:]}.json").write_text(json.dumps({"id": odd, "directory": rover(person), "time": {}}))
+    assert await bring_in("--found", "--yes") == ExitCode.FAILED
+    assert capsys.readouterr().err.count("Its id is none of OpenCode's.") == 2
+    assert len(kept(database)) == len(SAID)
+
+
+async def test_a_folder_with_a_databases_name_is_named(
+    stage: Stage, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (person / ".local" / "share" / "opencode" / "opencode.db").mkdir(parents=True)
+    assert await bring_in("--found", "--yes") == ExitCode.FAILED
+    assert "The database cannot be read" in capsys.readouterr().err
+
+
+async def test_a_session_is_named_from_its_own_folder(
+    stage: Stage, database: Database, person: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = codex(person, rover(person), SESSION)
+    monkeypatch.chdir(path.parent)
+    assert await bring_in(path.name) == ExitCode.DONE
+    assert len(kept(database)) == len(SAID)
+
+
 @pytest.mark.timeout(300)
 async def test_what_was_killed_midway_goes_on_with_the_rest(
     stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str]
