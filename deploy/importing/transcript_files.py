@@ -283,7 +283,7 @@ def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
         for number, (_, line) in enumerate(whole_lines(file)):
             content = parsed(line) if line else None
             named = "" if content is None else _known(content, clients)
-            if named or number == 2:
+            if named or number == HEAD_LINES:
                 return named
     return ""
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import main
+from engramq.deploy.importing.transcripts import transcript_format
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE
 from engramq.schemas.command_line import ExitCode
@@ -412,6 +413,13 @@ async def test_a_session_is_named_from_its_own_folder(
     monkeypatch.chdir(path.parent)
     assert await bring_in(path.name) == ExitCode.DONE
     assert len(kept(database)) == len(SAID)
+
+
+def test_a_session_that_begins_with_summaries_is_known(person: Path) -> None:
+    path = claude_code(person, rover(person), SESSION)
+    summaries = json.dumps({"type": "summary", "summary": "Charged the rover", "leafUuid": SESSION}) + "\n"
+    path.write_text(summaries * 5 + path.read_text())
+    assert transcript_format(path) == "claude-code"
 
 
 @pytest.mark.timeout(300)
