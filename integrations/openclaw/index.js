@@ -60,7 +60,8 @@ export default {
 
     async function send(key, records) {
       try {
-        await post("/memories/import", { records }, WRITE_MS, key);
+        const { rejected } = await post("/memories/import", { records }, WRITE_MS, key);
+        if (rejected) api.logger.error(`engramq: ${rejected} parts of turn ${key} are lost: the server rejects them`);
       } catch (problem) {
         if (problem instanceof Unreached) {
           api.logger.warn(`engramq: turn ${key} waits: ${problem.message}`);

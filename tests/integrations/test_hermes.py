@@ -158,6 +158,31 @@ async def test_a_turn_that_the_server_refuses_is_named_and_does_not_stop_others(
     assert "Bob drinks tea" in [content for content, _ in await captured(memory)]
 
 
+async def test_a_part_of_a_turn_that_is_rejected_is_named(
+    here: Served, memory: AsyncMemory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"content": "Bob drinks tea", "source_type": "conversation"}, {"content": ""}]
+    assert await off(provider_in(tmp_path)._sent, "key1", {"records": rows})
+    assert "1 parts of turn key1 are lost: the server rejects them" in caplog.text
+    assert [content for content, _ in await captured(memory)] == ["Bob drinks tea"]
+
+
+async def test_after_a_turn_that_waits_the_new_one_waits_unsent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nobody: None
+) -> None:
+    provider, sent = provider_in(tmp_path), list[str]()
+
+    def is_away(key: str, _turn: object) -> bool:
+        sent.append(key)
+        return False
+
+    monkeypatch.setattr(provider, "_sent", is_away)
+    for said in ("first", "second", "third"):
+        await off(provider.sync_turn, said, "Noted.")
+    assert len(waiting(tmp_path)) == 3
+    assert len(set(sent)) == 1, "a server that hangs is waited for once a turn, not twice"
+
+
 async def test_turns_wait_while_the_token_is_none_that_counts(
     here: Served, memory: AsyncMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +230,7 @@ async def test_the_outbox_is_private_bounded_and_survives_what_is_no_turn(
         sent.append(key)
         return True
 
-    assert outbox.deliver(sends) == 2
+    assert outbox.deliver(sends)
     assert (sent, waiting(tmp_path)) == (["key3", "key4"], [names[0].replace(".json", ".unreadable")])
     outbox.put("long", {"records": ["x" * 300_000]})
     assert "too long for the outbox" in caplog.text

@@ -131,8 +131,8 @@ class EngramqProvider(MemoryProvider):
         if not rows:
             return
         with self._sending:
-            self._deliver()
-            if not self._sent(key, {"records": rows}):
+            # After one that was not taken the new one waits too: in order, and without another wait for the server.
+            if not (self._deliver() and self._sent(key, {"records": rows})):
                 self._outbox_there().put(key, {"records": rows})
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
@@ -211,13 +211,15 @@ class EngramqProvider(MemoryProvider):
             with self._sending:
                 self._deliver()
 
-    def _deliver(self) -> None:
-        self._outbox_there().deliver(self._sent)
+    def _deliver(self) -> bool:
+        return self._outbox_there().deliver(self._sent)
 
     def _sent(self, key: str, turn: Mapping[str, Any]) -> bool:
         """Send a turn; False when it is to be tried again. One that is refused for good is named in the log."""
         try:
-            self._wire_there().post("/memories/import", turn, timeout_s=WRITE_S, key=key)
+            reply = self._wire_there().post("/memories/import", turn, timeout_s=WRITE_S, key=key)
+            if reply.get("rejected"):
+                logger.error("engramq: %s parts of turn %s are lost: the server rejects them", reply["rejected"], key)
         except Unreached as problem:
             logger.warning("engramq: turn %s waits in the outbox: %s", key, problem)
             return False

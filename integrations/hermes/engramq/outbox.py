@@ -40,9 +40,8 @@ class Outbox:
             os.fsync(file.fileno())
         Path(made).replace(self._folder / f"{number:012d}-{key[:32]}{_ENDING}")
 
-    def deliver(self, send: Callable[[str, Mapping[str, Any]], bool]) -> int:
-        """Send what waits, the oldest first, until one is not taken; return how many went. `send`: False, not taken."""
-        sent = 0
+    def deliver(self, send: Callable[[str, Mapping[str, Any]], bool]) -> bool:
+        """Send what waits, the oldest first, until `send` says that one is not taken; return whether all went."""
         for name in self._names():
             path = self._folder / name
             try:
@@ -55,10 +54,9 @@ class Outbox:
                 path.rename(path.with_suffix(".unreadable"))
                 continue
             if not send(key, turn):
-                break
+                return False
             path.unlink(missing_ok=True)
-            sent += 1
-        return sent
+        return True
 
     def _names(self) -> list[str]:
         """Return the names of what waits, the oldest first: one listing of the folder."""
