@@ -36,13 +36,13 @@ def main() -> None:
         try:
             line = asyncio.run(_one(name, times, chosen.seed))
         except NotHere as problem:
-            line = {"fault": name, "held": True, "not_run": str(problem)}
+            line = {"fault": name, "held": None, "not_run": str(problem)}
         except Exception as problem:  # noqa: BLE001 - told; the next fault has a stack of its own
             traceback.print_exc()
             line = {"fault": name, "times": times, "held": False, "problem": f"{type(problem).__name__}: {problem}"}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
-        held = held and bool(line["held"])
+        held = held and line["held"] is not False
     sys.exit(0 if held else 1)
 
 
