@@ -48,8 +48,10 @@ def sessions_format(paths: Sequence[Path], named: str | None) -> TranscriptForma
     """Return the client whose sessions are meant: the one that is named, else the one that has written all files."""
     if named is not None:
         return TranscriptFormat(named) if named in set(TranscriptFormat) else None
-    kinds = {transcript_format(path) for path in paths}
-    return kinds.pop() if len(kinds) == 1 else None
+    kinds = {path: transcript_format(path) for path in paths}
+    if len(paths) > 1 and any(kinds.values()) and (odd := [path for path, kind in kinds.items() if kind is None]):
+        raise click.UsageError(f"{printable(str(odd[0]))} is no session: its first lines say nothing of a client.")
+    return next(iter(kinds.values())) if len(set(kinds.values())) == 1 else None
 
 
 def import_named(

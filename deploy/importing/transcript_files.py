@@ -157,7 +157,8 @@ class _Reading:
     client: ClientFormat
     facts: SessionFacts
     line: int = 0
-    damaged: list[int] = field(default_factory=list)
+    damaged: int = 0  # lines
+    first_damaged: int = 0
     is_ours: bool = False
     keys: set[str] = field(default_factory=set)
 
@@ -171,7 +172,8 @@ class _Reading:
         elif (content := parsed(line)) is not None:
             yield from self.of_object(content)
         elif line.strip():
-            self.damaged.append(self.line)
+            self.damaged += 1
+            self.first_damaged = self.first_damaged or self.line
 
     def of_object(self, content: Any) -> Iterator[Said]:
         """Yield what an object says."""
@@ -233,8 +235,8 @@ def _ended(reading: _Reading, path: str) -> Iterator[Said]:
         yield Rejection(1, FILE, f"No line is as {client} writes it: is it of another client, or a new form?", path)
         return
     if reading.damaged:
-        several = f"{len(reading.damaged)} lines are" if len(reading.damaged) > 1 else "The line is"
-        yield Rejection(reading.damaged[0], LINE, f"{several} no JSON object in UTF-8.", path)
+        several = f"{reading.damaged} lines are" if reading.damaged > 1 else "The line is"
+        yield Rejection(reading.first_damaged, LINE, f"{several} no JSON object in UTF-8.", path)
     if not reading.keys:
         yield SILENT
 

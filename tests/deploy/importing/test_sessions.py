@@ -442,3 +442,12 @@ async def test_what_was_killed_midway_goes_on_with_the_rest(
     assert int(counts["stored"]) + int(counts["skipped"]) == 2 * sessions
     assert int(counts["skipped"]) > 2
     assert len(kept(database)) == 2 * sessions
+
+
+async def test_of_several_files_the_one_that_is_no_session_is_named(
+    person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = codex(person, rover(person), SESSION), person / "notes.jsonl"
+    other.write_text("")
+    assert await bring_in(str(path), str(other)) == 2
+    assert "notes.jsonl is no session" in capsys.readouterr().err
