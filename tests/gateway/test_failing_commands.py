@@ -56,7 +56,7 @@ def test_rejects_that_cannot_be_told_of_end_an_import(
     rejects = rows.with_name("rows.jsonl.rejects.jsonl")
     rejects.mkdir()
 
-    async def all_there(_workers: sending.ImportWorkers, _patience_s: float) -> None:
+    async def all_there(_workers: sending.ImportWorkers, _patience_s: float, **_: bool) -> None:
         """Let the import begin: no row of it is sent."""
 
     monkeypatch.setattr(sending.ImportWorkers, "require", all_there)
