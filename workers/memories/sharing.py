@@ -35,10 +35,10 @@ INSTEAD: Final = "Supersede or forget it instead, or talk to them."
 async def share_memory(tx: Transaction, command: ShareMemory, context: Context) -> Shared:
     """Let everybody see a private memory; audited. Raises EngramqError with `conflict` as verdicts do."""
     require_trusted_principal(context.envelope.principal)
-    memory_id = parse_uuid(command.memory_id)
-    row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
-    if row is None or memory_id is None:
+    row = await _locked(tx, command.memory_id)
+    if row is None:
         return Shared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
+    memory_id: UUID = row["id"]
     await require_as_seen(tx, memory_id, command.seen, context)
     if row["owner"] is not None and (await privacy_of(tx)).consent:
         consent = await sharing_consent(tx, context.envelope, memory_id)
@@ -52,14 +52,19 @@ async def share_memory(tx: Transaction, command: ShareMemory, context: Context) 
 async def unshare_memory(tx: Transaction, command: UnshareMemory, context: Context) -> Unshared:
     """Make a memory private to who stored it, unless others have built on it; audited."""
     require_trusted_principal(context.envelope.principal)
-    memory_id = parse_uuid(command.memory_id)
-    row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
-    if row is None or memory_id is None:
+    row = await _locked(tx, command.memory_id)
+    if row is None:
         return Unshared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
     built_on = await hide_from_others(tx, row, context.envelope)
     if built_on is None:
-        return Unshared(status="private", memory_id=str(memory_id))
-    return Unshared(status="refused", memory_id=str(memory_id), built_on=built_on, hint=INSTEAD)
+        return Unshared(status="private", memory_id=str(row["id"]))
+    return Unshared(status="refused", memory_id=str(row["id"]), built_on=built_on, hint=INSTEAD)
+
+
+async def _locked(tx: Transaction, memory_id: str) -> Row | None:
+    """Lock the memory that a command names and return its row; None where the caller sees none."""
+    found = parse_uuid(memory_id)
+    return None if found is None else (await lock(tx, found)).get(found)
 
 
 async def show_to(tx: Transaction, row: Row, visibility: Visibility, envelope: Envelope) -> None:
