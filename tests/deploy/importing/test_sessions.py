@@ -349,39 +349,31 @@ async def test_what_is_damaged_in_a_database_is_named_and_the_rest_comes_in(
 
 
 HUGE = "1" + "0" * 400
-OPENCODE_ODDITIES = {
-    "a time with 400 digits": f"update message set data = json_set(data, '$.time.created', json('{HUGE}'))",
-    "no message": "update message set data = null",
-    "a beginning after the year 9999": "update session set time_created = 9223372036854775807",
-    "a folder that is no Unicode": "update session set directory = '/' || char(55296)",
-}
-CURSOR_ODDITIES = {
-    "a time with 400 digits": f"json_set(value, '$.createdAt', json('{HUGE}'))",
-    "an address that is none": "json_set(value, '$.workspaceUris', json('[\"file://[x\"]'))",
-    "a number": "'7'",
-}
+BUBBLES = "update cursorDiskKV set value = {} where key like 'bubbleId:%'"
+ODDITIES = [
+    (opencode, f"update message set data = json_set(data, '$.time.created', json('{HUGE}'))"),
+    (opencode, "update message set data = null"),
+    (opencode, "update session set time_created = 9223372036854775807"),
+    (opencode, "update session set directory = '/' || char(55296)"),
+    (cursor, BUBBLES.format(f"json_set(value, '$.createdAt', json('{HUGE}'))")),
+    (cursor, BUBBLES.format("json_set(value, '$.workspaceUris', json('[\"file://[x\"]'))")),
+    (cursor, BUBBLES.format("'7'")),
+]
 
 
-@pytest.mark.parametrize("oddity", OPENCODE_ODDITIES)
-async def test_an_odd_session_of_opencode_ends_no_other(
-    stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str], oddity: str
+@pytest.mark.parametrize(("write", "change"), ODDITIES, ids=lambda value: getattr(value, "__name__", "changed"))
+async def test_an_odd_session_in_a_database_ends_no_other(
+    stage: Stage,
+    database: Database,
+    person: Path,
+    capsys: pytest.CaptureFixture[str],
+    write: Callable[..., Path],
+    change: str,
 ) -> None:
     codex(person, rover(person), SESSION)
-    with sqlite3.connect(opencode(person, rover(person), SESSION)) as opened:
-        opened.execute(OPENCODE_ODDITIES[oddity])
+    with sqlite3.connect(write(person, rover(person), SESSION)) as opened:
+        opened.execute(change)
     assert await bring_in("--found") == ExitCode.DONE
-    assert await bring_in("--found", "--yes") in (ExitCode.DONE, ExitCode.FAILED)
-    assert "Traceback" not in capsys.readouterr().err
-    assert {turn["content"] for turn in kept(database)} >= {text for _, text in SAID}
-
-
-@pytest.mark.parametrize("oddity", CURSOR_ODDITIES)
-async def test_an_odd_session_of_cursor_ends_no_other(
-    stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str], oddity: str
-) -> None:
-    codex(person, rover(person), SESSION)
-    with sqlite3.connect(cursor(person, rover(person), SESSION)) as opened:
-        opened.execute(f"update cursorDiskKV set value = {CURSOR_ODDITIES[oddity]} where key like 'bubbleId:%'")
     assert await bring_in("--found", "--yes") in (ExitCode.DONE, ExitCode.FAILED)
     assert "Traceback" not in capsys.readouterr().err
     assert {turn["content"] for turn in kept(database)} >= {text for _, text in SAID}
