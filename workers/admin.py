@@ -6,7 +6,7 @@ CommandFailed when PostgreSQL or Redis is not fit, SettingsError where none is n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -14,25 +14,24 @@ from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeVar
 
 from engramq.schemas.command_line import CommandFailed, ExitCode
-from engramq.schemas.connection import CLIENT_ERRORS, UnsupportedServer, lanes_of, let_tls_end
+from engramq.schemas.connection import CLIENT_ERRORS, UnsupportedServer, lanes_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.exports import LINE_BYTES
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.setting_values import namespace as valid_namespace
-from engramq.schemas.settings import Pooler, Settings, SettingsError
+from engramq.schemas.settings import Pooler, Settings
 from engramq.schemas.vocabulary import AuditAction, WorkerKind
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import store_figures
-from engramq.workers.db.migrate import migrate, to_be_sharded
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.privacy import Privacy, change_privacy, privacy_of
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady, Reason, packaged
+from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.reembedding import ReembeddingProgress, progress
 from engramq.workers.db.rewriting import (
     Cluster,
@@ -45,6 +44,7 @@ from engramq.workers.db.rewriting import (
 )
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.db.viewers import EVERYTHING
+from engramq.workers.migrating import require_database, run
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
@@ -59,8 +59,7 @@ __all__ = [
     "Cluster", "Contents", "DeadLetter", "DeadMessage", "FullText", "NewToken", "Privacy", "RewriteBegun",
     "RewritePlanned", "RewriteReport", "Rewritten", "Token", "Webhook", "change_letter",
     "command_of", "configure", "dead_letter", "dead_letters", "export_to", "hand_over", "hooks", "in_database",
-    "migrate", "newest_schema", "require_database", "restore_export", "rewrite_database", "rewrite_redis", "run",
-    "saving", "tenants", "to_be_sharded", "tokens", "tokens_of_all", "under_way",
+    "restore_export", "rewrite_database", "rewrite_redis", "saving", "tenants", "tokens", "tokens_of_all", "under_way",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -69,32 +68,6 @@ LETTERS_S: Final = 5.0  # to connect to Redis, and for an answer
 REBUILDING: Final = sql("rebuilding_namespaces")
 
 SILENT_S: Final = 60.0  # after which nobody seems to be at it: between two looks at work that is left lie seconds
-
-
-def run(work: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
-    """Run `work` in a loop of its own."""
-
-    async def whole() -> T:
-        try:
-            return await work
-        finally:
-            await let_tls_end()
-
-    try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(whole())
-    except NotReady as problem:
-        # A supervisor does not try again then, and says at once what is wrong.
-        is_final = problem.reason in {Reason.AHEAD, Reason.CHANGED}
-        raise CommandFailed(str(problem), ExitCode.MISUSED if is_final else ExitCode.FAILED) from None
-    except UnsupportedServer as problem:
-        raise CommandFailed(str(problem)) from None
-
-
-def require_database(settings: Settings) -> None:
-    """Raise SettingsError where no database is named."""
-    if not settings.database_url:
-        raise SettingsError("ENGRAMQ_DATABASE_URL: it is not set.")
 
 
 def in_database(settings: Settings, work: Callable[[Store], Awaitable[T]], *, pool_size: int = 1) -> T:
@@ -371,11 +344,6 @@ def saving(database_url: str) -> Iterator[Cluster]:
             yield cluster
         finally:
             runner.run(kept.__aexit__(None, None, None))
-
-
-def newest_schema() -> int:
-    """Return the number of the last migration that this release knows."""
-    return packaged().version
 
 
 def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]:

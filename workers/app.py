@@ -16,8 +16,6 @@ from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.watchdog import telling_watchdog
 from engramq.workers import commands, receipts
-from engramq.workers.admin import require_database
-from engramq.workers.admin import run as run_in_loop
 from engramq.workers.auth import handlers as auth
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db.database import Store
@@ -52,6 +50,8 @@ from engramq.workers.memories import (
 from engramq.workers.memories import store as storing
 from engramq.workers.memories.import_rows import BulkLoads
 from engramq.workers.memories.quotas import Quotas
+from engramq.workers.migrating import require_database
+from engramq.workers.migrating import run as run_in_loop
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import Actor, Observe, Periodic
 from engramq.workers.queue.inspection import REWRITE_EVERY_S, Inspection
@@ -77,7 +77,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TRY_AGAIN_S: Final = 0.5
+FIRST_PAUSE_S: Final = 0.05  # a home's worker loads while its PostgreSQL is still being made
+LONGEST_PAUSE_S: Final = 0.5
 SAY_AGAIN_S: Final = 60.0
 
 # What each worker kind carries out; a command's `mailbox` names the same kind.
@@ -333,6 +334,7 @@ async def open_store(settings: Settings) -> Store:
     owner_url = settings.migrate_database_url or settings.database_url
     said_at, said = 0.0, ""
     may_migrate = True
+    pause_s = FIRST_PAUSE_S
     while True:
         try:
             return await Store.open(
@@ -359,7 +361,8 @@ async def open_store(settings: Settings) -> Store:
         if str(found) != said or time.monotonic() > said_at + SAY_AGAIN_S:
             log.warning("Waiting for the database", extra={"problem": found.message, "recovery": found.recovery})
             said_at, said = time.monotonic(), str(found)
-        await asyncio.sleep(TRY_AGAIN_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
 
 
 def serve_kinds(kinds: Sequence[WorkerKind], settings: Settings, embedder_file: Path | None = None) -> None:

@@ -6,7 +6,7 @@ import click
 
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.setting_values import number
-from engramq.workers.admin import migrate, require_database, run, to_be_sharded
+from engramq.workers.migrating import migrate, require_database, run, to_be_sharded
 
 WAIT_MAX_S = 86_400.0
 

@@ -12,11 +12,10 @@ from engramq.workers.admin import (
     RewritePlanned,
     RewriteReport,
     Rewritten,
-    require_database,
     rewrite_database,
     rewrite_redis,
-    run,
 )
+from engramq.workers.migrating import require_database, run
 
 _MB = 2**20
 LONG: Final = 16 * _MB  # from which a table takes a second or more, so that its beginning is told of

@@ -13,7 +13,8 @@ from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import CommandFailed, count_of
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import WebhookEvent
-from engramq.workers.admin import DeadMessage, Webhook, hooks, in_database, run
+from engramq.workers.admin import DeadMessage, Webhook, hooks, in_database
+from engramq.workers.migrating import run
 
 webhook_argument = click.argument("webhook_id", metavar="ID", type=identifier)
 

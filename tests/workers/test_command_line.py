@@ -15,9 +15,9 @@ from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.admin import require_database
 from engramq.workers.app import run, serve_kinds
 from engramq.workers.db.readiness import packaged
+from engramq.workers.migrating import require_database
 from tests.conftest import Database, TestServers
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ TO_BE_SHARDED: Final = sql("to_be_sharded")
 
 LOCK_WAIT_S: Final = 300  # as long as another's migration may take
 RETRIES: Final = 5
-_PAUSE_S: Final = 0.3
+_PAUSE_S: Final = 0.05
 
 # Roles belong to the whole cluster: two databases that are migrated at once can meet there.
 _MET_ANOTHER: Final = (psycopg.errors.UniqueViolation, psycopg.errors.InternalError_, psycopg.errors.DuplicateObject)

@@ -20,7 +20,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import DATABASE, OWNER_ROLE, Postgres
 from engramq.deploy.local.embedded.servers import running_postgres
 from engramq.deploy.local.home import PRIVATE, DeployError, Home
-from engramq.workers.admin import migrate, run
+from engramq.workers.migrating import migrate, run
 
 READ_BOUND_S: Final = 3_600.0  # the first read replays what was written while the backup was taken
 DATABASES: Final = (DATABASE, "postgres", "template1")

@@ -36,7 +36,7 @@ from engramq.deploy.local.home import PRIVATE, DeployError, Home
 from engramq.deploy.local.hooks.notes import start_over
 from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.supervisor.state import end_predecessor
-from engramq.workers.admin import newest_schema
+from engramq.workers.migrating import newest_schema
 
 BLOCK: Final = 4096  # bytes that a file takes at least
 FIRST_START_BYTES: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given

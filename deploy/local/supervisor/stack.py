@@ -108,11 +108,12 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     base |= {settings.HOME: str(home.path), settings.REDIS_URL: redis_url}
     with_database = base | {settings.DATABASE_URL: database_url}
     after_redis = tuple(servers & {REDIS})
+    # Both load their modules while PostgreSQL is still being made, and wait for it themselves.
+    waiting = ("--wait", str(postgres.INITDB_BOUND_S)) if POSTGRES in servers else ()
     services += [
         SupervisedService(
             MIGRATE,
-            _command({**base, settings.DATABASE_URL: owner_url}, "migrate"),
-            after=tuple(servers & {POSTGRES}),
+            _command({**base, settings.DATABASE_URL: owner_url}, "migrate", *waiting),
             once=True,
         ),
         _program(
@@ -123,7 +124,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "--all",
             "--embedder-file",
             str(home.embedder),
-            after=(MIGRATE, *after_redis),
+            after=after_redis,
         ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
         _program(

@@ -16,7 +16,7 @@ from engramq.deploy.local.embedded.postgres import OWNER_ROLE
 from engramq.deploy.local.embedded.servers import running_postgres
 from engramq.deploy.local.home import DeployError, Home
 from engramq.schemas.command_line import ExitCode
-from engramq.workers.admin import migrate, run
+from engramq.workers.migrating import migrate, run
 
 pytestmark = pytest.mark.timeout(120)
 

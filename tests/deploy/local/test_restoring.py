@@ -17,7 +17,7 @@ from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.hooks.notes import SessionNotes
 from engramq.gateway.identity.local_peer import TOKEN_FILE
 from engramq.schemas.command_line import ExitCode
-from engramq.workers.admin import newest_schema
+from engramq.workers.migrating import newest_schema
 from tests.deploy.local.archives import FILES, VERSION_FILE, backup, forged, member
 
 OLD = b"what was here before"
