@@ -91,13 +91,18 @@ alter function blank_audit_of_deleted(integer) security invoker;
 grant update (reason, old, new) on audit_log to engramq_worker;
 drop policy own_tenant on audit_log;
 create policy own_tenant_reads on audit_log for select to engramq_worker
-    using (tenant = nullif(current_setting('app.tenant', true), '')::integer);
+    using (tenant = nullif(current_setting('app.tenant', true), '')::integer and (owner is null
+        or owner between current_setting('app.owner_first', true) and current_setting('app.owner_last', true)));
 create policy own_tenant_writes on audit_log for insert to engramq_worker
-    with check (tenant = nullif(current_setting('app.tenant', true), '')::integer);
+    with check (tenant = nullif(current_setting('app.tenant', true), '')::integer and (owner is null
+        or owner between current_setting('app.owner_first', true) and current_setting('app.owner_last', true)));
 create policy own_tenant_blanks on audit_log for update to engramq_worker
-    using (tenant = nullif(current_setting('app.tenant', true), '')::integer)
+    using (tenant = nullif(current_setting('app.tenant', true), '')::integer and (owner is null
+        or owner between current_setting('app.owner_first', true) and current_setting('app.owner_last', true)))
     with check (
-        tenant = nullif(current_setting('app.tenant', true), '')::integer and reason is null
+        tenant = nullif(current_setting('app.tenant', true), '')::integer and (owner is null
+        or owner between current_setting('app.owner_first', true) and current_setting('app.owner_last', true))
+        and reason is null
         and (old @? '$.properties.*') is not true and (new @? '$.properties.*') is not true
     );
 grant update (salt) on audit_chain to engramq_worker;

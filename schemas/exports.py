@@ -235,6 +235,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     new: dict[str, Any] | None
     reason: str | None
     command_id: UUID | None
+    owner: Text | None = None
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="end"):

@@ -16,11 +16,12 @@ START: Final = bytes(32)  # what stands before the first place
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """An entry of the audit log at its place in the chain.
 
     `body` is the JSON text of old, new and reason, and `salt` what its digest was made with; both are null once words
-    of it were erased. `previous` and `hash` are those of the chain, in hex.
+    of it were erased, and for who may not read it. `owner`: whose what it names was, where that was private. `previous`
+    and `hash` are those of the chain, in hex.
     """
 
     id: int
@@ -35,6 +36,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     place: int
     previous: str
     hash: str
+    owner: str | None = None
 
     def problem(self) -> str | None:
         """Return what contradicts the hashes of this entry, as a sentence; None when nothing does.
@@ -51,7 +53,8 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def hash_now(self) -> str:
         """Return the hash that follows from the entry as it stands here."""
         facts = (self.place, self.id, self.at, self.actor, self.action, self.target_id, self.command_id, self.digest)
-        return hashlib.sha256(bytes.fromhex(self.previous) + _encode(facts)).hexdigest()
+        whose = () if self.owner is None else (self.owner,)
+        return hashlib.sha256(bytes.fromhex(self.previous) + _encode(facts + whose)).hexdigest()
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,7 +22,8 @@ join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)
 order by noted.low, noted.high, noted.later
 
 -- name: private_among
--- Whether any of these is a memory or a link that is private to another than the reader (null: nobody).
+-- Whether any of these is a memory or a link that is private to another than the reader (null: nobody), or was when it
+-- went: the audit log knows.
 select exists (
     select from nodes n
     where n.tenant = %(tenant)s and n.id = any(%(ids)s::uuid[]) and n.owner is not null
@@ -31,4 +32,10 @@ select exists (
     select from edges e
     where e.tenant = %(tenant)s and e.id = any(%(ids)s::uuid[]) and e.owner is not null
         and e.owner is distinct from %(reader)s::text
+) or exists (
+    select from audit_log a
+    where a.tenant = %(tenant)s and a.target_id = any(%(ids)s::uuid[]) and a.owner is not null
+        and a.owner is distinct from %(reader)s::text
+        and not exists (select from nodes n where n.tenant = %(tenant)s and n.id = a.target_id)
+        and not exists (select from edges e where e.tenant = %(tenant)s and e.id = a.target_id)
 ) as private

@@ -60,6 +60,7 @@ MOVED = (
     [
         ("update audit_log set reason = 'another' where id = {id}", "what it says was changed"),
         ("update audit_log set actor = 'somebody' where id = {id}", "its facts or its place were changed"),
+        ("update audit_log set owner = 'ada' where id = {id}", "its facts or its place were changed"),
         ("update audit_log set at = at + interval '1 second' where id = {id}", "its facts or its place were changed"),
         ("delete from audit_log where id = {id}", "its entry is missing"),
         ("delete from audit_chain where entry = {id}", "it is missing"),

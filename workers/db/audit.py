@@ -49,10 +49,12 @@ async def record(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     reason: str | None = None,
+    owner: str | None = None,
 ) -> Sent:
     """Note that the principal of a command did this; see `write`."""
     actor, command_id = envelope.principal.name, UUID(envelope.id)
-    return await write(tx, actor, action, target, old=old, new=new, reason=reason, command_id=command_id)
+    values: dict[str, Any] = {"reason": reason, "command_id": command_id, "owner": owner}
+    return await write(tx, actor, action, target, old=old, new=new, **values)
 
 
 async def write(
@@ -65,10 +67,12 @@ async def write(
     new: Mapping[str, Any],
     reason: str | None = None,
     command_id: UUID | None = None,
+    owner: str | None = None,
 ) -> Sent:
     """Note that somebody did this; `old` and `new` hold what changed, as JSON values. The entry's id and time follow.
 
-    `target` is None for what is not about one memory, node, edge or token.
+    `target` is None for what is not about one memory, node, edge or token. `owner`: whose what it names was, if that is
+    gone by now; of what is there the query looks for it, as far as the transaction sees.
     """
     if command_id is None:
         await tx.send(NOTE)  # commands have noted their change already; upkeep looks there for entries
@@ -81,6 +85,7 @@ async def write(
         new=Jsonb(dict(new)),
         reason=reason,
         command_id=command_id,
+        owner=owner,
     )
 
 
@@ -90,7 +95,8 @@ async def blank(tx: Transaction, envelope: Envelope, erased: Collection[UUID]) -
     What is still there keeps its entries as they are, and the command that erases keeps its own reason.
     """
     if erased:
-        await tx.send(BLANK, erased=sorted(erased), command_id=UUID(envelope.id))
+        async with tx.seeing(EVERYTHING):  # what was somebody's for a while has entries that are theirs
+            await tx.send(BLANK, erased=sorted(erased), command_id=UUID(envelope.id))
 
 
 def reason_of(command: Command) -> str | None:
@@ -101,7 +107,7 @@ def reason_of(command: Command) -> str | None:
 async def entries(tx: Transaction, wanted: AuditFilter, limit: int, before: int | None = None) -> list[AuditEntry]:
     """Return the newest entries of the namespace, of those before one if that is given, newest first.
 
-    What is private to others is counted, and not told.
+    What was private to others when it was written is counted, and not told.
     """
     reader = tx.viewer.owner
     async with tx.seeing(EVERYTHING):

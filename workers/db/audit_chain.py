@@ -5,8 +5,7 @@ then an entry is not covered. What the chain proves, and what it cannot: docs/se
 """
 
 import secrets
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from msgspec import structs
@@ -16,6 +15,7 @@ from engramq.schemas.receipts import START, ChainedEntry, digest_of, exact_time
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.viewers import EVERYTHING
 
 LOCK: Final = sql("lock_chain")
 END: Final = sql("chain_end")
@@ -51,6 +51,11 @@ async def extend(tx: Transaction, behind: int | None = None) -> int:
 
     `behind`: look at all entries behind this one. Those of a restored export may be older than any that has a place.
     """
+    async with tx.seeing(EVERYTHING):
+        return await _extend(tx, behind)
+
+
+async def _extend(tx: Transaction, behind: int | None) -> int:
     await tx.send(LOCK)
     end = await tx.row(END, few=FEW)
     assert end is not None
@@ -71,6 +76,11 @@ async def extend(tx: Transaction, behind: int | None = None) -> int:
 
 async def verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
     """Check so many places behind one; at the end of the chain count the entries without a place."""
+    async with tx.seeing(EVERYTHING):
+        return await _verified(tx, after, limit)
+
+
+async def _verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
     before = START
     if after:
         row = await tx.row(HASH_AT, place=after)
@@ -91,17 +101,21 @@ async def verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
 
 
 async def of_command(tx: Transaction, command_id: UUID, limit: int) -> ChainedEntries:
-    """Return what a command did, as far as it has places."""
-    return _read(await tx.rows(OF_COMMAND, wanted=command_id, limit=limit))
+    """Return what a command did, as far as it has places; of what is private to others without what it says."""
+    return await _read(tx, OF_COMMAND, wanted=command_id, limit=limit)
 
 
 async def of_erased(tx: Transaction, target: UUID, limit: int) -> ChainedEntries:
-    """Return how a memory, edge or node was erased."""
-    return _read(await tx.rows(OF_ERASED, wanted=target, erasing=[action.value for action in ERASING], limit=limit))
+    """Return how a memory, edge or node was erased; of what was private to others without what it says."""
+    return await _read(tx, OF_ERASED, wanted=target, erasing=[action.value for action in ERASING], limit=limit)
 
 
-def _read(rows: Sequence[Row]) -> ChainedEntries:
-    entries = [_chained(row, bytes(row["before"] or START), bytes(row["hash"]).hex()) for row in rows]
+async def _read(tx: Transaction, query: bytes, **values: Any) -> ChainedEntries:
+    reader = tx.viewer.owner
+    async with tx.seeing(EVERYTHING):
+        rows = await tx.rows(query, **values, reader=reader)
+    told = [{**row, "salt": None} if row["unreadable"] else row for row in rows]
+    entries = [_chained(row, bytes(row["before"] or START), bytes(row["hash"]).hex()) for row in told]
     return ChainedEntries(entries, rows[0]["total"] if rows else 0)
 
 
@@ -134,5 +148,6 @@ def _chained(row: Row, before: bytes, known_hash: str | None = None) -> ChainedE
         place=row["place"],
         previous=before.hex(),
         hash=known_hash or "",
+        owner=row["owner"],
     )
     return entry if known_hash is not None else structs.replace(entry, hash=entry.hash_now())

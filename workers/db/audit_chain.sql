@@ -1,7 +1,7 @@
 -- fragment: chain_link
 -- An entry of the audit log (a) at its place in the chain (c), as receipts and checks read it.
 c.place, c.entry, c.salt, c.digest, c.hash, a.id, a.at, a.actor, a.action, a.target_id, a.command_id,
-{audit_body} as body
+a.owner, {audit_body} as body
 
 -- fragment: audit_body
 -- What an entry says, in the one form in which jsonb writes it.
@@ -31,7 +31,7 @@ where a.tenant = %(tenant)s and not exists (select from audit_chain c where c.te
 
 -- name: unchained_entries
 -- Those behind one, in the order of their ids.
-select a.id, a.at, a.actor, a.action, a.target_id, a.command_id, {audit_body} as body
+select a.id, a.at, a.actor, a.action, a.target_id, a.command_id, a.owner, {audit_body} as body
 {without_place} and a.id > %(after)s
 order by a.id
 limit %(limit)s
@@ -64,8 +64,10 @@ limit %(limit)s
 select c.hash from audit_chain c where c.tenant = %(tenant)s and c.place = %(place)s
 
 -- fragment: proven_links
--- Entries (a) at their places, each with the hash of the place before; and how many entries there are.
-select {chain_link}, b.hash as before, count(*) over () as total
+-- Entries (a) at their places, each with the hash of the place before; and how many entries there are. `unreadable`: of
+-- what is private to another than the reader (null: nobody).
+select {chain_link}, a.owner is not null and a.owner is distinct from %(reader)s::text as unreadable,
+    b.hash as before, count(*) over () as total
 from audit_log a
 join audit_chain c on c.tenant = %(tenant)s and c.entry = a.id
 left join audit_chain b on b.tenant = %(tenant)s and b.place = c.place - 1

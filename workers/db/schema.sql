@@ -580,6 +580,7 @@ create table audit_log (
     new        jsonb,
     reason     text,
     command_id uuid,
+    owner      text collate "C" check (owner <> ''),  -- whose what it names was when it was written; null: everybody's
     primary key (tenant, id)
 );
 create index audit_log_target on audit_log (tenant, target_id);
@@ -692,7 +693,7 @@ do $$
 declare
     name text;
 begin
-    foreach name in array array['nodes', 'memories', 'edges'] loop
+    foreach name in array array['nodes', 'memories', 'edges', 'audit_log'] loop
         execute format('alter table %I enable row level security', name);
         execute format(
             'create policy own_tenant on %I to engramq_worker '
@@ -704,7 +705,7 @@ begin
     foreach name in array array[
         'namespaces', 'tokens', 'memory_usage', 'imported_rows', 'link_tombstones',
         'deferred_links', 'co_retrievals', 'proposals', 'approvals', 'deleted_graph', 'lexeme_counts', 'lexeme_rebuilds',
-        'loads', 'ledger', 'audit_log', 'audit_chain', 'webhooks', 'webhook_outbox', 'changes'
+        'loads', 'ledger', 'audit_chain', 'webhooks', 'webhook_outbox', 'changes'
     ] loop
         execute format('alter table %I enable row level security', name);
         execute format(

@@ -39,6 +39,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.errors import DatabaseError, Meaning, meaning
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.nodes import require_trusted_principal
 from engramq.workers.graph.proposals import records_of
@@ -326,7 +327,8 @@ async def _record_decision(
 ) -> None:
     of = {"proposal_id": str(before["id"])}
     old, new = {**of, "state": before["state"]}, {**of, "state": after["state"], "decision": decision}
-    await audit.record(tx, envelope, AuditAction.DECIDE, before["target_id"], old=old, new=new, reason=reason)
+    async with tx.seeing(EVERYTHING):  # who decides does not see the memory that is to be shared
+        await audit.record(tx, envelope, AuditAction.DECIDE, before["target_id"], old=old, new=new, reason=reason)
 
 
 async def _read(tx: Transaction, proposal_id: UUID) -> Row:

@@ -257,10 +257,8 @@ async def _audit_state(
         for name in changed or ("state",)
         if name in row
     }
-    # Once a private memory is erased, nobody can tell any more that what is said of it is its owner's alone.
-    unsaid = action is AuditAction.ERASE and row["owner"] is not None
-    reason = None if unsaid else audit.reason_of(envelope.command)
-    await audit.record(tx, envelope, action, row["id"], old={} if unsaid else old, new=changed, reason=reason)
+    reason = audit.reason_of(envelope.command)
+    await audit.record(tx, envelope, action, row["id"], old=old, new=changed, reason=reason, owner=row["owner"])
 
 
 async def behind(tx: Transaction, going: Collection[UUID]) -> Behind:

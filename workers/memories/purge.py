@@ -108,7 +108,7 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
         restored=restored_ids,
         restored_count=restored,
         **change.named_hidden(hidden, limits.PURGED_SHOWN),
-        **await _resting(tx, LEFT_RESTING, command_id=UUID(envelope.id)),
+        **await _left_resting(tx, envelope),
     )
     await _tell_partitions(tx, envelope, action, reply)
     new: dict[str, Any] = {word: count, "filters": _as_audited(filters)}
@@ -183,9 +183,9 @@ async def _audit(
     for row in rows:
         behind = [str(memory_id) for memory_id in hidden.get(row["id"], ())]
         more = {"still_hidden": behind} if behind else {}
-        reason = audit.reason_of(envelope.command)
+        said: dict[str, Any] = {"reason": audit.reason_of(envelope.command), "owner": row["owner"]}
         old = {"state": row["state"], "partition": row["partition"]}
-        await audit.record(tx, envelope, action, row["id"], old=old, new=new | more, reason=reason)
+        await audit.record(tx, envelope, action, row["id"], old=old, new=new | more, **said)
 
 
 async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
@@ -299,17 +299,28 @@ async def _tell_taken(tx: Transaction, envelope: Envelope, reply: Purged) -> dic
     )
     reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
     reply.emptied_count, reply.taken_back_count = counts["emptied"], counts["taken_back"]
-    row = await tx.row(CONSTITUTIVE, command_id=UUID(envelope.id))
-    assert row is not None
+    (row,) = await _noted(tx, CONSTITUTIVE, envelope)
     reply.constitutive_count = row["edges"]
     return counts
 
 
 async def _done(tx: Transaction, envelope: Envelope, action: AuditAction) -> tuple[int, list[str]]:
     """Return with how many things a command has done this by now, whoever carried it out, and the first ids."""
-    row = await tx.row(DONE, command_id=UUID(envelope.id), action=action, shown=limits.PURGED_SHOWN)
-    assert row is not None
+    (row,) = await _noted(tx, DONE, envelope, action=action, shown=limits.PURGED_SHOWN)
     return row["memories"], [str(thing_id) for thing_id in row["ids"] or ()]
+
+
+async def _noted(tx: Transaction, query: bytes, envelope: Envelope, **values: Any) -> list[Row]:
+    """Return what the audit log says of a command, of what was private too."""
+    async with tx.seeing(EVERYTHING):
+        return await tx.rows(query, command_id=UUID(envelope.id), **values)
+
+
+async def _left_resting(tx: Transaction, envelope: Envelope) -> StillResting:
+    """Return what rests on what a command took, as far as its principal sees that."""
+    reader = tx.viewer.owner
+    async with tx.seeing(EVERYTHING):
+        return await _resting(tx, LEFT_RESTING, command_id=UUID(envelope.id), reader=reader)
 
 
 async def _resting(tx: Transaction, query: bytes, **values: Any) -> StillResting:
@@ -319,14 +330,13 @@ async def _resting(tx: Transaction, query: bytes, **values: Any) -> StillResting
 
 async def _tell_partitions(tx: Transaction, envelope: Envelope, action: AuditAction, reply: Purged) -> None:
     """Add to a reply how many of the memories that a command has taken were trusted, and how many were not."""
-    row = await tx.row(DONE, command_id=UUID(envelope.id), action=action, shown=0)
-    assert row is not None
+    (row,) = await _noted(tx, DONE, envelope, action=action, shown=0)
     reply.trusted_count, reply.untrusted_count = row["of_trusted"], row["memories"] - row["of_trusted"]
 
 
 async def _hidden_by(tx: Transaction, envelope: Envelope) -> list[UUID]:
     """Return what a command's erasures, or what it archived, left hidden and nothing replaces now."""
-    rows = await tx.rows(HIDDEN, command_id=UUID(envelope.id))
+    rows = await _noted(tx, HIDDEN, envelope)
     return await change.still_hidden(tx, [row["id"] for row in rows])
 
 

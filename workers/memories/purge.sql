@@ -42,7 +42,7 @@ where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.superseded_by is 
 
 -- name: purge_still
 -- Which of these memories, locked by now, a purge still takes.
-select m.node_id as id, m.state, m.partition, m.superseded_by
+select m.node_id as id, m.state, m.partition, m.superseded_by, m.owner
 from memories m
 where {purged} and m.node_id = any(%(ids)s)
 order by m.created_at, m.node_id
@@ -72,7 +72,7 @@ where tenant = %(tenant)s and node_id = any(%(ids)s)
 -- fragment: citing
 -- Which memories that are not withdrawn cite which.
 citing as materialized (
-    select m.node_id as id, (cited ->> 'memory_id')::uuid as ground
+    select m.node_id as id, m.owner, (cited ->> 'memory_id')::uuid as ground
     from memories_in_namespace m
     cross join lateral jsonb_array_elements(m.evidence) as cited
     where m.tenant = %(tenant)s and m.evidence @? '$[*].memory_id' and cited ? 'memory_id' and not {withdrawn}
@@ -95,11 +95,11 @@ order by r.id desc
 limit %(limit)s
 
 -- name: purge_left_resting
--- What rests on what a command has erased or archived, the newest first.
+-- What rests on what a command has erased or archived, the newest first, of what the reader sees (null: what all do).
 with {citing}
 select c.id, count(*) over () as resting
 from citing c
-where exists (
+where (c.owner is null or c.owner = %(reader)s::text) and exists (
     select from audit_log a
     where a.tenant = %(tenant)s and a.target_id = c.ground and a.command_id = %(command_id)s
         and a.action in ('erase', 'archive')

@@ -209,8 +209,8 @@ with given as materialized (
     on conflict (tenant, id) do nothing
     returning 1
 ), renumbered as (
-    insert into audit_log (tenant, namespace, at, actor, action, target_id, old, new, reason, command_id)
-    select %(tenant)s, %(namespace)s, at, actor, action, target_id, old, new, reason, command_id from given
+    insert into audit_log (tenant, namespace, at, actor, action, target_id, old, new, reason, command_id, owner)
+    select %(tenant)s, %(namespace)s, at, actor, action, target_id, old, new, reason, command_id, owner from given
     where not there and id > audit_ids_kept()
     order by id
     returning 1

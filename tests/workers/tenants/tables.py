@@ -114,6 +114,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
         action="update",
         target_id=ids["memory"],
         command_id=ids["command"],
+        reason=f"{SECRET} of {namespace}",
     )
     insert("audit_chain", place=1, entry=1, salt=bytes(16), digest=bytes(32), hash=bytes(32))
     insert(

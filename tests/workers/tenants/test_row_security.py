@@ -25,7 +25,9 @@ PRIVATE = (
     "(owner <= current_setting('app.owner_last'::text, true)))))"
 )
 # Tables whose rows may be private, and which rows.
-WITH_OWNERS = {"nodes": "and label = 'Memory'", "memories": "", "edges": "and layer = 'association'"}
+WITH_OWNERS = {
+    "nodes": "and label = 'Memory'", "memories": "", "edges": "and layer = 'association'", "audit_log": ""
+}  # fmt: skip
 WHEREABOUTS = (OTHER, "", None)  # the namespace that was entered; None: none ever was
 SEEN_BY = "select set_config('app.owner_first', %(viewer)s, true), set_config('app.owner_last', %(viewer)s, true)"
 LEAST = 30  # read queries that have to find something when they may

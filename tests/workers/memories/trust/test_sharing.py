@@ -1,9 +1,7 @@
 """Private memories are shared by their owner, audited, and taken back as long as nobody has built on them (PV-2)."""
 
 import asyncio
-from functools import partial
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -46,7 +44,6 @@ from engramq.schemas.vocabulary import (
     Scope,
     Visibility,
 )
-from engramq.workers.db import audit
 from engramq.workers.db.privacy import change_privacy
 from engramq.workers.links.similarity import SimilarityLinker
 from tests.jobs import job
@@ -289,32 +286,3 @@ async def test_of_a_private_memory_and_what_replaced_it_the_later_one_alone_is_s
     assert new not in str(left), "no id of what is gone"
     hits = await world.ask(MemoryList, SearchMemories(query="heron pond reed"), principal=ADA)
     assert hits.memories == [], "what was replaced stays hidden"
-
-
-@pytest.mark.promise("PV-5")
-async def test_what_is_said_of_a_private_memory_stays_untold_after_its_erasure(world: World) -> None:
-    private = await kept(world, "The heron nests by the pond")
-    erasing = ForgetMemory(memory_id=private, erase=True, reason="nobody's business")
-    assert (await world.ask(Forgotten, erasing, principal=ADA)).status == "erased"
-    for reader in (ADA_AS_ADMIN, ROOT):
-        (entry,) = (await world.ask(AuditList, ListAudit(action=AuditAction.ERASE), principal=reader)).entries
-        assert (entry.target_id, entry.old, entry.reason) == (private, {}, None)
-
-
-@pytest.mark.promise("PV-5")
-@pytest.mark.parametrize("of", ["displaced", "still_hidden", "superseded_by"])
-async def test_an_entry_that_names_a_private_memory_is_told_to_its_owner_alone(world: World, of: str) -> None:
-    private, shared = await kept(world, "The heron nests by the pond"), (await world.keep("A pond")).stored.id
-    named = {
-        "displaced": [{"memory_id": shared, "other_id": private, "weight": 0.97}],
-        "still_hidden": [private],
-        "superseded_by": private,
-    }
-    audited = partial(
-        audit.write, actor="ada", action=AuditAction.CONNECT, target=UUID(shared), old={}, new={of: named[of]}
-    )
-    await world.store.write(DEFAULT_NAMESPACE, audited)
-    asked = ListAudit(action=AuditAction.CONNECT)
-    for reader, new in ((ADA_AS_ADMIN, {of: named[of]}), (ROOT, None)):
-        (entry,) = (await world.ask(AuditList, asked, principal=reader)).entries
-        assert entry.new == new
