@@ -19,7 +19,11 @@ TRIES: Final = 8  # of an edit that others are ahead of
 PAGE: Final = 100
 VERSIONS: Final = 3  # of one file that are current: one, unless a writer died between its two calls
 # Why a version is not hidden behind a later one: others moved or archived it, or who wrote the later one is untrusted.
-_STAYS: Final = frozenset({"already_superseded", "memory_not_active", "untrusted_supersedes", "forbidden"})
+_STAYS: Final = frozenset({"already_superseded", "memory_not_active", "untrusted_supersedes"})
+
+
+class _SeenByOthers(Exception):
+    """Who sees a file was changed after it was read: what was stored meanwhile is erased again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +121,10 @@ class MemoryFiles:
             stored = yield from self._stored(path, text, versions[-1].version, versions[-1].visibility.value)
             if stored is None:
                 continue
-            for version in versions:
-                yield from self._replaced(version, stored)
+            try:
+                yield from self._all_replaced(versions, stored)
+            except _SeenByOthers:
+                continue
             return before, text, self._remarks(stored, text)
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
@@ -131,10 +137,11 @@ class MemoryFiles:
             stored = yield from self._stored(target, text, 0, versions[-1].visibility.value)
             if stored is None:
                 raise FileProblem(f"Error: The destination {target} already exists")
-            if (yield from self._replaced(versions[-1], stored)):
-                for version in versions[:-1]:
-                    yield from self._replaced(version, stored)
-                return
+            try:
+                if (yield from self._all_replaced(versions, stored)):
+                    return
+            except _SeenByOthers:
+                continue
             self._receipt((yield calls.forget(stored.id, reason=f"{path} was edited while it was moved to {target}")))
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
@@ -179,11 +186,23 @@ class MemoryFiles:
             version = max([version, *(old.version for old in history)])
         return None
 
+    def _all_replaced(self, versions: Sequence[File], by: Memory) -> Conversation[bool]:
+        """Hide versions behind a later one, the newest last; False when that one cannot be. Raises _SeenByOthers."""
+        newest, replaced = versions[-1], False
+        for version in versions:
+            if version.visibility is newest.visibility:  # else it is somebody's file of that name beside everybody's
+                replaced = yield from self._replaced(version, by)
+        return replaced
+
     def _replaced(self, file: File, by: Memory) -> Conversation[bool]:
-        """Hide a version behind a later one; False when that cannot be."""
+        """Hide a version behind a later one; False when that cannot be. Raises _SeenByOthers."""
         try:
             self._receipt((yield calls.supersede(file.memory_id, by.id)))
         except Refused as refused:
+            if refused.code == "forbidden":  # one of the two is private
+                reason = f"who sees {file.path} was changed meanwhile"
+                self._receipt((yield calls.forget(by.id, erase=True, reason=reason)))
+                raise _SeenByOthers from None
             if refused.code not in _STAYS:
                 raise
             return False

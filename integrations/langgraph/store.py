@@ -1,11 +1,12 @@
 """The store: operations as calls of engramq's client, the same ones for threads and for asyncio."""
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from langgraph.store.base import (
     BaseStore,
     GetOp,
+    Item,
     ListNamespacesOp,
     Op,
     PutOp,
@@ -16,16 +17,15 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from engramq.client import AsyncMemory, Memory
+from engramq.client import AsyncMemory, Memory, Refused, calls
+from engramq.client.call import Conversation
 from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_of, item_tag, matches, within_tags
 from engramq.schemas import records
 
 PAGE: Final = 100
 FOUND: Final = 50  # the most that one search returns
 WHOLE: Final = ("$",)
-
-# Each names a method of the client and what it is given, and is sent what that returns.
-ClientCalls = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, Any]
+TRIES: Final = 8  # of a put while others change who sees the item
 
 
 class EngramqStore(BaseStore):
@@ -53,25 +53,11 @@ class EngramqStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry operations out: what is read is as it was before what is written. Raises EngramqFailure."""
-        calls, reply = self._calls(list(ops)), None
-        while True:
-            try:
-                name, positional, named = calls.send(reply)
-            except StopIteration as end:
-                results: list[Result] = end.value
-                return results
-            reply = getattr(self._memory, name)(*positional, **named)
+        return self._memory.converse(self._carried_out(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry operations out, as `batch` does."""
-        calls, reply = self._calls(list(ops)), None
-        while True:
-            try:
-                name, positional, named = calls.send(reply)
-            except StopIteration as end:
-                results: list[Result] = end.value
-                return results
-            reply = await getattr(self._async_memory, name)(*positional, **named)
+        return await self._async_memory.converse(self._carried_out(list(ops)))
 
     def close(self) -> None:
         """Close the connections of `batch`."""
@@ -82,7 +68,7 @@ class EngramqStore(BaseStore):
         self._memory.close()
         await self._async_memory.aclose()
 
-    def _calls(self, ops: list[Op]) -> ClientCalls:
+    def _carried_out(self, ops: list[Op]) -> Conversation[list[Result]]:
         results: list[Result] = []
         puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
         for op in ops:
@@ -103,7 +89,7 @@ class EngramqStore(BaseStore):
             yield from self._put(put)
         return results
 
-    def _got(self, op: GetOp) -> ClientCalls:
+    def _got(self, op: GetOp) -> Conversation[Item | None]:
         memory = next(iter((yield from _current(op.namespace, op.key))), None)
         if memory is None:
             return None
@@ -111,30 +97,40 @@ class EngramqStore(BaseStore):
             yield from _refreshed(memory)
         return item_of(memory)
 
-    def _put(self, op: PutOp) -> ClientCalls:
-        before: list[records.Memory] = yield from _current(op.namespace, op.key)
-        if op.value is None:
-            for memory in before:
-                yield "forget", (memory.id,), {}
-            return
-        created_at = about_of(before[-1])["created_at"] if before else None
-        said = fields_of(op, created_at, self._fields)
-        if before:  # else the new value of a private item would be everybody's
-            said["visibility"] = "private" if before[-1].visibility == "private" else "shared"
-        stored = yield "store", (), said
-        for memory in before:
-            yield "supersede", (memory.id, stored.stored.id), {}
+    def _put(self, op: PutOp) -> Conversation[None]:
+        for attempt in range(TRIES):
+            before = yield from _current(op.namespace, op.key)
+            if op.value is None:
+                for memory in before:
+                    yield calls.forget(memory.id)
+                return
+            said = fields_of(op, about_of(before[-1])["created_at"] if before else None, self._fields)
+            if before:  # else the new value of a private item would be everybody's
+                said["visibility"] = "private" if before[0].visibility == "private" else "shared"
+            stored = (yield calls.store(**said)).stored
+            try:
+                for memory in reversed(before):
+                    if memory.visibility == before[0].visibility:  # else it is everybody's beside one's own
+                        yield calls.supersede(memory.id, stored.id)
+            except Refused as refused:
+                if refused.code != "forbidden":
+                    raise
+                yield calls.forget(stored.id, erase=True, reason="who sees the item was changed meanwhile")
+                if attempt == TRIES - 1:
+                    raise
+            else:
+                return
 
-    def _searched(self, op: SearchOp) -> ClientCalls:
+    def _searched(self, op: SearchOp) -> Conversation[list[SearchItem]]:
         wanted = op.offset + op.limit
         found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]] = {}
         if op.query:
-            asked = {"limit": FOUND, "tags": within_tags(op.namespace_prefix), "collapse_duplicates": False}
-            hits = (yield "search", (op.query,), asked).memories
-            _gather(found, op, hits, scored=True)
+            within = within_tags(op.namespace_prefix)
+            hits = yield calls.search(op.query, limit=FOUND, tags=within, collapse_duplicates=False)
+            _gather(found, op, hits.memories, scored=True)
         cursor: str | None = None
         while len(found) < wanted:
-            page = yield "recent", (), {"limit": PAGE, "tags": within_tags(op.namespace_prefix), "cursor": cursor}
+            page = yield calls.recent(limit=PAGE, tags=within_tags(op.namespace_prefix), cursor=cursor)
             _gather(found, op, page.memories, scored=False)
             cursor = page.next_cursor
             if not cursor:
@@ -144,11 +140,11 @@ class EngramqStore(BaseStore):
             yield from _refreshed(memory)
         return [item for item, _ in chosen]
 
-    def _namespaces(self, op: ListNamespacesOp) -> ClientCalls:
+    def _namespaces(self, op: ListNamespacesOp) -> Conversation[list[tuple[str, ...]]]:
         found = set[tuple[str, ...]]()
         cursor: str | None = None
         while True:
-            page = yield "recent", (), {"limit": PAGE, "tags": within_tags(()), "cursor": cursor}
+            page = yield calls.recent(limit=PAGE, tags=within_tags(()), cursor=cursor)
             items = (item_of(memory) for memory in page.memories)
             found |= {item.namespace for item in items if item is not None}
             cursor = page.next_cursor
@@ -158,17 +154,17 @@ class EngramqStore(BaseStore):
         return sorted({space[: op.max_depth] for space in meant})[op.offset : op.offset + op.limit]
 
 
-def _current(namespace: tuple[str, ...], key: str) -> ClientCalls:
+def _current(namespace: tuple[str, ...], key: str) -> Conversation[list[records.Memory]]:
     """Return the memories that are an item, newest first: one, unless two writers met."""
-    page = yield "recent", (), {"limit": PAGE, "tags": [item_tag(namespace, key)]}
+    page = yield calls.recent(limit=PAGE, tags=[item_tag(namespace, key)])
     return [memory for memory in page.memories if item_of(memory) is not None]
 
 
-def _refreshed(memory: records.Memory) -> ClientCalls:
+def _refreshed(memory: records.Memory) -> Conversation[None]:
     """Let an item live as long again as it was put to live; nothing for one that has no end."""
     ttl = about_of(memory).get("ttl")
     if isinstance(ttl, int | float):
-        yield "update", (memory.id,), {"expires_at": expiry(ttl)}
+        yield calls.update(memory.id, expires_at=expiry(ttl))
 
 
 def _gather(

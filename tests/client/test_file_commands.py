@@ -1,6 +1,6 @@
 """The commands of Anthropic's memory tool over a real pipeline: each is memories, receipts and lines of the audit."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -77,6 +77,44 @@ async def test_an_edited_or_moved_file_is_as_private_as_it_was(here: Served, des
     async with client_of(here, "bob") as theirs:
         seen = await theirs.recent(project="*", limit=50, states=("active", "archived"), include_superseded=True)
     assert [memory.content for memory in seen.memories] == []
+
+
+@pytest.mark.promise("PV-1")
+@pytest.mark.parametrize("command", ["insert", "rename"])
+async def test_a_file_that_becomes_private_while_it_is_written_leaves_no_shared_copy(
+    here: Served, desk: Desk, memory: AsyncMemory, command: str
+) -> None:
+    await here.invite("bob", "files", NewToken(principal="bob", scopes=ALL_SCOPES))
+    await desk.does(desk.files.create(NOTES, "Ada looks for another job\n"))
+    (file,) = (await memory.recent(limit=1)).memories
+    path = NOTES if command == "insert" else "/memories/plans.md"
+    writing = desk.files.insert(NOTES, 1, "by May") if command == "insert" else desk.files.rename(NOTES, path)
+    await desk.does(made_private_meanwhile(writing, file.id))
+    assert "another job" in await desk.does(desk.files.view(path))
+    (kept,) = (await memory.recent(limit=10, project="*")).memories
+    assert kept.visibility is Visibility.PRIVATE
+    async with client_of(here, "bob") as theirs:
+        seen = await theirs.recent(project="*", limit=50, states=("active", "archived"), include_superseded=True)
+    assert [found.content for found in seen.memories] == []
+
+
+def made_private_meanwhile(conversation: Conversation[str], memory_id: str) -> Conversation[str]:
+    """Make a memory private as soon as the conversation has stored another one."""
+    resume: Callable[[Any], Any] = conversation.send
+    outcome, made = None, False
+    while True:
+        try:
+            call = resume(outcome)
+        except StopIteration as end:
+            said: str = end.value
+            return said
+        try:
+            resume, outcome = conversation.send, (yield call)
+        except Refused as problem:
+            resume, outcome = conversation.throw, problem
+        if call.name == "store_memory" and not made:
+            made = True
+            yield calls.update(memory_id, visibility="private")
 
 
 @pytest.mark.promise("RC-18")

@@ -20,7 +20,9 @@ const TRIES = 8; // of an edit that others are ahead of
 const PAGE = 100;
 const VERSIONS = 3; // of one file that are current: one, unless a writer died between its two calls
 // Why a version is not hidden behind a later one: others moved or archived it, or who wrote the later one is untrusted.
-const STAYS = new Set(["already_superseded", "memory_not_active", "untrusted_supersedes", "forbidden"]);
+const STAYS = new Set(["already_superseded", "memory_not_active", "untrusted_supersedes"]);
+
+type Outcome = "replaced" | "stays" | "seen by others";
 
 /** Which memories are files, and who is told of what was written. */
 export interface MemoryFilesOptions {
@@ -121,7 +123,7 @@ export class MemoryFiles {
       const text = edit(before);
       const stored = await this.#stored(path, text, last.version, last.visibility);
       if (!stored) continue;
-      for (const version of versions) await this.#replaced(version, stored);
+      if ((await this.#allReplaced(versions, stored)) === "seen by others") continue;
       return [before, text, this.#remarks(stored, text)];
     }
     throw contended(path);
@@ -130,14 +132,13 @@ export class MemoryFiles {
   async #moved(path: string, target: string): Promise<void> {
     for (let attempt = 0; attempt < TRIES; attempt++) {
       const versions = await this.#versions(path);
-      const last = versions.pop();
+      const last = versions.at(-1);
       if (!last) throw missing(path);
       const stored = await this.#stored(target, (await this.#whole(last)).text, 0, last.visibility);
       if (!stored) throw new FileProblem(`Error: The destination ${target} already exists`);
-      if (await this.#replaced(last, stored)) {
-        for (const version of versions) await this.#replaced(version, stored);
-        return;
-      }
+      const outcome = await this.#allReplaced(versions, stored);
+      if (outcome === "replaced") return;
+      if (outcome === "seen by others") continue;
       const reason = `${path} was edited while it was moved to ${target}`;
       this.#receipt(await this.#memory.forget(stored.id, { reason }));
     }
@@ -191,15 +192,33 @@ export class MemoryFiles {
     return undefined;
   }
 
-  /** Hide a version behind a later one; false when that cannot be. */
-  async #replaced(file: File, by: Said["Memory"]): Promise<boolean> {
+  /** Hide versions behind a later one, the newest last; what became of that one. */
+  async #allReplaced(versions: readonly File[], by: Said["Memory"]): Promise<Outcome> {
+    const visibility = versions.at(-1)?.visibility;
+    let outcome: Outcome = "stays";
+    for (const version of versions) {
+      if (version.visibility !== visibility) continue; // somebody's file of that name beside everybody's
+      outcome = await this.#replaced(version, by);
+      if (outcome === "seen by others") return outcome;
+    }
+    return outcome;
+  }
+
+  /** Hide a version behind a later one. Where one of the two is private by now, the later one is erased again. */
+  async #replaced(file: File, by: Said["Memory"]): Promise<Outcome> {
     try {
       this.#receipt(await this.#memory.supersede(file.memoryId, by.id));
     } catch (problem) {
-      if (!(problem instanceof Refused) || !STAYS.has(problem.code)) throw problem;
-      return false;
+      if (!(problem instanceof Refused)) throw problem;
+      if (problem.code === "forbidden") {
+        const reason = `who sees ${file.path} was changed meanwhile`;
+        this.#receipt(await this.#memory.forget(by.id, { erase: true, reason }));
+        return "seen by others";
+      }
+      if (!STAYS.has(problem.code)) throw problem;
+      return "stays";
     }
-    return true;
+    return "replaced";
   }
 
   /** The memories that are a file, the newest version last. */

@@ -13,7 +13,7 @@ import pytest
 from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from engramq.client import Memory
+from engramq.client import Memory, Refused, calls
 from engramq.langgraph import EngramqStore
 
 
@@ -244,6 +244,43 @@ def test_what_was_overwritten_or_deleted_is_kept(root: str) -> None:
         assert restored is not None
         assert restored.value == {"text": "the second plan"}
     store.close()
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_an_item_is_as_private_as_it_was(root: str, meanwhile: bool) -> None:
+    store = EngramqStore()
+    with Memory() as memory:
+        store.put((root,), "k", {"text": "Ada looks for another job"})
+        (item,) = [entry for entry in memory.each_recent(tags=["langgraph"]) if root in str(entry.metadata)]
+        if not meanwhile:
+            memory.update(item.id, visibility="private")
+        put = store._carried_out([PutOp((root,), "k", {"text": "Ada has another job"})])
+        memory.converse(made_private_meanwhile(put, item.id) if meanwhile else put)
+        found = store.get((root,), "k")
+        assert found is not None
+        assert found.value == {"text": "Ada has another job"}
+        states: dict[str, Any] = {"states": ["active", "archived"], "include_superseded": True}
+        kept = [entry for entry in memory.each_recent(tags=["langgraph"], **states) if root in str(entry.metadata)]
+        assert {entry.visibility for entry in kept} == {"private"}
+        assert len(kept) == 2, "the one before and this one, and no shared copy"
+    store.close()
+
+
+def made_private_meanwhile(conversation: Any, memory_id: str) -> Any:
+    """Make a memory private as soon as the conversation has stored another one."""
+    resume, outcome, made = conversation.send, None, False
+    while True:
+        try:
+            call = resume(outcome)
+        except StopIteration as end:
+            return end.value
+        try:
+            resume, outcome = conversation.send, (yield call)
+        except Refused as problem:
+            resume, outcome = conversation.throw, problem
+        if call.name == "store_memory" and not made:
+            made = True
+            yield calls.update(memory_id, visibility="private")
 
 
 def test_a_memory_that_only_looks_like_an_item_is_none(root: str) -> None:
