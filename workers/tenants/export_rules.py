@@ -9,7 +9,7 @@ import sqlite3
 from datetime import datetime
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -28,7 +28,9 @@ from engramq.schemas.exports import (
     Record,
     TombstoneRecord,
 )
+from engramq.schemas.limits import NAME_CHARS
 from engramq.schemas.vocabulary import Partition, ProposalAction, Relation, SectorSource
+from engramq.workers.db.viewers import EVERYTHING, Viewer, principal_of
 
 HALF: Final = ">f2"
 _PARTS: Final = re.split(r"^-- sqlite: (\w+)$", Path(__file__).with_suffix(".sql").read_text("utf-8"), flags=re.M)
@@ -41,6 +43,15 @@ class RuleBroken(Exception):
     def __init__(self, field: str, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
         self.field, self.reason, self.line = field, reason, line
+
+
+class _Memory(NamedTuple):
+    """What links ask of a staged memory; `promoted`: trusted, and untrusted once."""
+
+    trusted: bool
+    promoted: bool
+    successor: bytes | None
+    owner: str | None
 
 
 class ExportRules:
@@ -72,9 +83,11 @@ class ExportRules:
         self._closed = True
         wrong = self._run("wrong_pointer").fetchone()
         if wrong is not None:
-            line, field, missing = wrong
+            line, field, missing, apart = wrong
             if missing is not None:
                 raise RuleBroken(field, f"there is no memory {UUID(bytes=missing)}.", line)
+            if apart:
+                raise RuleBroken(field, "of the two one is private to somebody, and the other is not.", line)
             raise RuleBroken(field, "an untrusted memory cannot supersede a trusted one.", line)
         self._run("index_successors")
         cycle = self._run("cycle").fetchone()
@@ -96,6 +109,7 @@ class ExportRules:
     def _(self, record: MemoryRecord) -> None:
         if record.sector is not None and record.sector_source is SectorSource.NONE:
             raise RuleBroken("sector", "a memory that fits no sector has none.")
+        _require_principal(record.owner)
         self._add_memory(record)
         self._require_new_external_id(record.external_id, record.owner)
         _require_forward(record.valid_from, record.valid_until)
@@ -114,6 +128,7 @@ class ExportRules:
         for field, end in (("source_id", record.source_id), ("target_id", record.target_id)):
             if self._memory(end) is None and self._run("node", id=end.bytes).fetchone() is None:
                 raise RuleBroken(field, f"there is no node {end}.")
+        self._require_owner_of_ends(record)
         _require_sector(record)
         _require_forward(record.valid_from, record.valid_until)
         ends = str(record.source_id), str(record.target_id)
@@ -124,6 +139,7 @@ class ExportRules:
         _require_sector(record)
         self._require_linkable("source_id", record.source_id, "target_id", record.target_id)
         self._require_allowed_partitions(record)
+        self._require_owner_of_ends(record)
         _require_forward(record.valid_from, record.valid_until)
         self._require_new("target_id", "a link of these two", str(record.source_id), str(record.target_id))
 
@@ -137,6 +153,11 @@ class ExportRules:
     @_check.register
     def _(self, record: TombstoneRecord) -> None:
         self._require_linkable("low_id", record.low_id, "high_id", record.high_id)
+
+    @_check.register
+    def _(self, record: AuditRecord) -> None:
+        if record.owner is not None and record.owner.encode() > EVERYTHING.owner_last.encode():
+            raise RuleBroken("owner", "no principal is called so.")
 
     @_check.register
     def _(self, record: ProposalRecord) -> None:
@@ -153,7 +174,7 @@ class ExportRules:
         self._run(
             "add_memory", id=record.id.bytes, line=self._line, trusted=trusted,
             promoted=trusted and record.promoted_at is not None,
-            successor=record.superseded_by.bytes if record.superseded_by else None,
+            successor=record.superseded_by.bytes if record.superseded_by else None, owner=record.owner,
         )  # fmt: skip
         for field, old, new in (
             ("superseded_by", record.id, record.superseded_by),
@@ -164,10 +185,18 @@ class ExportRules:
             if old is not None and new is not None:
                 self._run("add_pointer", line=self._line, field=field, old=old.bytes, new=new.bytes)
 
-    def _memory(self, memory_id: UUID) -> tuple[bool, bool, bytes | None] | None:
-        """Return of a memory whether it is trusted, whether it was promoted, and its successor; None: there is none."""
-        found: tuple[bool, bool, bytes | None] | None = self._run("memory", id=memory_id.bytes).fetchone()
-        return found
+    def _memory(self, memory_id: UUID) -> _Memory | None:
+        found = self._run("memory", id=memory_id.bytes).fetchone()
+        return None if found is None else _Memory(*found)
+
+    def _require_owner_of_ends(self, record: EdgeRecord | LinkRecord) -> None:
+        """Refuse an edge or link that others see than its ends."""
+        ends = (self._memory(record.source_id), self._memory(record.target_id))
+        (*owners,) = {end.owner for end in ends if end is not None and end.owner is not None}
+        if len(owners) > 1:
+            raise RuleBroken("target_id", "its ends are private to two principals.")
+        if record.owner != (owners[0] if owners else None):
+            raise RuleBroken("owner", "it is not that of the private ends." if owners else "neither end is private.")
 
     def _require_linkable(self, low_field: str, low: UUID, high_field: str, high: UUID) -> None:
         for field, end in ((low_field, low), (high_field, high)):
@@ -179,12 +208,12 @@ class ExportRules:
     def _require_allowed_partitions(self, record: LinkRecord) -> None:
         """Refuse a link across partitions, but for those that a promotion or a supersession made cross."""
         ends = [(end, self._memory(end)) for end in (record.source_id, record.target_id)]
-        trusted = [(end, memory) for end, memory in ends if memory is not None and memory[0]]
-        untrusted = [memory for _, memory in ends if memory is not None and not memory[0]]
+        trusted = [(end, memory) for end, memory in ends if memory is not None and memory.trusted]
+        untrusted = [memory for _, memory in ends if memory is not None and not memory.trusted]
         if not (trusted and untrusted):
             return
-        ((end, (_, promoted, _)),), ((_, _, successor),) = trusted, untrusted
-        if not promoted and (record.relation != Relation.SUPERSEDES or successor != end.bytes):
+        ((end, above),), (below,) = trusted, untrusted
+        if not above.promoted and (record.relation != Relation.SUPERSEDES or below.successor != end.bytes):
             raise RuleBroken("target_id", "one end is trusted, the other is not, and no promotion tells why.")
 
     def _require_new_external_id(self, external_id: str | None, owner: str | None = None) -> None:
@@ -200,6 +229,15 @@ class ExportRules:
 def half_floats(embedding: bytes) -> "np.ndarray[tuple[int], np.dtype[np.float16]]":
     """Return the numbers of an exported vector, float16 [dimensions]."""
     return np.frombuffer(embedding, dtype=HALF).astype(np.float16)
+
+
+def _require_principal(owner: str | None) -> None:
+    """Refuse an owner who is nobody: what is done for all, as an erasure, would not reach what is theirs."""
+    if owner is None:
+        return
+    principal = principal_of(owner)
+    if Viewer.of(principal).owner != owner or len(principal.name) > NAME_CHARS:
+        raise RuleBroken("owner", "no principal is called so.")
 
 
 def _require_sector(record: EdgeRecord | LinkRecord) -> None:

@@ -10,7 +10,8 @@ create table memories (
     line      integer not null,
     trusted   integer not null,
     promoted  integer not null,  -- trusted, and untrusted once
-    successor blob               -- what supersedes it
+    successor blob,              -- what supersedes it
+    owner     text               -- whose it is while it is private; null: everybody's
 ) without rowid;
 create table pointers (          -- what memories say supersedes what; they name memories that may come later
     line  integer not null,
@@ -23,7 +24,7 @@ create table once (kind text, said text, primary key (kind, said)) without rowid
 begin;
 
 -- sqlite: add_memory
-insert into memories values (:id, :line, :trusted, :promoted, :successor)
+insert into memories values (:id, :line, :trusted, :promoted, :successor, :owner)
 
 -- sqlite: add_pointer
 insert into pointers values (:line, :field, :old, :new)
@@ -39,18 +40,20 @@ insert or ignore into once values (:kind, :said)
 delete from once where kind = 'record'
 
 -- sqlite: memory
-select trusted, promoted, successor from memories where id = :id
+select trusted, promoted, successor, owner from memories where id = :id
 
 -- sqlite: node
 select 1 from nodes where id = :id
 
 -- sqlite: wrong_pointer
--- The first supersession that names no memory (`missing`), or lets an untrusted memory take a trusted one's place.
-select p.line, p.field, case when old.id is null then p.old when new.id is null then p.new end as missing
+-- The first supersession that names no memory (`missing`), is of two that not the same people see (`apart`), or lets an
+-- untrusted memory take a trusted one's place.
+select p.line, p.field, case when old.id is null then p.old when new.id is null then p.new end as missing,
+    old.owner is not new.owner as apart
 from pointers p
 left join memories old on old.id = p.old
 left join memories new on new.id = p.new
-where old.id is null or new.id is null or old.trusted > new.trusted
+where old.id is null or new.id is null or old.owner is not new.owner or old.trusted > new.trusted
 order by p.line
 limit 1
 

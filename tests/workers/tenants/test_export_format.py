@@ -99,6 +99,26 @@ def changed(kind: str, **values: Any) -> Change:
     return lambda said: of_type(said, kind).update(values)
 
 
+def all_changed(kind: str, **values: Any) -> Change:
+    def change(said: list[dict[str, Any]]) -> None:
+        for item in said:
+            if item["type"] == kind:
+                item.update(values)
+
+    return change
+
+
+def apart(*owners: str) -> Change:
+    """Let the memories be private to these principals, and the first link to the first of them."""
+
+    def change(said: list[dict[str, Any]]) -> None:
+        for item, owner in zip((item for item in said if item["type"] == "memory"), owners, strict=True):
+            item["owner"] = owner
+        of_type(said, "link")["owner"] = owners[0]
+
+    return change
+
+
 def appended(record: dict[str, Any], after: str) -> Change:
     def change(said: list[dict[str, Any]]) -> None:
         last = max(place for place, item in enumerate(said) if item["type"] == after)
@@ -126,6 +146,14 @@ def appended(record: dict[str, Any], after: str) -> Change:
         (changed("memory", active_hours=1e308), 2, "active_hours", "10000000"),
         (changed("memory", position=2**31), 2, "position", "2147483647"),
         (changed("memory", external_id="n-11"), 5, "external_id", "the same"),
+        (changed("memory", owner="ada", superseded_by=None), 3, "supersedes", "private to somebody"),
+        (changed("memory", owner="ada\x1fadmin"), 2, "owner", "called so"),
+        (changed("memory", owner="\U0010ffff" * 300), 2, "owner", "called so"),
+        (changed("audit", owner="\U0010ffff" * 300), 16, "owner", "called so"),
+        (all_changed("memory", owner="ada"), 9, "owner", "not that of the private ends"),
+        (changed("link", owner="ada"), 9, "owner", "neither end"),
+        (changed("edge", owner="ada"), 7, "owner", "neither end"),
+        (apart("ada", "ada", "bob"), 10, "target_id", "two principals"),
         (changed("memory", sector_source="none"), 2, "sector", "has none"),
         (changed("edge", sector_source="none"), 7, "sector_source", "only a memory"),
         (changed("link", sector_source="none"), 9, "sector_source", "only a memory"),
