@@ -136,16 +136,22 @@ def configure(
 
 
 def hand_over(
-    settings: Settings, namespace: str, leaving: PrincipalId, heir: PrincipalId, *, dry_run: bool
+    settings: Settings, namespace: str, leaving: PrincipalId, heir: PrincipalId, *, new_name: bool, dry_run: bool
 ) -> int | None:
     """Let another principal own what is private to one, or, `dry_run`, only count it.
 
-    None where there is no such namespace.
+    None where there is no such namespace. Raises CommandFailed where nothing there knows the heir, unless it has a
+    `new_name`: what is handed over to a misspelt one nobody sees any more.
     """
 
     async def work(tx: Transaction) -> int | None:
         if tx.tenant == NOBODY:
             return None
+        if not new_name and heir.name != settings.principal and not await leaving_of.is_known(tx, heir):
+            raise CommandFailed(
+                f"No token and no memory of namespace {namespace!r} knows {heir.name!r}. "
+                "--new-name says that it is right."
+            )
         if dry_run:
             return await leaving_of.owned(tx, leaving)
         return await leaving_of.hand_over(tx, leaving, heir, settings.principal)

@@ -87,9 +87,12 @@ def _kept(privacy: Privacy) -> str:
 @click.argument("leaving", metavar="FROM", type=principal)
 @click.argument("heir", metavar="TO", type=principal)
 @click.option("--untrusted", is_flag=True, help="FROM is the untrusted principal of that name.")
+@click.option("--new-name", is_flag=True, help="Let TO be somebody whom no token and no memory knows yet.")
 @click.option("--yes", is_flag=True, help="Do it. Without it you are only told how many memories that are.")
 @common.JSON
-def hand_over_private(tenant: str, leaving: str, heir: str, *, untrusted: bool, yes: bool, as_json: bool) -> None:
+def hand_over_private(
+    tenant: str, leaving: str, heir: str, *, untrusted: bool, new_name: bool, yes: bool, as_json: bool
+) -> None:
     """Let a principal own what is private to another one, who leaves.
 
     TO, by any of its tokens, then sees these memories and nobody else does. Revoke the tokens of FROM first. What is to
@@ -99,7 +102,7 @@ def hand_over_private(tenant: str, leaving: str, heir: str, *, untrusted: bool, 
         raise click.UsageError("FROM and TO are the same principal.")
     with servers_for("tenant hand-over") as settings:
         ends = PrincipalId(leaving, untrusted), PrincipalId(heir)
-        count = hand_over(settings, tenant, *ends, dry_run=not yes)
+        count = hand_over(settings, tenant, *ends, new_name=new_name, dry_run=not yes)
     if count is None:
         raise CommandFailed(f"There is no namespace {tenant!r}; engramq tenant list shows all.")
     if as_json:

@@ -11,6 +11,7 @@ from engramq.workers.db.viewers import Viewer
 
 HAND_OVER: Final = sql("hand_over")
 OWNED: Final = sql("owned_privately")
+KNOWN: Final = sql("principal_known")
 
 
 async def owned(tx: Transaction, leaving: PrincipalId) -> int:
@@ -18,6 +19,13 @@ async def owned(tx: Transaction, leaving: PrincipalId) -> int:
     row = await tx.row(OWNED, leaving=Viewer.of(leaving).owner)
     assert row is not None
     return int(row["memories"])
+
+
+async def is_known(tx: Transaction, principal: PrincipalId) -> bool:
+    """Say whether a token or a memory of the namespace names a principal: else it may be misspelt."""
+    row = await tx.row(KNOWN, name=principal.name, untrusted=principal.untrusted, owner=Viewer.of(principal).owner)
+    assert row is not None
+    return bool(row["known"])
 
 
 async def hand_over(tx: Transaction, leaving: PrincipalId, heir: PrincipalId, actor: str) -> int:

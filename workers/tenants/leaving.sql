@@ -4,6 +4,7 @@
 with going as materialized (
     select n.id, n.external_id, exists (
         select from nodes o where o.tenant = %(tenant)s and o.external_id = n.external_id and o.owner = %(heir)s
+            and o.id <> n.id
     ) as is_taken
     from nodes n
     where n.tenant = %(tenant)s and n.owner = %(leaving)s
@@ -22,6 +23,15 @@ with going as materialized (
     returning m.node_id
 )
 select count(*) as memories from memory
+
+-- name: principal_known
+-- Whether a token, or a memory that it stored or keeps to itself, knows a principal.
+select exists (
+    select from tokens t
+    where t.tenant = %(tenant)s and t.principal = %(name)s and t.untrusted = %(untrusted)s
+) or exists (
+    select from memories m where m.tenant = %(tenant)s and (m.owner = %(owner)s or m.created_by = %(name)s)
+) as known
 
 -- name: owned_privately
 -- How many memories are private to a principal.

@@ -277,6 +277,21 @@ async def test_rows_that_do_not_say_who_sees_them_are_imported_as_the_command_sa
     assert owned == [{"content": "The heron is grey"}]
 
 
+@pytest.mark.promise("PV-4")
+async def test_nothing_is_handed_over_to_a_name_that_nobody_knows(
+    acme: Tenant, database: Database, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for table, key in (("nodes", "id"), ("memories", "node_id")):
+        database.rows(f"update {table} set owner = 'eve' where {key} = %s returning 1", acme.ids["other"])
+    for words in ((), ("--yes",)):
+        assert await run("tenant", "hand-over", "acme", "eve", "adda", *words) == 1
+        assert "No token and no memory of namespace 'acme' knows 'adda'" in capfd.readouterr().err
+    for to in (["ada"], ["adda", "--new-name"], ["I/O"]):  # by a token, by its word, by the configuration
+        assert await run("tenant", "hand-over", "acme", "eve", *to) == 0
+    assert await run("tenant", "hand-over", "acme", "eve", "ada", "--yes") == 0
+    assert database.rows("select owner from memories where owner is not null") == [{"owner": "ada"}]
+
+
 @pytest.mark.promise("PV-5")
 async def test_how_private_memories_are_kept_is_configured_audited_and_exported(
     acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -44,6 +44,16 @@ async def test_the_heir_sees_what_was_private_and_nobody_else(world: World) -> N
 
 
 @pytest.mark.promise("PV-4")
+async def test_handed_over_to_oneself_everything_is_as_it_was(world: World) -> None:
+    private = await kept(world, ADA, "The heron nests by the pond", external_id="pond")
+    everything = world.store.seen_by(EVERYTHING)
+    await everything.write(DEFAULT_NAMESPACE, lambda tx: hand_over(tx, ADA.identity, ADA.identity, "root"))
+    assert world.rows("select id::text as id, external_id, owner from nodes") == [
+        {"id": private, "external_id": "pond", "owner": "ada"}
+    ]
+
+
+@pytest.mark.promise("PV-4")
 async def test_a_purge_erases_what_is_private_and_shows_it_to_nobody(world: World) -> None:
     private = await kept(world, ADA, "The heron nests by the pond")
     shared = (await world.keep("The pond is deep", principal=ADA)).stored.id
