@@ -24,6 +24,7 @@ SHARE: Final = sql("share")
 SHARE_LINKS: Final = sql("share_links")
 UNSHARE: Final = sql("unshare")
 UNSHARE_LINKS: Final = sql("unshare_links")
+OWN: Final = sql("stored_as_trusted")
 STANDING_ON: Final = sql("standing_on")
 SHARED_WITH_EXTERNAL_ID: Final = sql("shared_with_external_id")
 
@@ -111,7 +112,7 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
     if row["owner"] is not None:
         return None
     memory_id, owner = row["id"], tx.viewer.owner
-    if row["created_by"] != envelope.principal.name or owner is None:
+    if row["created_by"] != envelope.principal.name or owner is None or not await _is_own(tx, memory_id):
         raise refuse(FaultCode.FORBIDDEN, "Only who stored a memory may make it private.")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private
         standing = [found["id"] for found in await tx.rows(STANDING_ON, id=memory_id, owner=owner)]
@@ -122,6 +123,11 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
         await tx.send(UNSHARE_LINKS, id=memory_id, owner=owner)
     await _record(tx, envelope, AuditAction.UNSHARE, memory_id)
     return None
+
+
+async def _is_own(tx: Transaction, memory_id: UUID) -> bool:
+    row = await tx.row(OWN, id=memory_id)
+    return row is not None and bool(row["own"])
 
 
 async def _record(tx: Transaction, envelope: Envelope, action: AuditAction, memory_id: UUID) -> None:

@@ -43,6 +43,16 @@ with gone as (
 update edges e set owner = %(owner)s
 where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner is null
 
+-- name: stored_as_trusted
+-- Whether the trusted principal of its author's name stored a memory, not the untrusted one: that one's is, or was,
+-- untrusted. Of such a one only a trusted principal could have shared it.
+select (m.partition = 'trusted' and m.promoted_at is null) or exists (
+    select from audit_log a
+    where a.tenant = %(tenant)s and a.target_id = m.node_id and a.action = 'share' and a.actor = %(writer)s
+) as own
+from memories m
+where m.tenant = %(tenant)s and m.node_id = %(id)s
+
 -- name: standing_on
 -- What others have built on a memory: links that they asserted or that supersessions made, links that wait for it, and
 -- memories that cite it.
@@ -57,7 +67,7 @@ union
 select null
 from deferred_links d
 where d.tenant = %(tenant)s and (d.source_id = %(id)s or d.target_id = %(id)s)
-    and d.principal ->> 'name' is distinct from %(writer)s
+    and (d.principal ->> 'name' is distinct from %(writer)s or d.principal @> '{"untrusted": true}')
 union
 select case when m.owner is null then m.node_id end
 from memories m

@@ -163,6 +163,16 @@ async def test_what_somebody_has_built_on_stays_shared(world: World) -> None:
         await shown(world, BOB, other, Visibility.PRIVATE)
 
 
+@pytest.mark.promise("PV-2")
+async def test_what_the_untrusted_one_of_that_name_stored_is_not_the_trusted_ones(world: World) -> None:
+    theirs = (await world.keep("The heron nests by the pond", principal=SHADE)).stored.id
+    with refused(FaultCode.FORBIDDEN):
+        await world.ask(Unshared, UnshareMemory(memory_id=theirs), principal=ADA)
+    mine = await kept(world, "The reed hides the pond", source_type="research")
+    for visibility in (Visibility.SHARED, Visibility.PRIVATE):  # untrusted too, but she shared it
+        assert await shown(world, ADA, mine, visibility) is visibility
+
+
 @pytest.mark.promise("PV-1")
 async def test_links_of_a_private_memory_are_private(world: World) -> None:
     mine, theirs = await kept(world, "The heron nests by the pond"), await kept(world, "A reed in the pond", BOB)
