@@ -21,7 +21,7 @@ from engramq.workers.runner import Context, handles
 SUPERSEDE: Final = sql("supersede")
 SUCCESSORS: Final = sql("successors")
 LINK: Final = sql("link_supersedes")
-OWNER_AMONG: Final = sql("owner_among")
+OWNERS_AMONG: Final = sql("owners_among")
 UNLINK: Final = sql("unlink_supersedes")
 RELINK: Final = sql("relink_replaced")
 REVEAL: Final = sql("reveal")
@@ -97,10 +97,13 @@ async def replaced_by(tx: Transaction, memory_id: UUID) -> list[UUID]:
 
 async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
     """Hide what a memory that is to be erased had replaced behind its successor."""
-    for old_id in await replaced_by(tx, going):
+    chain = await replaced_by(tx, going)
+    if not chain:
+        return
+    owners = {row["id"]: row["owner"] for row in await tx.rows(OWNERS_AMONG, ids=[*chain, successor])}
+    for old_id in chain:
         await tx.send(REHANG, id=old_id, new_id=successor)
-        private = await tx.row(OWNER_AMONG, ids=[old_id, successor])
-        await _link(tx, old_id, successor, None if private is None else private["owner"])
+        await _link(tx, old_id, successor, owners.get(old_id, owners.get(successor)))
 
 
 async def let_go(tx: Transaction, going: Collection[UUID]) -> None:

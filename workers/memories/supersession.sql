@@ -45,9 +45,10 @@ on conflict (tenant, source_id, target_id) where layer = 'association' do update
         array['weight'], edges.weight::text::jsonb))
 returning id
 
--- name: owner_among
+-- name: owners_among
 -- Whose those of these memories are that are private.
-select m.owner from memories m where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.owner is not null limit 1
+select m.node_id as id, m.owner from memories m
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.owner is not null
 
 -- name: unlink_supersedes
 -- Remove the link of a supersession that is undone, unless it took the place of another link.
