@@ -29,6 +29,7 @@ from engramq.schemas.commands import (
     Proposed,
     QueryConnected,
     Reply,
+    Shared,
     Stored,
     Superseded,
     WriteReply,
@@ -82,7 +83,7 @@ def announcement(reply: Reply) -> Announcement | None:
             return Announcement(WebhookEvent.PROMOTED, _announced(memory), parse_uuid(memory.id))
         case Proposed(approvals_needed=needed) if needed == 0:
             return None
-        case Proposed() | ChangeNeedsConsent() | DeletionNeedsConsent():
+        case Proposed() | ChangeNeedsConsent() | DeletionNeedsConsent() | Shared(status="consent_required"):
             told = {"proposal_id": reply.proposal_id, "expires_at": reply.expires_at}
             return Announcement(WebhookEvent.CONSENT_WANTED, told)
         case _:

@@ -14,6 +14,8 @@ from engramq.workers.db.transaction import Jsonb, Sent, Transaction
 
 BEGIN: Final = sql("ledger_begin")
 END: Final = sql("ledger_end")
+TELL: Final = sql("tell_webhooks")
+FORGET_TOLD: Final = sql("forget_told")
 KEEP: Final = sql("ledger_keep")
 FIND: Final = sql("ledger_find")
 BLANK: Final = sql("ledger_blank")
@@ -59,11 +61,25 @@ async def send_end(
 
     What it announces goes to the outbox of the webhooks that want it, in the same statement.
     """
-    about: dict[str, Any] = {"event": None, "told": None, "told_of": None}
-    if announced is not None:
-        told = {**announced.data, "principal": envelope.principal.name, "command_id": envelope.id}
-        about = {"event": announced.event.value, "told": Jsonb(told), "told_of": announced.memory_id}
+    about = _told(envelope, announced)
     await tx.send(END, command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
+
+
+async def tell(tx: Transaction, envelope: Envelope, announced: Announcement) -> None:
+    """Let the webhooks that want to know be told of a part of a command."""
+    await tx.send(TELL, **_told(envelope, announced))
+
+
+async def forget_told(tx: Transaction, memory_id: UUID) -> None:
+    """Tell no webhook any more what has not been told of a memory yet."""
+    await tx.send(FORGET_TOLD, id=memory_id)
+
+
+def _told(envelope: Envelope, announced: Announcement | None) -> dict[str, Any]:
+    if announced is None:
+        return {"event": None, "told": None, "told_of": None}
+    told = {**announced.data, "principal": envelope.principal.name, "command_id": envelope.id}
+    return {"event": announced.event.value, "told": Jsonb(told), "told_of": announced.memory_id}
 
 
 async def keep(tx: Transaction, envelope: Envelope, answer: str) -> bool:

@@ -16,15 +16,27 @@ returning command_id
 -- Keep the answer of the command that this transaction carried out, and what is to be told of it for each webhook that
 -- wants to know: in a namespace without one that costs a look into an empty page, and no statement.
 with announced as (
-    insert into webhook_outbox (tenant, webhook_id, event, memory_id, told, next_at)
-    select %(tenant)s, w.id, %(event)s, %(told_of)s, %(told)s, greatest(w.again_at, clock_timestamp())
-    from webhooks w
-    where w.tenant = %(tenant)s and %(event)s::text = any(w.events)
-    returning id
+    {into_outbox}
 )
 update ledger set answer = %(answer)s::jsonb, memory_id = %(memory_id)s
 where tenant = %(tenant)s and command_id = %(command_id)s
 returning command_id
+
+-- fragment: into_outbox
+-- Put what happened into the outbox of each webhook that wants to know.
+insert into webhook_outbox (tenant, webhook_id, event, memory_id, told, next_at)
+select %(tenant)s, w.id, %(event)s, %(told_of)s, %(told)s, greatest(w.again_at, clock_timestamp())
+from webhooks w
+where w.tenant = %(tenant)s and %(event)s::text = any(w.events)
+returning id
+
+-- name: tell_webhooks
+-- The same of what is no answer of a command by itself.
+{into_outbox}
+
+-- name: forget_told
+-- Tell no webhook any more what has not been told of a memory.
+delete from webhook_outbox where tenant = %(tenant)s and memory_id = %(id)s
 
 -- name: ledger_keep
 -- Keep an answer without the idempotency key, which may be used again after a refusal, or is an earlier command's.

@@ -7,9 +7,10 @@ from engramq.schemas.commands import Shared, ShareMemory, Unshared, UnshareMemor
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import AuditAction, Thing, Visibility
-from engramq.workers.db import audit
+from engramq.schemas.vocabulary import AuditAction, Thing, Visibility, WebhookEvent
+from engramq.workers.db import audit, ledger
 from engramq.workers.db.errors import Again
+from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import privacy_of
 from engramq.workers.db.queries import sql
@@ -101,6 +102,8 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
         raise Again
     await tx.send(SHARE_LINKS, id=memory_id)
     await supersession.let_go(tx, [memory_id])
+    data = {"memory_id": str(memory_id)} | {name: row[name] for name in ("partition", "verification", "state")}
+    await ledger.tell(tx, envelope, Announcement(WebhookEvent.STORED, data, memory_id))
     await _record(tx, envelope, AuditAction.SHARE, memory_id)
 
 
@@ -121,6 +124,7 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
         if await tx.row(UNSHARE, id=memory_id, owner=owner) is None:
             raise Again
         await tx.send(UNSHARE_LINKS, id=memory_id, owner=owner)
+        await ledger.forget_told(tx, memory_id)
     await _record(tx, envelope, AuditAction.UNSHARE, memory_id)
     return None
 

@@ -12,7 +12,7 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.deploy.cli.status import table
-from engramq.schemas.commands import Connected, Proposed, Reply
+from engramq.schemas.commands import Connected, Proposed, Reply, Shared
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import LinkAction, WebhookEvent, WorkerKind
@@ -130,6 +130,35 @@ async def test_consent_that_is_wanted_is_told(store: Store, settings: Settings, 
     assert {item.message["type"] for item in receiver.told} == {"consent.wanted"}
     wanted = [item.message["data"]["proposal_id"] for item in receiver.told]
     assert wanted == [asked["proposal_id"], proposed["proposal_id"]]
+
+
+@pytest.mark.promise("PV-1", "PV-2")
+@pytest.mark.parametrize("tool", ["share_memory", "update_memory"])
+async def test_a_private_memory_is_told_of_when_it_is_shared_and_until_it_is_taken_back(
+    store: Store, settings: Settings, agent: Agent, tool: str
+) -> None:
+    async with receiving() as receiver:
+        await add(store, settings, receiver, with_content=True)
+        private = await agent.store("The heron nests by the pond", visibility="private")
+        await delivery(store, settings).run()
+        assert receiver.told == []
+        said = {"visibility": "shared"} if tool == "update_memory" else {}
+        for _ in range(2):  # the second time it is shared already
+            await agent.call(tool, memory_id=private["id"], **said)
+        await delivery(store, settings).run()
+        (told,) = receiver.told
+        data = told.message["data"]
+        assert (told.message["type"], data["memory_id"], data["principal"]) == ("memory.stored", private["id"], "ada")
+        assert (data["partition"], data["state"], data["content"]) == (
+            "trusted",
+            "active",
+            "The heron nests by the pond",
+        )
+        await agent.call("unshare_memory", memory_id=private["id"])
+        await agent.call(tool, memory_id=private["id"], **said)
+        await agent.call("unshare_memory", memory_id=private["id"])
+        await delivery(store, settings).run()
+        assert len(receiver.told) == 1
 
 
 async def test_a_webhook_is_told_what_it_asked_for_and_contents_only_where_wanted(
@@ -429,8 +458,15 @@ async def _waiting(store: Store) -> int:
 PROPOSAL: Any = {"proposal_id": "p", "expires_at": "2026-01-31T09:00:00Z"}
 
 
-def test_a_proposal_that_waits_for_others_is_announced_by_its_id_alone() -> None:
-    announced = announcement(Proposed(**PROPOSAL, approvals_needed=1, hint="Ask bob."))
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Proposed(**PROPOSAL, approvals_needed=1, hint="Ask bob."),
+        Shared(**PROPOSAL, status="consent_required", memory_id="private"),
+    ],
+)
+def test_a_proposal_that_waits_for_others_is_announced_by_its_id_alone(reply: Reply) -> None:
+    announced = announcement(reply)
     assert announced is not None
     assert (announced.event, announced.data) == (WebhookEvent.CONSENT_WANTED, PROPOSAL)
 
