@@ -26,6 +26,7 @@ NAMESPACE = "team"
 MARKERS = 1_000
 ROWS = 100  # of one import
 _MARKER = re.compile(r"marker\d{4}")
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 READERS = (
     Principal(name="bob", scopes=(Scope.READ, Scope.WRITE)),
     Principal(name="root", scopes=ALL_SCOPES),
@@ -45,6 +46,13 @@ PRIVATE_KINDS = frozenset(
     }
     | {doors.SESSION, doors.KEY, doors.MINE}
 )
+# What stands in the place of words that private memories have, where words are stored.
+OWN_WORDS = {
+    kind: kind.strip("<>").replace(" ", "-")
+    for kind in (
+        doors.EXTERNAL_ID, doors.CONTENT, doors.THREAD, doors.TAG, doors.PROJECT, doors.SESSION, doors.KEY
+    )
+}  # fmt: skip
 TENANT_ONLY = "tenant = nullif(current_setting('app.tenant', true), '')::integer"
 
 
@@ -52,7 +60,7 @@ TENANT_ONLY = "tenant = nullif(current_setting('app.tenant', true), '')::integer
 class Watch:
     """Calls tools as somebody, and keeps in `seen` each reply with something private of another's in it.
 
-    `said`: words of it that callers use themselves, and so may store.
+    `said`: words of it that callers have used themselves in what they stored, and so may read.
     """
 
     service: Service
@@ -64,12 +72,19 @@ class Watch:
         caller = Caller(NAMESPACE, principal)
         reply = await self.service.call(Call(tool=TOOLS[tool], arguments=arguments, caller=caller))
         body = check_reply(tool, reply.body, is_error=reply.is_error)
-        told, asked = json.dumps(body), json.dumps(arguments)
-        markers = set(_MARKER.findall(told)) - self.said
-        leaked = {word for word in markers | self.ids if word in told and word not in asked}
-        if leaked:
+        asked, told = json.dumps(arguments), json.dumps(_without_targets(body) if tool == "audit" else body)
+        named = set(_MARKER.findall(told)) - self.said | self.ids & set(_ID.findall(told))
+        if leaked := {word for word in named if word not in asked}:
             self.seen.append(f"{principal.name}: {tool} {asked}: {sorted(leaked)[:3]} in {told[:500]}")
+        if TOOLS[tool].write:
+            self.said |= set(_MARKER.findall(asked))
         return body
+
+
+def _without_targets(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the audit log without what it may name of an entry of which it tells nothing."""
+    entries = [{**entry, "target_id": None} if entry["new"] is None else entry for entry in body.get("entries", ())]
+    return {**body, "entries": entries}
 
 
 async def kept_private(ada: Agent) -> dict[str, str]:
@@ -96,7 +111,7 @@ async def kept_private(ada: Agent) -> dict[str, str]:
     await ada.call("connect", source=first["stored"]["id"], target=other, note="marker9008")
     await ada.call("update_memory", memory_id=other, speaker="marker9009")
     await ada.call("verify_memory", memory_id=other, verification="verified", reason="marker9010")
-    await ada.call("record_outcome", memory_ids=[other], signal=1.0, reason="marker9011")
+    await ada.call("record_outcome", memory_ids=[other], signal=1.0, note="marker9011")
     await ada.call("search_memories", query="heron", session="marker9006")
     page = await ada.call("list_recent_memories", limit=1)
     return {
@@ -121,6 +136,25 @@ def nobodys() -> dict[str, str]:
     return named | {doors.MEMORY: uuid7(), doors.COMMAND: uuid7(), doors.CURSOR: "A" * 88}
 
 
+def private_ids(database: Database) -> set[str]:
+    """Return the id of everything that somebody keeps private: memories and links."""
+    query = (
+        "select id::text from nodes where owner is not null union select id::text from edges where owner is not null"
+    )
+    return {row["id"] for row in database.rows(query)}
+
+
+async def asked_for_all(watch: Watch) -> None:
+    """Ask by words that private memories are found by, and for all there is."""
+    for principal in READERS:
+        await watch.call(principal, "search_memories", {"query": "pond frogs heron", "limit": 50})
+        await watch.call(principal, "survey_memories", {"topic": "pond frogs heron"})
+        await watch.call(principal, "store_memory", {"content": "The pond keeps frogs and a heron"})
+        await watch.call(principal, "audit", {"limit": 100})
+        stats = await watch.call(principal, "memory_stats", {})
+        assert stats["memories"] < MARKERS, stats
+
+
 def rows_of(database: Database) -> list[Any]:
     """Return what is private, as its owner left it."""
     query = (
@@ -138,21 +172,40 @@ async def test_a_thousand_private_memories_are_in_no_reply_to_anybody_else(stage
     service = await stage.gateway()
     async with agent_of(service, NAMESPACE, "ada") as ada:
         things = await kept_private(ada)
+
+        async def linked() -> bool:
+            return not database.rows("select 1 as waiting from memories where links_made_at is null")
+
+        await until(linked, 120.0)
         before = rows_of(database)
         assert len(before) == MARKERS + 2
-        said = set(_MARKER.findall(" ".join(things.values())))
-        watch = Watch(service, {things[doors.MEMORY], things["other"], things["imported"]}, said)
-        for principal in READERS:
-            mine = {doors.MINE: (await watch.call(principal, "store_memory", {"content": "mine"}))["stored"]["id"]}
-            for tool in TOOLS:
-                for probe in probes_of(TOOLS[tool]):
-                    if doors.kinds_in(probe) <= PRIVATE_KINDS:
-                        await watch.call(principal, tool, doors.filled(probe, things | mine))
-            await watch.call(principal, "search_memories", {"query": "pond frogs heron", "limit": 50})
-            await watch.call(principal, "survey_memories", {"topic": "pond frogs heron"})
-            await watch.call(principal, "store_memory", {"content": "The pond keeps frogs and a heron"})
-            stats = await watch.call(principal, "memory_stats", {})
-            assert stats["memories"] < MARKERS, stats
+        watch = Watch(service, private_ids(database))
+        assert len(watch.ids) > 2 * MARKERS, "of links too"
+        mine = {
+            principal: {doors.MINE: (await watch.call(principal, "store_memory", {"content": "mine"}))["stored"]["id"]}
+            for principal in READERS
+        }
+        calls = [
+            (principal, tool, probe)
+            for tool in TOOLS
+            for probe in probes_of(TOOLS[tool])
+            for principal in READERS
+            if doors.kinds_in(probe) <= PRIVATE_KINDS
+        ]
+        # What reads first, and what writes words of its own: all markers are watched until somebody else has used them.
+        for principal, tool, probe in calls:
+            if not TOOLS[tool].write:
+                await watch.call(principal, tool, doors.filled(probe, things | mine[principal]))
+        own = things | {kind: f"{word}-mine" for kind, word in OWN_WORDS.items()}
+        for principal, tool, probe in calls:
+            if TOOLS[tool].write:
+                await watch.call(principal, tool, doors.filled(probe, own | mine[principal]))
+        assert watch.said == set()
+        await asked_for_all(watch)
+        for principal, tool, probe in calls:
+            if TOOLS[tool].write:
+                await watch.call(principal, tool, doors.filled(probe, things | mine[principal]))
+        await asked_for_all(watch)
         assert watch.seen == [], "\n".join(watch.seen)
         assert rows_of(database) == before
         assert len(await ada.found("pond marker0001 frogs")) == 50
