@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,9 @@ class Installation:
         return Client(relay, mode=era, read_timeout_seconds=BOUND_S)
 
 
-@pytest.fixture
-def installation() -> Iterator[Installation]:
+@contextmanager
+def installed() -> Iterator[Installation]:
+    """Make a home for commands; what runs of it is stopped at the end."""
     home = Path(tempfile.mkdtemp(prefix="engramq-stack-", dir="/tmp"))
     made = Installation(home)
     try:
@@ -67,6 +69,12 @@ def installation() -> Iterator[Installation]:
     finally:
         made.run("down")
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def installation() -> Iterator[Installation]:
+    with installed() as made:
+        yield made
 
 
 def kill_everything(status: dict[str, Any]) -> None:
