@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 4
+PAIR := $(if $(filter 1,$(JOBS)),1,2) # processes for tests that start many programs each
 FAILED ?= # `make test-stack FAILED=--last-failed` runs those tests alone that failed last time
 # Tests that start no server, in short.
 QUICK := $(addprefix tests/,architecture bench docs schemas workers/embedders/models workers/graph/test_edge_rules.py \
@@ -115,7 +116,7 @@ test-long: setup
 # The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python
 # SDK in environments of their own, and the packages of Node from npm.
 test-clients: setup $(CLIENTS)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target=clients
+	$(BIN)/pytest -n $(PAIR) $(FAILED) --target=clients
 
 $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/clients/package-lock.json | setup
 	rm -rf $(CLIENTS)
@@ -193,7 +194,7 @@ $(PROVIDERS)/.installed: tests/providers/requirements.lock | setup
 
 # The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
 test-deploy: setup $(DEPLOY)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target=deploy
+	$(BIN)/pytest -n $(PAIR) $(FAILED) --target=deploy
 
 $(DEPLOY)/.installed: $(wildcard tests/deploy/manifests/*.lock) | setup
 	rm -rf $(DEPLOY)
@@ -254,7 +255,7 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json | 
 
 # Servers beyond one machine: a Redis Cluster, poolers, failovers. Debian's programs where the machine has none.
 test-scale: setup $(SCALE)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target=scale
+	$(BIN)/pytest -n $(PAIR) $(FAILED) --target=scale
 
 # On a Citus of yours, which no package brings. One process: all tests share its database.
 test-citus: setup
