@@ -55,7 +55,7 @@ unit quick test-stack test-long: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run test check lint types unit quick profile lock clean test-stack test-long test-agents test-clients test-conformance test-deploy \
 	test-image test-faults test-models test-page test-providers test-scale test-citus test-package release bundle screenshots \
-	test-rest generate lock-agents lock-clients lock-conformance lock-deploy lock-models lock-providers lock-release lock-rest
+	test-rest environments generate lock-agents lock-clients lock-conformance lock-deploy lock-models lock-providers lock-release lock-rest
 
 setup: $(STAMP)
 
@@ -268,6 +268,9 @@ $(SCALE)/.installed: tests/scale/binaries.py | setup
 	rm -rf $(SCALE)
 	$(BIN)/python -m tests.scale.binaries $(SCALE)
 	touch $@
+
+# All that CI needs, with `make -j`: most of it is waiting for registries.
+environments: $(addsuffix /.installed,$(CLIENTS) $(REST) $(MODELS) $(CONFORMANCE) $(DEPLOY) $(RELEASE) $(PAGE) $(SCALE))
 
 # With extras: pip takes the hashes of `mcp` for none of `mcp[ws]`, which another package asks for.
 lock-clients: setup $(CLIENTS)/.installed
