@@ -17,7 +17,7 @@ from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
-from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged, until
+from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, until
 from tests.workers.tenants.tables import HALF, furnish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -42,12 +42,6 @@ def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: p
     for name in ("database_url", "redis_url", "key_prefix"):
         monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
     return settings
-
-
-@pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
-    async with staged(settings) as stage:
-        yield stage
 
 
 async def run(*arguments: str) -> int:

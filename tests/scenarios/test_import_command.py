@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import anyio
 import pytest
 from redis.asyncio import Redis
 
-from engramq.deploy.cli import main
 from engramq.deploy.importing import sending
 from engramq.deploy.importing.sending import ImportWorkers, NoWorker
 from engramq.schemas.command_line import ExitCode
@@ -25,33 +24,18 @@ from engramq.schemas.connection import lanes_of
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
 from tests.conftest import Database
-from tests.scenarios.stage import Stage, agent_of, stage_settings, staged, until
+from tests.scenarios.importing import bring_in, settings, stage
+from tests.scenarios.stage import Stage, agent_of, staged, until
+
+__all__ = ["settings", "stage"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
 
 
-@pytest.fixture
-def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = stage_settings(database, redis_url, key_prefix)
-    monkeypatch.setenv("ENGRAMQ_REDIS_URL", settings.redis_url)
-    monkeypatch.setenv("ENGRAMQ_KEY_PREFIX", settings.key_prefix)
-    return settings
-
-
-@pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
-    async with staged(settings) as stage:
-        yield stage
-
-
 def lines(contents: Sequence[str], **fields: Any) -> str:
     return "".join(json.dumps({"content": content, **fields}) + "\n" for content in contents)
-
-
-async def bring_in(file: Path, *options: str) -> int:
-    return await asyncio.to_thread(main, ["import", str(file), *options])
 
 
 def contents(database: Database) -> list[str]:

@@ -1,40 +1,21 @@
 """`engramq import` of other systems' exports over real servers and workers."""
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.conftest import Database
 from tests.deploy.importing import exports
-from tests.scenarios.stage import Stage, agent_of, stage_settings, staged
+from tests.scenarios.importing import bring_in, settings, stage
+from tests.scenarios.stage import Stage, agent_of
+
+__all__ = ["settings", "stage"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-11")]
-
-
-@pytest.fixture
-def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = stage_settings(database, redis_url, key_prefix)
-    monkeypatch.setenv("ENGRAMQ_REDIS_URL", settings.redis_url)
-    monkeypatch.setenv("ENGRAMQ_KEY_PREFIX", settings.key_prefix)
-    return settings
-
-
-@pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
-    async with staged(settings) as stage:
-        yield stage
-
-
-async def bring_in(path: Path, *options: str) -> int:
-    return await asyncio.to_thread(main, ["import", str(path), *options])
 
 
 def kept(database: Database) -> tuple[int, int, int]:

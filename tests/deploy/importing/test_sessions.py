@@ -7,18 +7,16 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.deploy.importing.transcripts import transcript_format
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.deploy.importing.agent_homes import (
     BY_SUBAGENT,
@@ -36,20 +34,15 @@ from tests.deploy.importing.agent_homes import (
     opencode,
     opencode_files,
 )
-from tests.scenarios.stage import Stage, agent_of, stage_settings, staged
+from tests.scenarios.importing import bring_in, settings, stage
+from tests.scenarios.stage import Stage, agent_of
+
+__all__ = ["settings", "stage"]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-14")]
 
 SESSION = "5a1e0000-0000-4000-8000-00000000000"
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
-
-
-@pytest.fixture
-def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = stage_settings(database, redis_url, key_prefix)
-    monkeypatch.setenv("ENGRAMQ_REDIS_URL", settings.redis_url)
-    monkeypatch.setenv("ENGRAMQ_KEY_PREFIX", settings.key_prefix)
-    return settings
 
 
 @pytest.fixture
@@ -62,16 +55,6 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path
-
-
-@pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
-    async with staged(settings) as stage:
-        yield stage
-
-
-async def bring_in(*arguments: str) -> int:
-    return await asyncio.to_thread(main, ["import", *arguments])
 
 
 def rover(person: Path) -> str:
