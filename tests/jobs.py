@@ -1,6 +1,7 @@
 """Jobs as the runtime hands them to handlers."""
 
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -24,3 +25,19 @@ def job(command: Command, *, namespace: str = DEFAULT_NAMESPACE, principal: Prin
 def repeated(first: Job, **changes: Any) -> Job:
     """Return the same command delivered again, to another worker."""
     return Job(msgspec.structs.replace(first.envelope, **changes), Lease("", math.inf))
+
+
+def losing_lease(running: Job) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
+    """Return what wraps the steps of a job: in the second the lease is lost, and its transaction not committed."""
+    steps = 0
+
+    def wrap(step: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def losing(*arguments: Any) -> None:
+            nonlocal steps
+            steps += 1
+            await step(*arguments)
+            running.lease.lost = running.lease.lost or steps == 2
+
+        return losing
+
+    return wrap

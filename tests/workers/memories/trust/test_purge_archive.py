@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -33,9 +32,9 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.memories import purge as purging
 from engramq.workers.memories import purge_graph
-from engramq.workers.memories.purge_graph import PurgeFilters, Take
+from engramq.workers.memories.purge_graph import PurgeFilters
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import OWNER, job, repeated
+from tests.jobs import OWNER, job, losing_lease, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -190,16 +189,9 @@ async def test_archiving_a_graph_that_was_broken_off_is_finished_and_tells_the_w
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
     for number in range(8):
         await fact(world, "Ada", f"Eve {number}", CRAWLER)
-    command, calls = job(PurgeMemories(created_by="crawler", archive=True)), 0
-
-    async def losing(take: Take, *arguments: Any) -> None:
-        nonlocal calls
-        calls += 1
-        await take(*arguments)
-        if calls == 2:  # its transaction is not committed then
-            command.lease.lost = True
-
-    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in purge_graph.ARCHIVED]
+    command = job(PurgeMemories(created_by="crawler", archive=True))
+    losing = losing_lease(command)
+    kinds = [replace(kind, take=losing(kind.take)) for kind in purge_graph.ARCHIVED]
     monkeypatch.setattr(purge_graph, "ARCHIVED", kinds)
     with pytest.raises(LeaseLost):
         await world.outcome(command)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -32,9 +31,8 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition
 from engramq.workers.memories import purge as purging
 from engramq.workers.memories import purge_graph
-from engramq.workers.memories.purge_graph import Take
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import OWNER, job, repeated
+from tests.jobs import OWNER, job, losing_lease, repeated
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio
@@ -212,16 +210,8 @@ async def test_a_purge_of_a_graph_that_was_broken_off_is_finished_and_tells_the_
     for number in range(8):
         await fact(world, "Ada", f"Eve {number}", CRAWLER)
     command = job(PurgeMemories(created_by="crawler", erase=True))
-    calls = 0
-
-    async def losing(take: Take, *arguments: Any) -> None:
-        nonlocal calls
-        calls += 1
-        await take(*arguments)
-        if calls == 2:  # its transaction is not committed then
-            command.lease.lost = True
-
-    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in purge_graph.ERASED]
+    losing = losing_lease(command)
+    kinds = [replace(kind, take=losing(kind.take)) for kind in purge_graph.ERASED]
     monkeypatch.setattr(purge_graph, "ERASED", kinds)
     with pytest.raises(LeaseLost):
         await world.outcome(command)

@@ -1,7 +1,6 @@
 """What a purged principal changed of what others wrote: named, and set back when that is asked for."""
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.graph import taking_back
 from engramq.workers.memories import purge as purging
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import OWNER, job, repeated
+from tests.jobs import OWNER, job, losing_lease, repeated
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio
@@ -166,16 +165,7 @@ async def test_taking_back_that_was_broken_off_is_finished(world: World, monkeyp
     for number in range(5):
         await fact(world, f"T{number}", CRAWLER, weight=0.1)
     command = job(PurgeMemories(created_by="crawler", erase=True, restore_replaced=True))
-    calls, take_back = 0, taking_back.take_back
-
-    async def losing(take: Any, *arguments: Any) -> None:
-        nonlocal calls
-        calls += 1
-        await take(*arguments)
-        if calls == 2:  # its transaction is not committed then
-            command.lease.lost = True
-
-    monkeypatch.setattr(taking_back, "take_back", partial(losing, take_back))
+    monkeypatch.setattr(taking_back, "take_back", losing_lease(command)(taking_back.take_back))
     with pytest.raises(LeaseLost):
         await world.outcome(command)
     assert [row["n"] for row in world.rows("select count(*) as n from edges where weight > 0.5")] == [2]
