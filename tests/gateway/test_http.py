@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -113,7 +114,7 @@ def unused(workers: WorkerSide) -> WorkerSide:
 @pytest.fixture(scope="module")
 async def shared(redis_url: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
     """One site for all these tests: it has to outlive whatever they send."""
-    async with served(redis_url, Keys("test-http")) as site:
+    async with served(redis_url, Keys(f"test-{uuid4().hex[:12]}")) as site:
         yield site
 
 

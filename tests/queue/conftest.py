@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,8 +14,8 @@ from tests.queue.server import Server
 from tests.queue.stage import Stage
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+@contextmanager
+def started() -> Iterator[Server]:
     # A unix socket's path must be short: pytest's own folders are not.
     with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         server = Server(Path(folder))
@@ -23,14 +24,17 @@ def server() -> Iterator[Server]:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with started() as server:
+        yield server
+
+
 @pytest.fixture
 def own_server() -> Iterator[Server]:
     """A server that the test may kill."""
-    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        server = Server(Path(folder))
-        server.start()
+    with started() as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture

@@ -14,30 +14,15 @@ from engramq.schemas.vocabulary import Thing
 from tests.gateway.conftest import gateway_over
 from tests.gateway.rest.requests import Rest
 from tests.gateway.test_arguments import MINIMAL
-from tests.gateway.test_http import Site, served, site_of, unused
+from tests.gateway.test_http import Site, shared, site, site_of, workers
 from tests.gateway.worker_side import SCRIPT, WorkerSide, a_memory, worker_side
+
+__all__ = ["shared", "site", "workers"]
 
 pytestmark = pytest.mark.anyio
 
 JSON = "application/json"
 MISSING_HERE = {"restore_memory", "verify_memory", "unshare_memory"}  # as the workers are scripted
-
-
-@pytest.fixture(scope="module")
-async def shared(redis_url: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
-    """One site for all these tests: it has to outlive whatever they send."""
-    async with served(redis_url, Keys("test-rest")) as site:
-        yield site
-
-
-@pytest.fixture
-def workers(shared: tuple[Site, WorkerSide]) -> WorkerSide:
-    return unused(shared[1])
-
-
-@pytest.fixture
-def site(shared: tuple[Site, WorkerSide], workers: WorkerSide) -> Site:
-    return shared[0]
 
 
 @pytest.fixture
