@@ -108,24 +108,24 @@ def pytest_configure() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out what cannot be imported here: its make target has an environment of its own."""
+def wanted_target(config: pytest.Config) -> str | None:
+    """Return the make target whose tests are wanted; None where files or folders are named."""
+    target: str | None = config.getoption("--target")
+    return UNIT if target is None and config.args_source.name != "ARGS" else target
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what cannot be imported here, and what another target runs: importing all takes 5 s a process."""
     needed = NEEDS.get(collection_path.name)
-    return True if needed is not None and importlib.util.find_spec(needed) is None else None
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        return True
+    target = wanted_target(config)
+    is_other = target is not None and collection_path.suffix == ".py" and target_of(collection_path) != target
+    return True if is_other and collection_path.name.startswith("test_") else None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of one make target, unless files are named; put modules with many tests first.
-
-    Each module runs in one process, so what takes longest must not begin last.
-    """
-    target = config.getoption("--target")
-    if target is None and config.args_source.name != "ARGS":
-        target = UNIT
-    if target is not None:
-        others = [item for item in items if target_of(item.path) != target]
-        items[:] = [item for item in items if target_of(item.path) == target]
-        config.hook.pytest_deselected(items=others)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put modules with many tests first: each runs in one process, so what takes longest must not begin last."""
     sizes = Counter(item.path for item in items)
     items.sort(key=lambda item: -sizes[item.path])
 
