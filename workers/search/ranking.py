@@ -198,7 +198,7 @@ class Measure:
         """
         measured = candidates.trusted_ones() or candidates
         words = _lexical(measured, weights)
-        believed = trust(question, _column(measured.covered), _column(measured.worth))
+        believed = trust(question, as_column(measured.covered), as_column(measured.worth))
         speakers: dict[bool, set[str]] = {}
         for trusted, speaker in set(zip(candidates.trusted, candidates.speaker, strict=True)):
             if speaker is not None:
@@ -208,20 +208,20 @@ class Measure:
             weights=weights,
             trust=1.0 - weights.doubt * (1.0 - believed),
             lexical=Scale.of(words, weights.lexical, _least_deviation(words)),
-            similarity=Scale.of(_column(measured.meaning), weights.similarity, COSINE_DEVIATION),
+            similarity=Scale.of(as_column(measured.meaning), weights.similarity, COSINE_DEVIATION),
             named={side: names for side, known in speakers.items() if (names := question.speaker_asked_about(known))},
         )
 
     def own_parts(self, candidates: Candidates) -> dict[str, Column]:
         """Return what each candidate has by itself: words, vector, speaker, time."""
         question, weights = self.question, self.weights
-        similarity = self.similarity.apply(_column(candidates.meaning))
+        similarity = self.similarity.apply(as_column(candidates.meaning))
         # What has no vector is known by its words alone.
         believed = np.where(np.isnan(similarity), 1.0, self.trust)
         parts = {
             "lexical": believed * self.lexical.apply(_lexical(candidates, weights)),
             "similarity": similarity,
-            "tells_self": self.trust * weights.tells_self * _column(candidates.tells_self),
+            "tells_self": self.trust * weights.tells_self * as_column(candidates.tells_self),
         }
         asking = np.array(candidates.asks, dtype=bool) & ~np.array(candidates.tells_self, dtype=bool)
         parts["only_asks"] = weights.only_asks * asking
@@ -230,11 +230,11 @@ class Measure:
                 speaker in self.named.get(trusted, ())
                 for trusted, speaker in zip(candidates.trusted, candidates.speaker, strict=True)
             ]
-            parts["speaker"] = weights.speaker * _column(is_named)
+            parts["speaker"] = weights.speaker * as_column(is_named)
         if question.asks_when:
-            parts["time_words"] = weights.time_words * _column(candidates.tells_time)
+            parts["time_words"] = weights.time_words * as_column(candidates.tells_time)
         if question.names_a_date and candidates.occurred_at is not None:
-            parts["date"] = weights.date * _column([question.is_about(moment) for moment in candidates.occurred_at])
+            parts["date"] = weights.date * as_column([question.is_about(moment) for moment in candidates.occurred_at])
         return parts
 
 
@@ -243,7 +243,7 @@ _ALWAYS_SHOWN: Final = ("lexical", "similarity")
 
 def by_similarity(candidates: Candidates) -> Ranked:
     """Order by the cosine of the content alone; candidates without one are left out."""
-    scores = _column(candidates.similarity)
+    scores = as_column(candidates.similarity)
     rows = np.flatnonzero(~np.isnan(scores)).tolist()
     return in_order(candidates, scores, {"similarity": scores}, rows, equal_within=EQUAL_COSINES)
 
@@ -303,13 +303,13 @@ def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights:
     threads, count = numbered(list(zip(candidates.trusted, candidates.thread, strict=True)))
     around = Around(next_to=weights.next_to, near_to=weights.near_to, answers=weights.answers)
     asks = np.array(candidates.asks, dtype=bool)
-    threaded = in_threads(threads, _column(candidates.position), fused, asks, around)
+    threaded = in_threads(threads, as_column(candidates.position), fused, asks, around)
     vectors = or_nothing(parts["similarity"])
     trusted, untrusted = (
         in_order_of_storing(_in_order_of_ids(candidates, threads, side), fused, vectors, asks, around)
         for side in (True, False)
     )
-    leans = leaning(_column(candidates.words), weights.leaning)
+    leans = leaning(as_column(candidates.words), weights.leaning)
     boosts = {
         name: leans * (threaded[name] + (trusted[name] + untrusted[name]) * weights.in_order) for name in threaded
     }
@@ -341,10 +341,10 @@ def _least_deviation(words: Column) -> float:
 
 
 def _lexical(candidates: Candidates, weights: Weights) -> Column:
-    lexical = or_nothing(_column(candidates.lexical))
-    return by_share(lexical, _column(candidates.covered), _column(candidates.words), weights.share)
+    lexical = or_nothing(as_column(candidates.lexical))
+    return by_share(lexical, as_column(candidates.covered), as_column(candidates.words), weights.share)
 
 
-def _column(values: Sequence[float | None]) -> Column:
+def as_column(values: Sequence[float | None]) -> Column:
     """Return numbers as an array, nan for None."""
     return np.array(values, dtype=np.float64)

@@ -1,0 +1,105 @@
+"""Judges of hits: what moves a relevance, and what is shown of a reply."""
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import Origin, Sector
+from engramq.workers.embedders.calibration import Calibration
+from engramq.workers.search.boosts import Boosted, Reached
+from engramq.workers.search.question import Question
+from engramq.workers.search.ranking import Candidates, Measure, by_relevance
+from engramq.workers.search.relevance import INPUTS, KINDS, LEAST, Judged, learned
+from engramq.workers.search.search import judged_hits
+
+CURVE = Calibration(15.0, -7.7)
+chances = st.lists(st.floats(0, 1), max_size=20)
+
+
+def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: int = 0) -> Candidates:
+    """Return memories that differ by their cosines, the last ones untrusted."""
+    count = len(cosines)
+    return Candidates(
+        ids=[f"{number:04}" for number in range(count)],
+        trusted=[number < count - untrusted for number in range(count)],
+        lexical=[None if covered is None else 4.0 * covered] * count,
+        covered=[covered] * count,
+        worth=[covered] * count,
+        similarity=list(cosines),
+        meaning=list(cosines),
+        thread=[None] * count,
+        position=[None] * count,
+        speaker=[None] * count,
+        asks=[False] * count,
+        tells_self=[False] * count,
+        words=[8] * count,
+        tells_time=[False] * count,
+        sector=[Sector.SEMANTIC] * count,
+        confidence=[1.0] * count,
+        active_hours=[0.0] * count,
+    )
+
+
+def judged(found: Candidates, curve: Calibration | None = CURVE) -> Judged:
+    measure = Measure.of(Question("Where is the spare key kept?"), found)
+    return Judged.of(measure, by_relevance(measure, found), curve)
+
+
+def test_every_input_is_told_as_one_kind_of_evidence() -> None:
+    named = [name for names in KINDS.values() for name in names]
+    assert sorted(named) == sorted(INPUTS)
+
+
+def test_what_is_near_and_has_the_words_is_likelier_than_what_is_neither() -> None:
+    near, far = judged(candidates(0.75, 0.2, 0.2, 0.15)), judged(candidates(0.05, 0.04, 0.03, covered=None))
+    assert near.hits([0])[0] > near.hits([3])[0]
+    assert near.anything > far.anything
+    assert far.answered == "no"
+
+
+def test_without_a_curve_or_vectors_words_alone_are_read() -> None:
+    for alone in (judged(candidates(0.7, 0.2), None), judged(candidates(None, None))):
+        assert alone.judges is learned().by_words
+        assert all(0 <= chance <= 1 for chance in alone.hits([0, 1]))
+
+
+def test_what_is_untrusted_moves_nothing_that_is_said_of_what_is_trusted() -> None:
+    alone, beside = judged(candidates(0.6, 0.4, 0.3)), judged(candidates(0.6, 0.4, 0.3, 0.9, 0.95, untrusted=2))
+    assert beside.hits([0, 1, 2]) == alone.hits([0, 1, 2])
+    assert beside.anything == alone.anything
+
+
+@given(chances, st.none() | st.floats(0, 1))
+def test_what_is_asked_for_is_the_floor_and_else_a_part_of_the_best(several: list[float], asked: float | None) -> None:
+    sure = judged(candidates(0.8, 0.2, 0.1))
+    least = sure.least(several, asked)
+    if asked is not None:
+        assert least == asked
+    else:
+        assert sure.answered != "no"
+        assert LEAST <= least <= max(LEAST, *several, 0.0)
+    unknown = judged(candidates(0.02, 0.01, covered=None))
+    assert unknown.least(several, None) == math.inf
+
+
+def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> None:
+    found = candidates(0.75, 0.1, 0.1)
+    judges = judged(found)
+    link = Reached("0000", "0001", "supports", 1.0, Origin.AGENT, 0.0)
+    ranking = Boosted(ranked=judges.everything.ranked, via={1: link})
+    at = "2026-01-05T09:00:00.000000Z"
+    hits = [
+        (row, Memory(id=known, content="x", created_by="a", created_at=at, updated_at=at))
+        for row, known in enumerate(found.ids)
+    ]
+    shown = judged_hits(hits, ranking, judges, 0.0, explain=True)
+    assert shown.left_out == 0
+    seed, linked, other = shown.memories
+    assert seed.relevance == linked.relevance != other.relevance
+    assert isinstance(seed.relevance_of, dict)
+    assert set(seed.relevance_of) == set(KINDS)
+    assert np.isfinite(list(seed.relevance_of.values())).all()
+    assert judged_hits(hits, ranking, judges, 1.0, explain=False).left_out == 3

@@ -1,0 +1,1 @@
+"""Learn by what a search judges its hits: see workers/search/relevance.py."""

@@ -1,0 +1,318 @@
+"""Judge what was found: the chance that a hit helps to answer, and the chance that anything does. Pure.
+
+A small net reads what ranking has measured: of the question, of the best that was found, and of each hit. There are two
+judges of each kind, with vectors and by words alone. Cosines are read through the curve of the model that made them, so
+that the weights hold for all models. `python -m tools.relevance` learns the weights, and says how good they are.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from engramq.schemas.records import Answered
+from engramq.workers.embedders.calibration import Calibration
+from engramq.workers.search.question import READ
+from engramq.workers.search.ranking import Column, Measure, Ranked, as_column, or_nothing
+
+Matrix: TypeAlias = NDArray[np.float64]
+
+# Of the chance that anything answers: below the first nothing is shown, from the second on the hits are relied on.
+NOTHING_BELOW: Final = 0.10
+SURE_FROM: Final = 0.5
+# A hit is shown whose chance is so much, and this share of the best one's. See `python -m tools.relevance`.
+LEAST: Final = 0.01
+SHARE_OF_BEST: Final = 0.02
+WEIGHTS: Final = Path(__file__).with_name("relevance.json")
+LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learned
+LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
+LEAST_SPREAD: Final = 0.03  # of cosines
+_OVER: Final = 0.001  # by which shares are equal
+NEIGHBOURS: Final = ("next_to", "near_to", "answers")
+# What each input is; `q_` of the question and of all that was found, the others of a hit.
+QUESTION_INPUTS: Final = (
+    "q_words", "q_exact", "q_names", "q_asks_when", "q_speaker", "q_found", "q_trust", "q_cosine",
+    "q_cosine_apart", "q_covered", "q_worth", "q_spread", "q_second", "q_fifth", "q_tenth", "q_threads",
+)  # fmt: skip
+HIT_INPUTS: Final = (
+    "cosine", "cosine_apart", "cosine_below", "meaning", "covered", "covered_much", "worth", "covered_below",
+    "worth_below", "score", "score_below", "rank", "ahead", "behind", "words", "asks", "tells_self", "lexical",
+    "similarity", "neighbours", "best_of_thread", "speaker", "date", "time_words", "as_covered", "no_vector",
+)  # fmt: skip
+INPUTS: Final = QUESTION_INPUTS + HIT_INPUTS
+
+
+class Net(msgspec.Struct, frozen=True, kw_only=True):
+    """A net with one hidden layer, for inputs less `mean` over `spread`, both [inputs].
+
+    `hidden` [inputs + 1, units] and `out` [units + 1] have what is added in their last row.
+    """
+
+    mean: Column
+    spread: Column
+    hidden: Matrix
+    out: Column
+
+    def chances(self, inputs: Matrix) -> Column:
+        """Return a chance from 0 to 1 for each row [rows, inputs]."""
+        scaled = np.clip((inputs - self.mean) / self.spread, -LARGEST, LARGEST)
+        units = np.tanh(scaled @ self.hidden[:-1] + self.hidden[-1])
+        odds = np.clip(units @ self.out[:-1] + self.out[-1], -30.0, 30.0)
+        chances: Column = 1.0 / (1.0 + np.exp(-odds))
+        return chances
+
+
+class Judges(msgspec.Struct, frozen=True, kw_only=True):
+    """Those with vectors or those by words alone: `hit` of each hit, `anything` of the best, for all that was found."""
+
+    hit: Net
+    anything: Net
+
+
+class Learned(msgspec.Struct, frozen=True, kw_only=True):
+    """The file of weights. `inputs` are the names of what was learned from, in order."""
+
+    inputs: list[str]
+    by_vectors: Judges
+    by_words: Judges
+
+
+@cache
+def learned() -> Learned:
+    """Return the weights that are shipped."""
+    found = msgspec.json.decode(WEIGHTS.read_bytes(), type=Learned, dec_hook=_array)
+    if found.inputs != list(INPUTS):
+        raise ValueError(f"{WEIGHTS.name} was learned from other inputs: run `python -m tools.relevance`")
+    return found
+
+
+def _array(_kind: type, numbers: Any) -> Any:
+    return np.array(numbers, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is read of a ranking: of all rows in its order, and of others beside them.
+
+    `curve` None: nobody knows what a cosine means, and words alone are read.
+    """
+
+    measure: Measure
+    ranked: Ranked
+    curve: Calibration | None
+
+    @cached_property
+    def by_words(self) -> bool:
+        """Whether no vector is read."""
+        similarity = self.ranked.candidates.similarity
+        return self.curve is None or all(similarity[row] is None for row in self.ranked.order)
+
+    def inputs(self, rows: Sequence[int]) -> Matrix:
+        """Return the inputs of these rows of the ranking [rows, INPUTS]."""
+        chosen = list(rows)
+        columns = np.stack([self._of_hits[name][chosen] for name in HIT_INPUTS], axis=1)
+        of_question = np.array([self._of_question[name] for name in QUESTION_INPUTS])
+        return np.hstack([np.tile(of_question, (len(chosen), 1)), columns])
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        return np.array(self.ranked.order, dtype=np.intp)
+
+    @cached_property
+    def _covered(self) -> Column:
+        return or_nothing(as_column(self.ranked.candidates.covered))
+
+    @cached_property
+    def _worth(self) -> Column:
+        return or_nothing(as_column(self.ranked.candidates.worth))
+
+    @cached_property
+    def _cosines(self) -> Column:
+        return as_column(self.ranked.candidates.similarity)
+
+    @cached_property
+    def _of_hits(self) -> Mapping[str, Column]:
+        """The inputs of all rows."""
+        candidates, parts, covered = self.ranked.candidates, self.ranked.parts, self._covered
+        nothing = np.zeros(len(candidates))
+        among = self._order
+        known = {name: or_nothing(parts.get(name, nothing)) for name in (*_PARTS, *NEIGHBOURS)}
+        shares = np.sort(covered[among])
+        return {
+            **known,
+            **self._of_places(),
+            **self._of_vectors(),
+            "covered": covered,
+            "covered_much": covered**2,
+            "worth": self._worth,
+            "covered_below": shares[-1] - covered,
+            "worth_below": self._worth[among].max() - self._worth,
+            "as_covered": np.log1p(len(shares) - np.searchsorted(shares, covered - _OVER)),
+            "words": np.log1p(as_column(candidates.words)),
+            "asks": as_column(candidates.asks),
+            "tells_self": as_column(candidates.tells_self),
+            "neighbours": sum((known[name] for name in NEIGHBOURS), nothing),
+        }
+
+    def _of_places(self) -> dict[str, Column]:
+        """Return where each row stands among those in order: its rank, and how far the next ones are."""
+        scores, order = self.ranked.scores, self._order
+        in_order = scores[order]
+        places = np.searchsorted(-in_order, -scores)  # of rows that are not in order: where they would be
+        places[order] = np.arange(len(order))
+        steps = np.append(-np.diff(in_order), 0.0)
+        last = len(order) - 1
+        return {
+            "score": scores,
+            "score_below": in_order[0] - scores,
+            "rank": np.log1p(places.astype(np.float64)),
+            "ahead": steps[np.minimum(places, last)],
+            "behind": np.append(0.0, steps)[np.minimum(places, last)],
+        }
+
+    def _of_vectors(self) -> dict[str, Column]:
+        """Return the inputs that cosines give, nothing where words alone are read."""
+        candidates, curve = self.ranked.candidates, self.curve
+        if curve is None or self.by_words:
+            return dict.fromkeys(_BY_VECTORS, np.zeros(len(candidates)))
+        best, mean, spread = self._best_cosines
+        odds = _odds(self._cosines, curve)
+        return {
+            "cosine": or_nothing(odds),
+            "cosine_apart": or_nothing((self._cosines - mean) / spread),
+            "cosine_below": or_nothing(_odds(best, curve) - odds),
+            "meaning": or_nothing(_odds(as_column(candidates.meaning), curve)),
+            "similarity": or_nothing(self.ranked.parts["similarity"]),
+            "no_vector": np.isnan(self._cosines).astype(np.float64),
+        }
+
+    @cached_property
+    def _best_cosines(self) -> tuple[float, float, float]:
+        """The best cosine, the mean of all and their spread."""
+        known = self._cosines[self._order]
+        known = known[~np.isnan(known)]
+        return float(known.max()), float(known.mean()), max(float(known.std()), LEAST_SPREAD)
+
+    @cached_property
+    def _of_question(self) -> Mapping[str, float]:
+        """The inputs of the question, and of all that was found."""
+        question, order = self.measure.question, self._order
+        threads, in_order = self.ranked.candidates.thread, self.ranked.scores[order]
+        found = {
+            "q_words": math.log1p(len(question.text[:READ].split())),
+            "q_exact": float(question.is_exact),
+            "q_names": float(bool(question.names)),
+            "q_asks_when": float(question.asks_when),
+            "q_speaker": float(bool(self.measure.named)),
+            "q_found": math.log1p(len(order)),
+            "q_trust": self.measure.trust,
+            "q_threads": sum(threads[row] is not None for row in self.ranked.order) / len(order),
+            "q_covered": float(self._covered[order].max()),
+            "q_worth": float(self._worth[order].max()),
+            "q_spread": float(in_order.std()),
+            "q_cosine": 0.0,
+            "q_cosine_apart": 0.0,
+        }
+        for name, place in (("q_second", 1), ("q_fifth", 4), ("q_tenth", 9)):
+            found[name] = float(in_order[0] - in_order[min(place, len(order) - 1)])
+        if self.curve is not None and not self.by_words:
+            best, mean, spread = self._best_cosines
+            found |= {"q_cosine": float(_odds(best, self.curve)), "q_cosine_apart": (best - mean) / spread}
+        return found
+
+
+def _odds(cosine: Any, curve: Calibration) -> Any:
+    """Return the log odds of a cosine by the curve of its model, a number or an array."""
+    return (curve.slope * cosine + curve.offset) / LOGIT
+
+
+_PARTS: Final = ("lexical", "best_of_thread", "speaker", "date", "time_words")
+_BY_VECTORS: Final = ("cosine", "cosine_apart", "cosine_below", "meaning", "similarity", "no_vector")
+
+# What a relevance is made of, as it is told.
+KINDS: Final[Mapping[str, Sequence[str]]] = {
+    "words": (
+        "covered", "covered_much", "covered_below", "worth", "worth_below", "as_covered", "lexical", "q_covered",
+        "q_worth", "q_trust",
+    ),
+    "meaning": (*_BY_VECTORS, "q_cosine", "q_cosine_apart"),
+    "rank": ("score", "score_below", "rank", "ahead", "behind", "q_spread", "q_second", "q_fifth", "q_tenth"),
+    "conversation": ("neighbours", "best_of_thread", "q_threads"),
+    "speaker": ("speaker", "q_speaker", "q_names"),
+    "time": ("date", "time_words", "q_asks_when"),
+    "form": ("words", "asks", "tells_self"),
+    "question": ("q_words", "q_exact", "q_found"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the judges say of a ranking: the chance that anything answers, and, when asked, that a hit does."""
+
+    everything: Seen
+    trusted: Seen  # all that was found where nothing is
+    judges: Judges
+    anything: float
+
+    @classmethod
+    def of(cls, measure: Measure, ranked: Ranked, curve: Calibration | None) -> "Judged":
+        """Judge a ranking that has at least one row. What is untrusted moves nothing that is said of trusted ones."""
+        everything = trusted = Seen(measure, ranked, curve)
+        are_trusted = ranked.candidates.trusted
+        rows = [row for row in ranked.order if are_trusted[row]]
+        if 0 < len(rows) < len(ranked.order):
+            trusted = Seen(measure, replace(ranked, order=rows), curve)
+        judges = learned().by_words if trusted.by_words else learned().by_vectors
+        return cls(
+            everything, trusted, judges, float(judges.anything.chances(trusted.inputs(trusted.ranked.order[:1]))[0])
+        )
+
+    @property
+    def answered(self) -> Answered:
+        """Whether anything that was found answers."""
+        if self.anything < NOTHING_BELOW:
+            return "no"
+        return "unsure" if self.anything < SURE_FROM else "yes"
+
+    def hits(self, rows: Sequence[int]) -> list[float]:
+        """Return the chance of each of these rows that it helps to answer."""
+        chances: list[float] = self.judges.hit.chances(self._inputs(rows)).tolist()
+        return chances
+
+    def _inputs(self, rows: Sequence[int]) -> Matrix:
+        inputs = self.trusted.inputs(rows)
+        are_trusted = self.everything.ranked.candidates.trusted
+        if self.trusted is not self.everything and (others := [not are_trusted[row] for row in rows]):
+            inputs[others] = self.everything.inputs(rows)[others]
+        return inputs
+
+    def least(self, chances: Sequence[float], asked: float | None) -> float:
+        """Return the least chance of a hit that is shown, of these; `asked`: what somebody has chosen."""
+        if asked is not None:
+            return asked
+        if self.answered == "no":
+            return math.inf
+        return max(LEAST, SHARE_OF_BEST * max(chances, default=0.0))
+
+    def made_of(self, row: int) -> dict[str, float]:
+        """Return by how much what each kind of evidence says lifts the chance of a hit above what it usually says."""
+        inputs, net = self._inputs([row]), self.judges.hit
+        without = np.repeat(inputs, len(KINDS), axis=0)
+        for place, names in enumerate(KINDS.values()):
+            columns = [INPUTS.index(name) for name in names]
+            without[place, columns] = net.mean[columns]
+        lifts = float(net.chances(inputs)[0]) - net.chances(without)
+        return dict(zip(KINDS, lifts.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What an installation has chosen as the least relevance of the hits that are shown; None: as learned."""
+
+    least: float | None
