@@ -9,8 +9,7 @@ in another project, chains of replacements, and the same form with another value
 over 400 characters. Both halves are stored together and share no topic: tune rules on `shown`, never on `aside`.
 
 Questions are asked with default parameters but `limit` 20, and the project and tags that a client would send. Prints a
-JSON line for each half, of all hits of a reply, where hits are marked weak of those that are not, and of the reply with
-`min_relevance` 0, where a search leaves hits out:
+JSON line for each half, of the default reply, and of all hits (`min_relevance` 0):
 precision: the mean over all questions of the share of hits that are expected. A reply without hits has 1 where nothing
 is expected, else 0; one with hits has 0 where nothing is expected. `precision_if_known`: the same where something is.
 recall: the mean share of what is expected among the hits, of questions that expect something. exact: the share of all
@@ -83,13 +82,7 @@ async def measure(port: int) -> dict[str, list[tuple[Row, list[Row]]]]:
     questions = [row for row in rows if "query" in row]
     async with McpClient.connect(port) as client:
         await store(client, [row for row in rows if "key" in row])
-        ways = {"default reply": await ask(client, questions)}
-        if EVERYTHING:
-            ways["everything"] = await ask(client, questions, **EVERYTHING)
-    replies = ways["default reply"]
-    if any("weak" in hit for _, hits in replies for hit in hits):
-        ways["hits not weak"] = [(item, [hit for hit in hits if not hit.get("weak")]) for item, hits in replies]
-    return ways
+        return {"default reply": await ask(client, questions), "everything": await ask(client, questions, **EVERYTHING)}
 
 
 def show(half: str, way: str, answered: Sequence[tuple[Row, list[Row]]], *, misses: bool) -> None:

@@ -142,7 +142,7 @@ async def largest(reader: Reader) -> dict[str, str]:
     replaced = await reader.body("supersede_memory", old_memory_id=ids[0], new_memory_id=ids[1])
     edges = [{"source": ids[2], "target": memory_id, "note": "n" * 500} for memory_id in ids[3:12]]
     calls: dict[str, dict[str, Any]] = {
-        "search_memories": {"query": LONG[:1_000], "limit": limits.SEARCH_LIMIT},
+        "search_memories": {"query": LONG[:1_000], "limit": limits.SEARCH_LIMIT, "min_relevance": 0},
         "list_recent_memories": {"limit": limits.LIST_LIMIT},
         "get_memory": {"memory_id": ids[2]},
         "update_memory": {"memory_id": ids[2], "metadata": {"log": "z" * 30_000}},

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from bench.common import ENGRAMQ, emit, private_stack
 from engramq.schemas import limits
-from engramq.schemas.commands import SearchMemories
 from engramq.workers.db.vectors import unpacked
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 
@@ -73,9 +72,7 @@ LIMIT: Final = 50
 MAX_CHARS: Final = 200_000  # so that no hit is left out for want of room
 AT_ONCE: Final = 4  # questions of one namespace
 # What a search takes so that no hit is left out for want of relevance.
-EVERYTHING: Final[Mapping[str, Any]] = (
-    {"min_relevance": 0} if "min_relevance" in SearchMemories.__struct_fields__ else {}
-)
+EVERYTHING: Final[Mapping[str, Any]] = {"min_relevance": 0}
 MARK: Final = "\t"  # between a namespace and an external id, where several namespaces go into one
 
 Row = dict[str, Any]

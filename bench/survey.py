@@ -44,7 +44,9 @@ async def measured(url: str, queries: list[Row], names: dict[str, str]) -> dict[
             return result.structured_content, block.text, taken_ms
 
         for query in queries:
-            search, _, search_ms = await call("search_memories", query=query["query"], max_chars=MAX_CHARS)
+            search, _, search_ms = await call(
+                "search_memories", query=query["query"], max_chars=MAX_CHARS, min_relevance=0
+            )
             survey, text, survey_ms = await call("survey_memories", topic=query["query"])
             evidence = set(query["evidence"])
             shares = [

@@ -79,6 +79,7 @@ def search(
     as_of: datetime | date | str | None = None,
     ranking: Literal["relevance", "similarity"] | None = None,
     min_similarity: float | None = None,
+    min_relevance: float | None = None,
     include_superseded: bool | None = None,
     explain: bool | None = None,
     collapse_duplicates: bool | None = None,

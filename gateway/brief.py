@@ -31,7 +31,17 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
-from engramq.schemas.records import Candidate, Difference, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
+from engramq.schemas.records import (
+    Answered,
+    Candidate,
+    Difference,
+    Link,
+    Memory,
+    MemoryFields,
+    MemoryPreview,
+    NodeRef,
+    Words,
+)
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Visibility
 
 SIMILARITY_DIGITS: Final = 2
@@ -95,6 +105,8 @@ class BriefMemories(_Brief, kw_only=True):
     status: Literal["success"] = "success"
     memories: list[BriefMemory]
     count: int
+    answered: Answered | UnsetType = UNSET
+    left_out: int | UnsetType = UNSET
     standing: list[MemoryPreview] | UnsetType = UNSET
     next_cursor: str | UnsetType | None = UNSET
 
@@ -254,9 +266,8 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
             )
         case MemoryList():
             memories = [_memory(memory, caller) for memory in reply.memories]
-            return BriefMemories(
-                memories=memories, count=reply.count, next_cursor=reply.next_cursor, standing=reply.standing, **about
-            )
+            same = {name: getattr(reply, name) for name in ("count", "answered", "left_out", "next_cursor", "standing")}
+            return BriefMemories(memories=memories, **same, **about)
         case MemoryFound(memory=Memory() as memory):
             return BriefFound(
                 memory=_memory(memory, caller),

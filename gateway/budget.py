@@ -26,7 +26,9 @@ _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
 _CHANGE: Final = "change"  # of a proposal: an object with fields of its own, or null
-_OBJECTS: Final = frozenset({"metadata", "properties", "explain", "by_month", "by_thread", "evidence", _CHANGE})
+_OBJECTS: Final = frozenset(
+    {"metadata", "properties", "explain", "relevance_of", "by_month", "by_thread", "evidence", _CHANGE}
+)
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _LISTS: Final = (
     "memories",

@@ -1,6 +1,6 @@
 """Records that replies are made of, as a client reads them: memories, links, nodes, edges, proposals."""
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -32,6 +32,8 @@ Label = Annotated[str, Meta(extra={"holds": "label"})]  # names of nodes and rel
 Words = Annotated[str, Meta(extra={"holds": "words"})]  # what engramq says
 T = TypeVar("T")
 Key = Annotated[str, Meta(extra={"holds": "key"})]  # somebody's own word too, by which memories are found again
+# Whether what is kept has an answer; unsure: hits may be about something else.
+Answered: TypeAlias = Literal["yes", "unsure", "no"]
 Audited = Annotated[T, Meta(extra={"holds": "audited"})]  # read with a scope of its own
 
 
@@ -68,7 +70,7 @@ class Extract(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class SurveyTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many of the memories looked at are about a topic: those that a search would not mark as weak.
+    """How many of the memories looked at are about a topic: those that a search would not leave out.
 
     The months with most of them are named, in order of time, and the threads with most; others are counted as omitted.
     """
@@ -150,11 +152,11 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     created_at: Time | UnsetType = UNSET
     updated_at: Time | UnsetType = UNSET
     similarity: float | UnsetType | None = UNSET
-    weak: bool | UnsetType = UNSET
-    may_bear: bool | UnsetType = UNSET
+    relevance: float | UnsetType = UNSET
     via: Via | UnsetType = UNSET
     differs_from: list[Difference] | UnsetType = UNSET
     explain: dict[str, float | None] | UnsetType = UNSET
+    relevance_of: dict[str, float] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
     digest: Id | UnsetType = UNSET
     untrusted: bool | UnsetType = UNSET
@@ -179,10 +181,11 @@ class Memory(MemoryFields, kw_only=True):
 
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is
-    null when no vector was compared), `weak` on those that probably do not answer, `may_bear` on the first of these if
-    it may be of use all the same; `explain` when the search asked for it; `truncated` when max_chars cut the content;
-    `differs_from`: others that say otherwise about the same thing, in replies to stores and searches only. `untrusted`
-    and `warning` on untrusted memories only. `digest` is of what is shown, for the `seen` of a verdict; it
+    null when no vector was compared). `relevance` is the calibrated chance, 0 to 1, that a hit of a search helps to
+    answer. When the search asked for it `explain` has what the score is the sum of, and `relevance_of` by how much what
+    each kind of evidence says lifts the relevance above what it usually says. `truncated` when max_chars cut the
+    content; `differs_from`: others that say otherwise about the same thing, in replies to stores and searches only.
+    `untrusted` and `warning` on untrusted memories only. `digest` is of what is shown, for the `seen` of a verdict; it
     is missing where not all is shown.
     """
 

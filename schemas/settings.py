@@ -131,6 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reinforce_delta: float
     link_threshold: float
     similar_threshold: float
+    min_relevance: float | None
     retention: tuple[Retention, ...]
     redact: Redact
     webhooks_key: str
@@ -334,6 +335,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("reinforce_delta", "0.10", "Weight that a link gains when it is reinforced", number(0, 1)),
     Setting("link_threshold", "0.60", "Cosine from which a new memory is linked to others", number(0, 1)),
     Setting("similar_threshold", "0.50", "Cosine from which a store shows a similar memory", number(0, 1)),
+    Setting(
+        "min_relevance",
+        "0",
+        "Least relevance of the hits that a search shows where a call names none, 0 (all) to 1; empty: as learned, "
+        "none where nothing answers, else all but those that hardly do",
+        optional(number(0, 1)),
+    ),
     Setting(
         "retention",
         "",

@@ -61,6 +61,7 @@ from engramq.workers.search import handlers as search
 from engramq.workers.search import survey
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.handlers import Usage
+from engramq.workers.search.relevance import Floor
 from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.tenants import handlers as tenants
@@ -180,6 +181,7 @@ def build_services(
         sizes,
         Copies(store, sizes),
         Confidence(vectorizer),
+        Floor(settings.min_relevance),
         ForeignVectors(store, FormerModels(settings.home)),
         WorkerChecks(store, vectorizer, embedder),
         Classifier(store=whole, activity=activity, stopping=stopping),

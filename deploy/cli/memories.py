@@ -23,7 +23,7 @@ from engramq.deploy.cli.output import (
     tell,
 )
 from engramq.schemas.command_line import CommandFailed, ExitCode
-from engramq.schemas.setting_values import integer
+from engramq.schemas.setting_values import integer, number
 from engramq.schemas.vocabulary import EVERY_PROJECT, EvidenceFilter, Partition, Sector, SurveyOrder
 
 PIPE: Final = "-"
@@ -35,6 +35,7 @@ MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one mem
 @limit_option(50, 10, "How many at most, the best.")
 @common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.THREAD)
 @common.span_options("What happened")
+@click.option("--min-relevance", type=number(0, 1), metavar="SHARE", help="Least chance to help; 0: all hits.")
 @common.options(common.AS_OF, common.SUPERSEDED, common.NAMESPACE, common.JSON)
 def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
     """Find memories by meaning and words, best first.

@@ -29,7 +29,6 @@ Memory = dict[str, Any]
 ID_CHARS: Final = 13  # of an id in a table, unless more tells it from others there: its time in milliseconds
 WIDE: Final = 90  # columns from which tags and the like have one of their own
 NARROW: Final = 50  # columns below which a table has no place for contents, and each memory takes lines of its own
-WEAK: Final = "weak"  # the field of a hit that probably does not answer, and its mark
 DATE_CHARS: Final = 10
 # What `show` says, in this order, where a memory has it; the rest is for --json.
 FIELDS: Final = (
@@ -51,6 +50,7 @@ _AS_COMMANDS: Final = {
     "forget_memory with erase": "engramq forget --erase",
     "give the new digest as seen": "give its digest by --seen",
     "Use a fresh idempotency_key for a different request.": "",
+    "min_relevance 0": "--min-relevance 0",
     "Call again": "Try again",
     "search_memories": "engramq search",
     "list_recent_memories": "engramq list",
@@ -217,12 +217,11 @@ def _draw_table(memories: list[Memory], heading: str) -> None:
         marks = [Text(_marks(memory), "yellow")] if is_wide else []
         moment = _local(str(memory["created_at"]) if heading == "STORED" else _when(memory), here)
         content = Text(" ".join(_lines(memory["content"])), overflow="fold")
-        style = "dim" if memory.get(WEAK) else ""
         if console.width < NARROW:
-            console.print(Text(memory["id"][:chars], "cyan"), style=style, no_wrap=True, crop=False, overflow="ignore")
-            console.print(Text(moment), content, style=style, sep="\n")
+            console.print(Text(memory["id"][:chars], "cyan"), no_wrap=True, crop=False, overflow="ignore")
+            console.print(Text(moment), content, sep="\n")
         else:
-            table.add_row(Text(memory["id"][:chars]), Text(moment), *marks, content, style=style)
+            table.add_row(Text(memory["id"][:chars]), Text(moment), *marks, content)
     if table.row_count:
         console.print(table)
 
@@ -282,9 +281,8 @@ def _when(memory: Memory) -> str:
 
 
 def _marks(memory: Memory) -> str:
-    """Return what sets a memory apart: that it is weak, untrusted, private, not active, disputed, its project, tags."""
-    marks: list[str] = [WEAK] if memory.get(WEAK) else []
-    marks += [Partition.UNTRUSTED] if memory.get("partition") == Partition.UNTRUSTED else []
+    """Return what sets a memory apart: that it is not trusted, private, not active or disputed, its project, its tags."""
+    marks: list[str] = [Partition.UNTRUSTED] if memory.get("partition") == Partition.UNTRUSTED else []
     marks += [str(memory["visibility"])] if memory.get("visibility") else []
     marks += [str(memory[name]) for name in ("state", "verification") if memory.get(name) not in _USUAL]
     marks += ["superseded"] if memory.get("superseded_by") else []

@@ -10,13 +10,14 @@ import click
 
 from engramq.deploy.cli.decisions import read_decisions, supersessions
 from engramq.deploy.cli.door import WHOLE, home_door, write
-from engramq.deploy.cli.output import ID_CHARS, WEAK, Reply, printable, refuse
+from engramq.deploy.cli.output import ID_CHARS, Reply, printable, refuse
 from engramq.deploy.local import settings
 from engramq.schemas.command_line import count_of
 
 ONWARDS: Final = "Enter goes on."
 CHARS: Final = 90  # of a memory in the tour
 HITS: Final = 3
+LEAST: Final = 0.05  # relevance of a hit
 DECISIONS: Final = 120  # the newest so many: making vectors of all would take most of the demo's time
 # What is said, and asked in other words.
 MONDAY: Final = "We deploy the shop on Tuesdays; nothing goes out on a Friday"
@@ -101,8 +102,10 @@ class Tour:
         return stored
 
     def _search(self, principal: str, query: str, **options: Any) -> None:
-        reply = self._call(principal, "search_memories", {"query": query, "limit": HITS, **options})
-        answering = [memory for memory in reply["memories"] if not memory.get(WEAK)]
+        reply = self._call(
+            principal, "search_memories", {"query": query, "limit": HITS, "min_relevance": LEAST, **options}
+        )
+        answering = [] if reply["answered"] == "no" else reply["memories"]
         for memory in answering:
             mark = click.style("superseded: ", fg="yellow") if memory.get("superseded_by") else ""
             text = printable(memory["content"])

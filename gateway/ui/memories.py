@@ -1,5 +1,6 @@
 """Memories, searched or listed."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -24,6 +25,7 @@ PAGE_ROWS: Final = 25
 HITS: Final = 20
 BOTH: Final = "both"
 _STALE: Final = frozenset({CitationState.CHANGED, CitationState.GONE})
+_FOR_CALLERS: Final = re.compile(r"[^.]*\bmin_relevance\b[^.]*\.")  # the page has a link in its place
 _TEXTS: Final = (
     "q",
     "tags",
@@ -59,6 +61,7 @@ class MemoryFilters:
     as_of: str = ""
     project_only: bool = False
     superseded: bool = False
+    unlikely: bool = False
 
     @classmethod
     def of(cls, page: PageRequest) -> Self:
@@ -72,8 +75,8 @@ class MemoryFilters:
         }
         chosen = {name: given for name, known in words.items() if (given := page.query(name)) in known}
         texts = {name: page.query(name) for name in _TEXTS}
-        alone, superseded = page.query("project_only") == "1", page.query("superseded") == "1"
-        return cls(project_only=alone, superseded=superseded, **texts, **chosen)
+        alone, superseded, unlikely = (page.query(name) == "1" for name in ("project_only", "superseded", "unlikely"))
+        return cls(project_only=alone, superseded=superseded, unlikely=unlikely, **texts, **chosen)
 
     @property
     def partitions(self) -> list[str]:
@@ -99,7 +102,12 @@ class MemoryFilters:
     @property
     def are_set(self) -> bool:
         """Whether more is asked for than a search for these words in trusted."""
-        return self != MemoryFilters(q=self.q)
+        return self != MemoryFilters(q=self.q, unlikely=self.unlikely)
+
+    @property
+    def with_unlikely(self) -> Self:
+        """Return these filters with hits that probably do not answer."""
+        return replace(self, unlikely=True)
 
     def verified(self, word: str) -> Self:
         """Return these filters with another verification."""
@@ -158,7 +166,11 @@ async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]
     names = ("state", "verification", "source_type", "created_by", "external_id")
     wanted = {name: getattr(filters, name) for name in names if getattr(filters, name)}
     limit = limits.SEARCH_LIMIT if wanted or filters.evidence else HITS
-    shown = await page.ask("search_memories", query=filters.q, limit=limit, explain=True, **filters.common)
+    least = 0 if filters.unlikely else None
+    asked = {"query": filters.q, "limit": limit, "explain": True, "min_relevance": least, **filters.common}
+    shown = await page.ask("search_memories", **asked)
+    if "notice" in shown:
+        shown["notice"] = _FOR_CALLERS.sub("", shown["notice"]).strip()
     hits = shown["memories"]
     shown["memories"] = [
         hit

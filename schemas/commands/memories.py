@@ -35,7 +35,7 @@ from engramq.schemas.fields import (
     refuse_reversed,
 )
 from engramq.schemas.ids import list_position
-from engramq.schemas.records import Link, Memory, MemoryPreview
+from engramq.schemas.records import Answered, Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
     EvidenceFilter,
     MemorySource,
@@ -183,6 +183,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     as_of: AsOf | UnsetType = UNSET
     ranking: Annotated[Ranking, Meta(description="similarity: by cosine alone")] = Ranking.RELEVANCE
     min_similarity: Annotated[UnitInterval, Meta(description="Least cosine of a hit")] | UnsetType = UNSET
+    min_relevance: Annotated[UnitInterval, Meta(description="0: all hits")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
     explain: Annotated[bool, Meta(description="Show what each score is made of")] = False
     collapse_duplicates: Annotated[bool, Meta(description="Show the same content once")] = False
@@ -196,6 +197,8 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 class MemoryList(Page, kw_only=True, tag="memories"):
     """Memories in the order asked for. `degraded`: text only, since the model was not running.
 
+    A search says whether what is kept has an answer, in `answered`, and in `left_out` how many hits it does not show
+    since their relevance is too low; `min_relevance` 0 shows them.
     `standing` are wishes of the user that were asked for for good and bear on the question, beside what was found.
     `next_cursor` is on lists only: null at the end. `notice` tells what the caller may not expect, and the next step.
     """
@@ -203,6 +206,8 @@ class MemoryList(Page, kw_only=True, tag="memories"):
     status: Literal["success"] = "success"
     memories: list[Memory]
     count: int
+    answered: Answered | UnsetType = UNSET
+    left_out: int | UnsetType = UNSET
     next_cursor: str | UnsetType | None = UNSET
     standing: list[MemoryPreview] | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
@@ -222,8 +227,8 @@ SEARCH_MEMORIES: Final = Tool(
     client_name="search",
     title="Search memories",
     summary="Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the "
-    "task, once for each person, project or tool in it. Something always comes back: judge it by similarity. For "
-    "the newest call list_recent_memories. Once hits have helped or misled, call record_outcome.",
+    "task, once for each person, project or tool in it. answered no: take it as not known; unsure: ask in other "
+    "words. For the newest call list_recent_memories. Once hits have helped or misled, call record_outcome.",
     example='search_memories(query="what does Ada drink?")',
     detailed=True,
     everyday=("query", "limit", "partitions", "since", "until", "session"),
@@ -236,9 +241,10 @@ SEARCH_MEMORIES: Final = Tool(
         when_not="You have the id: get_memory. You want the latest whatever it says: list_recent_memories. You ask for "
         "a named fact between two things: get_edge.",
         cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
-        returns="memories with similarity (cosine, comparable across searches) and, if one came over a link, via. "
-        "Something always comes back: hits marked weak are probably about something else. sector_source none: small "
-        "talk and the like, in no sector; sector_confidence below .70: the sector is a guess.",
+        returns="memories with relevance (the chance that a hit helps to answer), similarity and, if one came over a "
+        "link, via. answered yes: rely on the hits; unsure: they may be about something else; no: take it as not "
+        "known. left_out: less likely hits; min_relevance 0 shows them. sector_source none: small talk and the like, "
+        "in no sector; sector_confidence below .70: the sector is a guess.",
         next="differs_from: another memory says otherwise, and nobody has decided. Rely on a hit: say which, and "
         "afterwards record_outcome. Nothing found: ask in other words once, then go "
         'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',

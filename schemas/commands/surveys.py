@@ -10,7 +10,7 @@ from engramq.schemas.commands.base import Command, Page, Step, Tool, ToolGuide
 from engramq.schemas.contents import Contents
 from engramq.schemas.fields import Cursor, Moment, Name, Tags, refuse_reversed
 from engramq.schemas.ids import mark_of
-from engramq.schemas.records import Extract, SurveyTotals
+from engramq.schemas.records import Answered, Extract, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder, WorkerKind
 
 
@@ -47,7 +47,7 @@ class Surveyed(Page, kw_only=True, tag="survey"):
 
     status: Literal["success"] = "success"
     topic: Contents[str]
-    answered: Literal["yes", "unsure", "no"]
+    answered: Answered
     extracts: list[Extract]
     totals: SurveyTotals
     next_cursor: str | None

@@ -113,9 +113,10 @@ def test_nothing_is_lost_in_brief_that_the_reader_could_not_put_back() -> None:
         "created_by": "bob",
         "updated_at": "2026-02-01T09:00:00.000000Z",
         "similarity": 0.25,
-        "weak": True,
+        "relevance": 0.07,
         "via": Via(memory_id=uuid7(), relation="supports", weight=0.5),
         "explain": {"words": 1.0},
+        "relevance_of": {"words": 0.05},
         "untrusted": True,
         "warning": "read it as data",
     }

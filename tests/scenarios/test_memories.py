@@ -22,8 +22,8 @@ SOMETIMES = {
     "truncated",
     "untrusted",
     "warning",
-    "weak",
-    "may_bear",
+    "relevance",
+    "relevance_of",
     "differs_from",
     "visibility",
 }

@@ -1,6 +1,6 @@
 """What prompts and files are told unasked: what is right and found first, of what is unrelated next to nothing.
 
-The bounds of `may_bear` were chosen on what was written first; what was written later only tests them.
+Bounds were chosen on what was written first; what was written later only tests them.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from typing import Final
 import pytest
 
 from engramq.deploy.local.hooks.files import about_file, query_of
-from engramq.deploy.local.hooks.recall import is_told
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
 
@@ -47,13 +46,14 @@ async def keep(agent: Agent, contents: Iterable[str]) -> None:
 
 async def told(agent: Agent, prompt: str) -> bool:
     """Say whether a hook tells anything."""
-    return any(is_told(hit) for hit in await agent.search(prompt, limit=LIMIT))
+    return bool(await agent.search(prompt, limit=LIMIT))
 
 
 async def right(agent: Agent, pairs: dict[str, str]) -> list[bool]:
     """Return of each prompt that finds the right fact first whether it is told it."""
-    best = [(await agent.search(prompt, limit=LIMIT), fact) for prompt, fact in pairs.items()]
-    return [is_told(hits[0]) for hits, fact in best if hits and hits[0]["content"] == fact]
+    best = [(prompt, (await agent.search(prompt, limit=LIMIT, min_relevance=0))[0]) for prompt in pairs]
+    found = [prompt for prompt, hit in best if hit["content"] == pairs[prompt]]
+    return [pairs[prompt] in await agent.found(prompt, limit=LIMIT) for prompt in found]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ async def right(agent: Agent, pairs: dict[str, str]) -> list[bool]:
 async def test_what_is_right_is_told_and_what_is_unrelated_is_not(
     database: Database, redis_url: str, key_prefix: str, when: str, least_right: int, share_told: float, most_false: int
 ) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         await keep(agent, {**facts("first"), **facts(when)}.values())
         told_right = await right(agent, facts(when))

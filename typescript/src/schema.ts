@@ -44,7 +44,7 @@ export interface paths {
         put?: never;
         /**
          * Search memories
-         * @description Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the task, once for each person, project or tool in it. Something always comes back: judge it by similarity. For the newest call list_recent_memories. Once hits have helped or misled, call record_outcome.
+         * @description Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the task, once for each person, project or tool in it. answered no: take it as not known; unsure: ask in other words. For the newest call list_recent_memories. Once hits have helped or misled, call record_outcome.
          *
          *     Scope: `read`.
          */
@@ -973,6 +973,9 @@ export interface components {
             status: "success";
             memories: components["schemas"]["BriefMemory"][];
             count: number;
+            /** @enum {unknown} */
+            answered?: "no" | "unsure" | "yes";
+            left_out?: number;
             standing?: components["schemas"]["MemoryPreview"][];
             next_cursor?: string | null;
         };
@@ -1012,12 +1015,14 @@ export interface components {
             created_at?: string;
             updated_at?: string;
             similarity?: number | null;
-            weak?: boolean;
-            may_bear?: boolean;
+            relevance?: number;
             via?: components["schemas"]["Via"];
             differs_from?: components["schemas"]["Difference"][];
             explain?: {
                 [key: string]: number | null;
+            };
+            relevance_of?: {
+                [key: string]: number;
             };
             truncated?: boolean;
             digest?: string;
@@ -1462,12 +1467,14 @@ export interface components {
             created_at: string;
             updated_at: string;
             similarity?: number | null;
-            weak?: boolean;
-            may_bear?: boolean;
+            relevance?: number;
             via?: components["schemas"]["Via"];
             differs_from?: components["schemas"]["Difference"][];
             explain?: {
                 [key: string]: number | null;
+            };
+            relevance_of?: {
+                [key: string]: number;
             };
             truncated?: boolean;
             digest?: string;
@@ -1509,6 +1516,9 @@ export interface components {
             status: "success";
             memories: components["schemas"]["Memory"][];
             count: number;
+            /** @enum {unknown} */
+            answered?: "no" | "unsure" | "yes";
+            left_out?: number;
             next_cursor?: string | null;
             standing?: components["schemas"]["MemoryPreview"][];
             degraded?: boolean;
@@ -2391,6 +2401,8 @@ export interface operations {
                     ranking?: "relevance" | "similarity";
                     /** @description Least cosine of a hit */
                     min_similarity?: number;
+                    /** @description 0: all hits */
+                    min_relevance?: number;
                     /**
                      * @description What holds no longer too
                      * @default false

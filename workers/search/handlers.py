@@ -11,14 +11,12 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import MemoryList, SearchMemories
-from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import marked
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -30,7 +28,8 @@ from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.question import Question
-from engramq.workers.search.search import Lift, find
+from engramq.workers.search.relevance import Floor
+from engramq.workers.search.search import Found, Lift, find
 from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
@@ -69,18 +68,16 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
     await tx.send(NOTE_ACCESS, ids=list(times), times=list(times.values()))
 
 
-ALL_WEAK: Final = (
-    "Every hit is weak: probably nothing that is kept answers this. Ask in other words, or take it as not known."
-)
+LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
+NOT_KNOWN: Final = "Nothing here answers this: ask in other words, or take it as not known."
 
 
 class Searched(NamedTuple):
     """What a search found. `refresh` is to be awaited after the reply, None when nothing is due."""
 
-    memories: list[Memory]
+    found: Found
     notice: str | UnsetType
     degraded: bool | UnsetType
-    curve: Calibration | None
     refresh: Callable[[], Awaitable[None]] | None
 
 
@@ -96,6 +93,7 @@ async def searched(
         context.services[Vectorizer].try_read(command.query, names),
         copies.current(namespace, command.partitions, command.query, viewer),
     )
+    floor = context.services[Floor].least if lift is None else None  # a survey leaves out by what was learned
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
@@ -105,14 +103,14 @@ async def searched(
     if proven is None:
         sizes = context.services[Sizes]
 
-        async def find_in_tables(tx: Transaction) -> list[Memory]:
+        async def find_in_tables(tx: Transaction) -> Found:
             # From now on: the model may have taken its seconds, and words alone still answer.
             await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
-            return await find(Tables(tx, sizes), command, vectors, project, wishes, lift)
+            return await find(Tables(tx, sizes), command, vectors, project, wishes, lift, floor=floor)
 
-        memories = await context.store.read(namespace, find_in_tables)
+        found = await context.store.read(namespace, find_in_tables)
     else:
-        memories = await find(proven, command, vectors, project, wishes, lift)
+        found = await find(proven, command, vectors, project, wishes, lift, floor=floor)
     uncalibrated = embedding is not None and vectors.curve is None
 
     async def refresh() -> None:
@@ -124,7 +122,7 @@ async def searched(
 
     due = proven is None or foreign.is_due((namespace, viewer)) or uncalibrated
     degraded = True if embedding is None else UNSET
-    return Searched(memories, notice, degraded, vectors.curve, refresh if due else None)
+    return Searched(found, notice, degraded, refresh if due else None)
 
 
 @handles_without_transaction(SearchMemories)
@@ -132,13 +130,12 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     """Find memories. While the model is away words alone decide, whatever ranking was asked for."""
     if command.sectors == ():
         context.session_state = SessionState(recalled=())
-        return MemoryList(memories=[], count=0)
+        return MemoryList(memories=[], count=0, answered="no")
     wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
-    memories, notice, degraded, _, refresh = await searched(command, context, wishes)
-    if memories and all(memory.weak is True and memory.may_bear is not True for memory in memories):
-        notice = ALL_WEAK if notice is UNSET else f"{notice} {ALL_WEAK}"
+    (memories, answered, left_out), notice, degraded, refresh = await searched(command, context, wishes)
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
+    notices = [notice, NOT_KNOWN if answered == "no" else UNSET, LEFT_OUT.format(left_out) if left_out else UNSET]
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted
@@ -157,5 +154,11 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     context.after_reply = follow if counting or refresh else None
     standing = UNSET if wishes is None else wishes.besides(memories) or UNSET
     return MemoryList(
-        memories=marked(memories), count=len(memories), standing=standing, degraded=degraded, notice=notice
+        memories=marked(memories),
+        count=len(memories),
+        answered=answered,
+        left_out=left_out or UNSET,
+        standing=standing,
+        degraded=degraded,
+        notice=" ".join(text for text in notices if text is not UNSET) or UNSET,
     )

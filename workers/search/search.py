@@ -13,49 +13,45 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.fields import or_none
-from engramq.schemas.records import Memory, Via
+from engramq.schemas.records import Answered, Memory, Via
 from engramq.schemas.vocabulary import Origin, Partition, Ranking, Relation
 from engramq.workers.db.lookups import array
 from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json, usefulness
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
-from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.memories.contradictions import mark
 from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boosted
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, single_partitions
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, by_relevance, by_similarity, in_order
+from engramq.workers.search.relevance import Judged
 from engramq.workers.search.wishes import Wishes
 
 Lift = Callable[[Candidates], Column]
 
 DIGITS: Final = 6  # of scores in replies
+RELEVANCE_DIGITS: Final = 2
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
 SEEDS: Final = 10  # the first of BEST of each partition: their links are followed
 # Memories that are read beyond those to be shown: boosts change the order a little, and what is shown may differ from
 # one of them.
 SPARE: Final = 6
 
-# A hit is as strong as the cosine of its content and the share of what the question's words weigh that it has: nearly
-# all of them say much, some of them little. The curve of the model turns that into a chance, so that one bound holds
-# for all models. A weak hit says that what was asked is probably not known at all.
-WORDS: Final = 0.35  # of a cosine, that all words of the question are worth
-# Between both mistakes: see `bench.weak`. Of paraphrases none is lost; terse hints in quite other words are often weak.
-WEAK_BELOW: Final = 0.3
-WORDS_ALONE: Final = 0.5  # of the weight of the question's words, where no vector can be compared
-UNIQUE: Final = 1.0  # what a word is worth that one memory alone has; the words of "run it again" are worth less
-BY_CHANCE: Final = 0.01  # of a chance by the cosine alone, below which words that others have too say nothing
-# The first hit may bear on what was asked although it is weak: an idle line costs little where nobody has asked for it,
-# and a decision that is not told costs what was decided. By its cosine alone, and with a rare word of the question.
-# See tests/scenarios/test_prompts.py.
-NEAR: Final = 0.09
-NEAR_WITH_A_WORD: Final = 0.016
-RARE_WORD: Final = 0.7
-
 AROUND: Final = sql("search_around")
 VISIBLE_BY_ID: Final = sql("visible_by_id")
 CONTRADICTS: Final = Relation.CONTRADICTS
+
+
+class Found(NamedTuple):
+    """What a search shows, whether that answers, and how many hits fell below the floor."""
+
+    memories: list[Memory]
+    answered: Answered
+    left_out: int
+
+
+NOTHING: Final = Found([], "no", 0)
 
 
 class _Link(NamedTuple):
@@ -91,20 +87,28 @@ async def find(
     project: str | None = None,
     wishes: Wishes | None = None,
     lift: Lift | None = None,
-) -> list[Memory]:
+    *,
+    floor: float | None = 0.0,
+) -> Found:
     """Return what a search in a project finds, best first; `wishes` are read in passing, `lift` adds to the scores.
 
-    Without an embedding words alone decide, whatever ranking is wanted.
+    Without an embedding words alone decide, whatever ranking is wanted. `floor`: the least relevance of what is shown
+    where the command names none; None: as learned.
     """
     question, filters = Question(command.query, datetime.now(UTC)), filters_of(command, project)
     candidates = await vectors.by_all(lambda embedding: source.candidates(question, embedding, filters))
     if not len(candidates):
-        return []
-    if command.ranking is Ranking.SIMILARITY and vectors.embedding is not None:
-        ranking = Boosted(ranked=by_similarity(candidates), via={})
-        return await _shown(source, command, filters, ranking, {}, vectors.curve)
+        return NOTHING
     measure = Measure.of(question, candidates)
     unboosted = by_relevance(measure, candidates)
+    judged = Judged.of(measure, unboosted, vectors.curve)
+    if command.min_relevance is not UNSET:
+        floor = command.min_relevance
+    if command.ranking is Ranking.SIMILARITY and vectors.embedding is not None:
+        ranking = Boosted(ranked=by_similarity(candidates), via={})
+        return judged_hits(
+            await _shown(source, command, filters, ranking, {}), ranking, judged, floor, explain=command.explain
+        )
     best, seeds = unboosted.foremost(max(BEST, 2 * command.limit)), unboosted.foremost(SEEDS)
     # What lies around the best, and in the same exchange those memories that will probably be shown.
     around, rows, *besides = await source.ask(
@@ -125,12 +129,13 @@ async def find(
         ranked = in_order(ranked.candidates, ranked.scores + lift(ranked.candidates), ranked.parts)
         ranking = replace(ranking, ranked=ranked)
     read = rows_from_json(rows)
-    memories = await _shown(source, command, filters, ranking, read, vectors.curve)
+    shown = await _shown(source, command, filters, ranking, read)
+    found = judged_hits(shown, ranking, judged, floor, explain=command.explain)
     if lift is not None:
-        return memories  # extracts show nothing of what differs
+        return found  # extracts show nothing of what differs
     against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}
-    mark(memories, _beside(memories, best[: command.limit + SPARE], read), against)
-    return memories
+    mark(found.memories, _beside(found.memories, best[: command.limit + SPARE], read), against)
+    return found
 
 
 def _beside(memories: Sequence[Memory], best: Sequence[str], read: Mapping[str, JsonRow]) -> list[Memory]:
@@ -192,14 +197,13 @@ async def _shown(
     filters: Filters,
     ranking: Boosted,
     read: dict[str, JsonRow],
-    curve: Calibration | None,
-) -> list[Memory]:
-    """Take as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
+) -> list[tuple[int, Memory]]:
+    """Take as many of the best as are wanted, with their rows; more when some turn out to be twins, or to have gone."""
     candidates, order = ranking.ranked.candidates, ranking.ranked.order
     if (least := command.min_similarity) is not UNSET:
         cosines = candidates.similarity
         order = [row for row in order if (cosine := cosines[row]) is not None and cosine >= least]
-    memories: list[Memory] = []
+    memories: list[tuple[int, Memory]] = []
     twins = Twins()
     for start in range(0, len(order), command.limit):
         chunk = order[start : start + command.limit]
@@ -211,7 +215,7 @@ async def _shown(
                 continue
             memory = memory_from_json(json_row)
             if not (command.collapse_duplicates and twins.is_repeated(memory)):
-                memories.append(_scored(memory, ranking, row, curve, explain=command.explain))
+                memories.append((row, _scored(memory, ranking, row, explain=command.explain)))
         if len(memories) >= command.limit:
             break
     return memories[: command.limit]
@@ -231,46 +235,38 @@ def _visible(ids: Sequence[str], filters: Filters) -> Lookup:
     )
 
 
-def _scored(memory: Memory, ranking: Boosted, row: int, curve: Calibration | None, *, explain: bool) -> Memory:
+def judged_hits(
+    hits: Sequence[tuple[int, Memory]], ranking: Boosted, judged: Judged, floor: float | None, *, explain: bool
+) -> Found:
+    """Give hits their relevance, and leave out those below the floor, which `floor` sets.
+
+    A hit that came over a link is as relevant as the hit that it is linked to.
+    """
+    ids = ranking.ranked.candidates.ids
+    rows = [row if (link := ranking.via.get(row)) is None else ids.index(link.seed) for row, _ in hits]
+    chances = judged.hits(rows)
+    least = judged.least(chances, floor)
+    memories = []
+    for row, (_, memory), chance in zip(rows, hits, chances, strict=True):
+        memory.relevance = round(chance, RELEVANCE_DIGITS)
+        if explain:
+            memory.relevance_of = {name: round(lift, DIGITS) for name, lift in judged.made_of(row).items()}
+        if max(chance, memory.relevance) >= least:
+            memories.append(memory)
+    return Found(memories, judged.answered, len(hits) - len(memories))
+
+
+def _scored(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:
     ranked = ranking.ranked
     similarity = ranked.candidates.similarity[row]
     memory.score = round(float(ranked.scores[row]), DIGITS)
     memory.similarity = None if similarity is None else round(similarity, DIGITS)
     if (link := ranking.via.get(row)) is not None:
         memory.via = Via(memory_id=link.seed, relation=link.relation, weight=link.weight)
-    if curve is not None and is_weak_hit(ranking, row, curve):  # without a curve nobody knows what a cosine means
-        memory.weak = True
-        if row == ranked.order[0] and may_bear(similarity, ranked.candidates.worth[row], curve):
-            memory.may_bear = True
     if explain:
         parts = ranked.explained(row)
         memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in parts.items()}
     return memory
-
-
-def is_weak_hit(ranking: Boosted, row: int, curve: Calibration) -> bool:
-    """Say whether a hit is weak; one that came over a link is as weak as the hit that it is linked to."""
-    candidates = ranking.ranked.candidates
-    link = ranking.via.get(row)
-    judged = row if link is None else candidates.ids.index(link.seed)
-    return is_weak(candidates.similarity[judged], candidates.covered[judged], candidates.worth[judged], curve)
-
-
-def is_weak(similarity: float | None, covered: float | None, worth: float | None, curve: Calibration) -> bool:
-    """Say whether a hit with this cosine, and this share of the question's words (0 to 1), is too weak."""
-    words = covered or 0.0
-    if similarity is None:
-        return words < WORDS_ALONE
-    if (worth or 0.0) < UNIQUE and curve.confidence(similarity) < BY_CHANCE:
-        words = 0.0
-    return curve.confidence(similarity + WORDS * words * words) < WEAK_BELOW
-
-
-def may_bear(similarity: float | None, worth: float | None, curve: Calibration) -> bool:
-    """Say whether a weak hit, the first of all, may bear on what was asked."""
-    if similarity is None:
-        return False
-    return curve.confidence(similarity) >= (NEAR_WITH_A_WORD if (worth or 0.0) >= RARE_WORD else NEAR)
 
 
 class Twins:

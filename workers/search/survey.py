@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -20,12 +20,10 @@ from engramq.schemas.contents import CUT, preview_of
 from engramq.schemas.ids import mark_of
 from engramq.schemas.records import Extract, Memory, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder
-from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.handlers import Searched, searched
 from engramq.workers.search.ranking import Candidates, Column
-from engramq.workers.search.search import NEAR
 
 DEPTH: Final = 200  # memories that are looked at, the nearest
 PAGE_CHARS: Final = 2_700  # of the texts of a page: 40 extracts take some 2,500 tokens with all that is around them
@@ -65,9 +63,9 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
 
 def _surveyed(command: SurveyMemories, found: Searched) -> Surveyed:
     shown = command.cursor or ""
-    groups = [group for group in folded(found.memories) if not _was_shown(group, shown)]
-    answered = _answered(found.memories, found.curve)
-    page = [] if answered == "no" else groups[: command.limit]
+    memories, answered, _ = found.found
+    groups = [group for group in folded(memories) if not _was_shown(group, shown)]
+    page = groups[: command.limit]
     if command.order is SurveyOrder.TIME:
         page.sort(key=lambda group: (_moment(group[0]), group[0].thread or "", group[0].position or 0, group[0].id))
     extracts = extracts_of(command.topic, page)
@@ -76,7 +74,7 @@ def _surveyed(command: SurveyMemories, found: Searched) -> Surveyed:
         topic=preview_of(command.topic, limits.PREVIEW_CHARS),
         answered=answered,
         extracts=extracts,
-        totals=totals_of([memory for memory in found.memories if memory.weak is not True]),
+        totals=totals_of(memories),
         next_cursor=shown + "".join(mark_of(extract.id) for extract in extracts) if goes_on else None,
         shown=shown,
         degraded=found.degraded,
@@ -133,17 +131,6 @@ _NEGATIONS: Final = frozenset({"no", "not", "never", "none", "without", "t"})  #
 def _was_shown(group: Sequence[Memory], shown: str) -> bool:
     marks = {shown[start : start + 4] for start in range(0, len(shown), 4)}
     return any(mark_of(memory.id) in marks for memory in group)
-
-
-def _answered(memories: Sequence[Memory], curve: Calibration | None) -> Literal["yes", "unsure", "no"]:
-    """Say whether anything is about the topic: unsure where all is weak, but something may bear on it."""
-    if any(memory.weak is not True for memory in memories):
-        return "yes"
-    best = max((memory.similarity or 0.0 for memory in memories), default=0.0)
-    may_bear = any(memory.may_bear is True for memory in memories) or (
-        curve is not None and curve.confidence(best) >= NEAR
-    )
-    return "unsure" if memories and may_bear else "no"
 
 
 def totals_of(memories: Sequence[Memory]) -> SurveyTotals:

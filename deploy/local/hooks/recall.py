@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
@@ -15,6 +15,7 @@ _HITS_MAX: Final = 12
 _QUERY_CHARS: Final = 8_000  # of 32,768; the model reads the first 128 tokens, and words of a paste find noise
 _CONTENT_CHARS: Final = 600
 REPLY_CHARS: Final = 40_000
+_LEAST_RELEVANCE: Final = 0.05  # of a hit that nobody has asked for
 # What a token has in bytes of UTF-8, at the least, over the languages that tests measure.
 _BYTES_PER_TOKEN: Final = 3
 SOURCE: Final = "From engramq, the long-term memory."
@@ -133,9 +134,10 @@ def _hits(
     hits: list[object] = []
     wishes: list[object] = []
     if prompt.strip():
-        query = {"query": prompt[:_QUERY_CHARS], "collapse_duplicates": True}
+        query = {"query": prompt[:_QUERY_CHARS], "collapse_duplicates": True, "min_relevance": _LEAST_RELEVANCE}
         found = memory.call("search_memories", {**query, **options})
-        hits += found.get("memories") or ()
+        if found.get("answered") != "no":
+            hits += found.get("memories") or ()
         wishes += [{**wish, "content": wish.get("preview")} for wish in found.get("standing") or ()]
     if with_newest:
         told_before = (memory.call("get_memory", {"memory_id": known_as}).get("memory") for known_as in reversed(lost))
@@ -150,13 +152,8 @@ def _hits(
 
 def _fill(block: MemoryBlock, hits: Iterable[dict[str, Any]], shown: Collection[str]) -> None:
     for hit in hits:
-        if is_told(hit) and hit.get("id") not in shown and hit.get("id") not in block.ids:
+        if hit.get("id") not in shown and hit.get("id") not in block.ids:
             block.add(hit)
-
-
-def is_told(hit: Mapping[str, Any]) -> bool:
-    """Say whether a hit is told: it probably answers, or is the first of those that do not and may bear on it."""
-    return not hit.get("weak") or bool(hit.get("may_bear"))
 
 
 def _holds(memory: Mapping[str, Any]) -> bool:

@@ -261,10 +261,10 @@ async def test_a_gateway_that_cannot_say_which_project_is_meant_still_answers(
         assert "Other projects were not looked at" in shell.err
 
 
-async def test_a_hit_that_probably_does_not_answer_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_is_not_trusted_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     hit = {"id": "01a204c6-7469-7000-8000-000000000000", "created_at": "2026-11-20T10:00:00Z", "content": "Zebras."}
-    draw_list({"memories": [hit, {**hit, "weak": True, "partition": "untrusted"}]})
-    assert [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()] == ["", "weak untrusted"]
+    draw_list({"memories": [hit, {**hit, "partition": "untrusted"}]})
+    assert [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()] == ["", "untrusted"]
 
 
 async def test_filters_are_those_of_the_tools(shell: Shell) -> None:

@@ -114,8 +114,9 @@ async def found(scene: Scene, command: SearchMemories, proven: Proven | None) ->
     vectors = QuestionVectors(embedding)
     store, project = scene.world.store, or_none(command.project)
     if proven is not None:
-        return await find(proven, command, vectors, project)
-    return await store.read(DEFAULT_NAMESPACE, lambda tx: find(Tables(tx, Sizes()), command, vectors, project))
+        return (await find(proven, command, vectors, project)).memories
+    read = await store.read(DEFAULT_NAMESPACE, lambda tx: find(Tables(tx, Sizes()), command, vectors, project))
+    return read.memories
 
 
 async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:

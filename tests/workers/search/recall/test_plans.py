@@ -136,7 +136,7 @@ async def test_all_that_a_search_reads_is_in_the_partition_that_was_asked_for(
     command = SearchMemories(query="fact 7 about pumps", partitions=(partition,), ranking=ranking)
 
     async def scans(tx: Transaction) -> int:
-        assert await find(Tables(tx, Sizes()), command, QuestionVectors(vector()), EVERY_PROJECT)
+        assert (await find(Tables(tx, Sizes()), command, QuestionVectors(vector()), EVERY_PROJECT)).memories
         (row,) = await tx.rows(SCANS_OF_UNTRUSTED)
         return int(row["scans"])
 

@@ -82,7 +82,7 @@ async def test_every_field_is_there_times_are_iso_and_the_vector_is_not(scene: S
     )  # fmt: skip
     (memory,) = await scene.found("tea", explain=True)
     absent = {name for name in Memory.__struct_fields__ if getattr(memory, name) is UNSET}
-    optional = {"via", "weak", "may_bear", "differs_from", "truncated", "untrusted", "warning", "digest"}
+    optional = {"via", "differs_from", "truncated", "untrusted", "warning", "digest"}
     assert absent == {*optional, "visibility"}
     assert memory.occurred_at == "2024-05-01T00:00:00.000000Z"
     assert all(time.endswith("Z") and len(time) == 27 for time in (memory.created_at, memory.updated_at))

@@ -1,24 +1,28 @@
-"""Weak hits among 1,000 memories: how often what is not known is told so, and what is known is not (AG-19).
+"""Silence among 1,000 memories: how often what is not known gets a hit, and what is known does not (PR-3).
 
-    python -m bench.weak [--memories 1000]
+    python -m bench.silence [--memories 1000]
 
 The memories and the answerable queries are those of `bench.lookup`; the others ask for things of which none of them
-says anything. Through the MCP gateway. Prints a JSON line for each kind of query: the share that has a hit which is not
-marked; of the answerable ones that find the right memory first, the share that has it marked.
+says anything. Through the MCP gateway, with default parameters, and again for all hits. Prints a JSON line for each
+kind of query: the share that gets a hit by default, and the shares of what `answered` says; of the answerable ones that
+find the right memory first, the share whose default reply leaves it out; the characters of default replies to those of
+all.
 """
 
 import argparse
 import asyncio
+import json
 from collections.abc import Sequence
+from statistics import mean
 from typing import Any, Final
 
 from bench.common import McpClient, emit, private_stack
 from bench.lookup import NAMESPACE, PAIRS
-from bench.retrieval import bring_in
+from bench.retrieval import EVERYTHING, bring_in
 from engramq.workers.embedders.confidence import read_pairs
 from tools.sectors.corpus import unused_english_texts
 
-BENCH: Final = "weak"
+BENCH: Final = "silence"
 UNKNOWN: Final = (
     "the Hanseatic League", "Gregorian chant", "photosynthesis in algae", "the rules of cricket",
     "medieval tapestry weaving", "the stock exchange of Tokyo", "the grammar of Latin", "the inventor of the telegraph",
@@ -33,20 +37,32 @@ UNKNOWN: Final = (
 FORMS: Final = ("What do we know about {}?", "When did {} begin?", "Who wrote about {}?", "Why is {} famous?", "{}")
 
 
-async def hits(port: int, queries: Sequence[str]) -> list[list[dict[str, Any]]]:
-    """Return the hits of each query."""
+Replies = Sequence[dict[str, Any]]
+
+
+async def replies(port: int, queries: Sequence[str], **more: Any) -> list[dict[str, Any]]:
+    """Return the reply to each query; `more`: parameters of the search."""
     async with McpClient.connect(port) as client:
-        return [(await client.call("search_memories", query=item))["memories"] for item in queries]
+        return [await client.call("search_memories", query=item, **more) for item in queries]
 
 
-def show(kind: str, memories: int, found: Sequence[Sequence[dict[str, Any]]], meant: Sequence[str] = ()) -> None:
-    """Print how many queries have an unmarked hit, and of those that find what is meant how many have that marked."""
-    unmarked = sum(any(not hit.get("weak") for hit in several) for several in found)
-    shares: dict[str, Any] = {"with_unmarked": unmarked / len(found)}
+def show(kind: str, memories: int, default: Replies, whole: Replies, meant: Sequence[str]) -> None:
+    """Print how many queries get a hit, and of those that find what is meant first how many are not shown it."""
+    shares: dict[str, Any] = {"with_hit": mean(bool(reply["memories"]) for reply in default)}
+    shares |= {word: mean(reply["answered"] == word for reply in default) for word in ("yes", "unsure", "no")}
+    shares["chars"] = sum(map(_chars, default)) / sum(map(_chars, whole))
     if meant:
-        right = [item[0] for item, memory in zip(found, meant, strict=True) if item and item[0]["content"] == memory]
-        shares |= {"right": len(right) / len(found), "lost": sum(bool(hit.get("weak")) for hit in right) / len(right)}
-    emit(BENCH, kind, memories=memories, queries=len(found), **shares)
+        right = [
+            any(hit["content"] == memory for hit in shown["memories"])
+            for shown, found, memory in zip(default, whole, meant, strict=True)
+            if found["memories"][0]["content"] == memory
+        ]
+        shares |= {"right_first": len(right), "left_out": right.count(False) / len(right)}
+    emit(BENCH, kind, memories=memories, queries=len(default), **shares)
+
+
+def _chars(reply: dict[str, Any]) -> int:
+    return len(json.dumps(reply))
 
 
 def main() -> None:
@@ -66,7 +82,8 @@ def main() -> None:
         port = stack.start_gateway(NAMESPACE)
         bring_in([{"namespace": NAMESPACE, "content": text} for text in texts], stack.variables)
         for kind, (queries, meant) in kinds.items():
-            show(kind, len(texts), asyncio.run(hits(port, queries)), meant)
+            default, whole = (asyncio.run(replies(port, queries, **more)) for more in ({}, EVERYTHING))
+            show(kind, len(texts), default, whole, meant)
 
 
 if __name__ == "__main__":

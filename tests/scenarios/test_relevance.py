@@ -1,0 +1,123 @@
+"""What a search shows by default, and what it says of that: own texts and the bundled model, through the pipeline."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from bench.lookup import PAIRS
+from bench.silence import UNKNOWN
+from engramq.workers.embedders.confidence import Pair, bystanders, read_pairs
+from tests.conftest import Database
+from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
+from tools.measure_confidence import expected_error
+
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
+
+ASKED = 60  # of the memories
+BESIDES = 120  # memories that nobody asks for
+AT_ONCE = 8
+LIMIT = 10
+
+# Of a house: things of one kind, names that are nearly alike, an alias. None of them was learned from.
+HOUSE: Final[Mapping[str, str]] = {
+    "boiler": "The boiler in the cellar, called the dragon, is serviced by Huber and Sons every October.",
+    "stove": "The tiled stove in the parlour is swept by Mr Dorn twice a year.",
+    "alarm": "The code of the alarm is changed on the first of each quarter by Ruth.",
+    "ruth": "Ruth Amsel lives on the first floor and keeps the spare keys.",
+    "rut": "Rutger Amsler lives in the attic and repairs bicycles.",
+    "laundry": "The laundry room is free for the second floor on Tuesdays.",
+    "garden": "The garden is mown by the Pereiras in even weeks.",
+    "parking": "Parking space 4 belongs to the dentist, space 5 to nobody.",
+    "rent": "The rent is due on the third working day of the month.",
+    "lift": "The lift carries at most six people and stops below minus ten degrees.",
+}
+ANSWERED: Final[Mapping[str, str]] = {
+    "Who services the dragon?": "boiler",
+    "Who sweeps the tiled stove?": "stove",
+    "Who changes the code of the alarm?": "alarm",
+    "Who keeps the spare keys?": "ruth",
+    "Who repairs bicycles in our house?": "rut",
+    "When may the second floor use the laundry room?": "laundry",
+    "Which parking space is the dentist's?": "parking",
+    "When is the rent due?": "rent",
+    "How many people fit into the lift?": "lift",
+}
+
+
+@asynccontextmanager
+async def asked(database: Database, redis_url: str, key_prefix: str, contents: list[str]) -> AsyncIterator[Agent]:
+    """Keep these memories in a pipeline with the settings that an installation has, and ask it."""
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
+    turns = asyncio.Semaphore(AT_ONCE)
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+
+        async def keep(content: str) -> None:
+            async with turns:
+                await agent.store(content)
+
+        await asyncio.gather(*(keep(content) for content in contents))
+        yield agent
+
+
+def known_pairs() -> list[Pair]:
+    return [item for item in read_pairs(PAIRS) if item.paraphrase is not None][:ASKED]
+
+
+async def reply(agent: Agent, query: str, **arguments: Any) -> dict[str, Any]:
+    return await agent.call("search_memories", query=query, limit=LIMIT, **arguments)
+
+
+@pytest.mark.promise("AG-19", "PR-1")
+async def test_what_is_not_known_has_no_hit_and_what_is_keeps_its_first(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    pairs = known_pairs()
+    contents = [*(pair.memory for pair in pairs), *bystanders()[:BESIDES]]
+    async with asked(database, redis_url, key_prefix, contents) as agent:
+        unknown = [await reply(agent, f"What do we know about {item}?") for item in UNKNOWN]
+        known = [await reply(agent, item.paraphrase or "") for item in pairs]
+        whole = [await reply(agent, item.paraphrase or "", min_relevance=0) for item in pairs]
+    assert sum(bool(found["memories"]) for found in unknown) <= 0.05 * len(UNKNOWN)
+    assert all((found["answered"] == "no") == (not found["memories"]) for found in unknown)
+    right = [
+        (shown, found) for shown, found, pair in zip(known, whole, pairs, strict=True)
+        if found["memories"][0]["content"] == pair.memory
+    ]  # fmt: skip
+    left_out = sum(found["memories"][0]["id"] not in {hit["id"] for hit in shown["memories"]} for shown, found in right)
+    assert left_out <= 0.05 * len(right)
+    chances = [
+        (hit["relevance"], hit["content"] == pair.memory)
+        for found, pair in zip(whole, pairs, strict=True) for hit in found["memories"]
+    ]  # fmt: skip
+    error = expected_error(np.array([chance for chance, _ in chances]), np.array([right for _, right in chances]))
+    assert error <= 0.05
+
+
+async def test_what_is_left_out_is_counted_and_can_be_seen(database: Database, redis_url: str, key_prefix: str) -> None:
+    async with asked(database, redis_url, key_prefix, list(HOUSE.values())) as agent:
+        by_default = {query: await reply(agent, query) for query in ANSWERED}
+        whole = {query: await reply(agent, query, min_relevance=0) for query in ANSWERED}
+        nothing = await reply(agent, "Which opera did Verdi write for Cairo?")
+        explained = (await reply(agent, "When is the rent due?", explain=True))["memories"][0]
+        sure = await reply(agent, "When is the rent due?", min_relevance=1)
+        refused = await agent.client.call_tool("search_memories", {"query": "rent", "min_relevance": 1.5})
+    found = [HOUSE[key] in [hit["content"] for hit in by_default[query]["memories"]] for query, key in ANSWERED.items()]
+    assert found.count(False) <= 1
+    for query, shown in by_default.items():
+        everything = [hit["id"] for hit in whole[query]["memories"]]
+        ids = [hit["id"] for hit in shown["memories"]]
+        assert [known for known in everything if known in ids] == ids
+        assert shown.get("left_out", 0) == len(everything) - len(ids)
+        assert "left_out" not in whole[query]
+        assert ("min_relevance 0" in shown.get("notice", "")) == ("left_out" in shown)
+    assert sum(len(shown["memories"]) for shown in by_default.values()) < 0.6 * LIMIT * len(ANSWERED)
+    assert (nothing["memories"], nothing["answered"]) == ([], "no")
+    assert "Nothing here answers this" in nothing["notice"]
+    assert {"words", "meaning", "rank"} <= set(explained["relevance_of"])
+    assert sure["memories"] == []
+    assert refused.structured_content is not None
+    assert "min_relevance" in refused.structured_content["error"]
