@@ -2,8 +2,8 @@
 
     python -m bench.hook_tokens [--tokens 800]
 
-Keeps the facts of `tests/scenarios` (prompts.tsv, files.tsv) in one project, and begins sessions in its repository.
-Prints a JSON line for each event: how many were told anything (`told`); of those that have a fact, how many sessions
+Keeps the facts of prompts and files in one project, and begins sessions in its repository. Prints a JSON line for each
+event: how many were told anything (`told`); of those that have a fact, how many sessions
 were told it by then (`right`); the tokens (o200k) of one that tells, and the mean over all of the event; the times of
 the process as its client waits for it. `file_again`: the session used the file before. `stack_down`: nothing runs.
 """
@@ -22,6 +22,7 @@ from bench.common import emit
 from bench.replies import tokens
 from bench.stack import StdioClient, stdio_client, stop
 from tests.deploy.local.hooks.sessions import Session
+from tools.relevance import worlds
 
 BENCH: Final = "hook_tokens"
 SCENARIOS: Final = Path(__file__).resolve().parents[1] / "tests" / "scenarios"
@@ -67,9 +68,10 @@ class Talk:
             yield self.event("PreToolUse", fact, tool_name="Read", tool_input={"file_path": path})
 
 
-def lines_of(name: str) -> list[list[str]]:
-    """Return the rows of a file of scenarios."""
-    return [line.split("\t") for line in (SCENARIOS / name).read_text(encoding="utf-8").splitlines()[1:]]
+def facts_of_files() -> list[tuple[str, str]]:
+    """Return files with the fact that names each, "" for none."""
+    lines = (SCENARIOS / "files.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return [(path, fact) for path, fact in (line.split("\t") for line in lines)]
 
 
 def keep(client: StdioClient, facts: list[str]) -> int:
@@ -110,8 +112,8 @@ def show(kind: str, events: Iterable[Probe]) -> None:
 def measure(home: Path, environment: dict[str, str]) -> None:
     """Measure each kind of event."""
     (home / PROJECT / ".git").mkdir(parents=True)
-    prompts = [(prompt, fact) for _, fact, prompt in lines_of("prompts.tsv")]
-    files = [(path, fact) for path, fact in lines_of("files.tsv")]
+    prompts = [*worlds.prompts("first").items(), *worlds.prompts("later").items()]
+    files = facts_of_files()
     unnamed = [(path, "") for path, _ in files]
     with stdio_client(environment) as client:
         client.initialize()

@@ -337,7 +337,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("similar_threshold", "0.50", "Cosine from which a store shows a similar memory", number(0, 1)),
     Setting(
         "min_relevance",
-        "0",
+        "",
         "Least relevance of the hits that a search shows where a call names none, 0 (all) to 1; empty: as learned, "
         "none where nothing answers, else all but those that hardly do",
         optional(number(0, 1)),

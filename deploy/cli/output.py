@@ -281,7 +281,7 @@ def _when(memory: Memory) -> str:
 
 
 def _marks(memory: Memory) -> str:
-    """Return what sets a memory apart: that it is not trusted, private, not active or disputed, its project, its tags."""
+    """Return what sets a memory apart: untrusted, private, not active or disputed, its project, its tags."""
     marks: list[str] = [Partition.UNTRUSTED] if memory.get("partition") == Partition.UNTRUSTED else []
     marks += [str(memory["visibility"])] if memory.get("visibility") else []
     marks += [str(memory[name]) for name in ("state", "verification") if memory.get(name) not in _USUAL]

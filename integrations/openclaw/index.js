@@ -127,7 +127,7 @@ function searchTool(search) {
     execute: (_callId, { query, limit, include_untrusted: untrusted }) =>
       told(async () => {
         const memories = await search(String(query), Math.min(FOUND_MOST, Math.max(1, Number(limit) || RECALLED)), untrusted);
-        return recalled(memories.map((memory) => ({ ...memory, weak: false }))) ?? "Nothing is remembered about that.";
+        return recalled(memories) ?? "Nothing is remembered about that.";
       }),
   };
 }

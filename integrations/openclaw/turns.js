@@ -54,9 +54,9 @@ export function rowsOf(key, session, turn, project) {
     }));
 }
 
-/** The text that shows memories to a model, undefined for none; those that probably do not answer are left out. */
+/** The text that shows memories to a model, undefined for none. */
 export function recalled(memories) {
-  const lines = memories.filter((memory) => !memory.weak).map((memory) => `- ${line(memory)}`);
+  const lines = memories.map((memory) => `- ${line(memory)}`);
   return lines.length ? [OPEN, DATA, ...lines, CLOSE].join("\n") : undefined;
 }
 

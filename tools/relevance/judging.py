@@ -9,7 +9,7 @@ from engramq.workers.search.ranking import Column
 from engramq.workers.search.relevance import LEAST, NOTHING_BELOW, SHARE_OF_BEST
 from tools.measure_confidence import expected_error
 from tools.relevance.learning import SHARES, judges_of
-from tools.relevance.samples import ANSWERING, FOLDS, Reply
+from tools.relevance.samples import ANSWERING, FOLDS, Kind, Reply
 
 SILENT_BELOW: Final = (0.05, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
 BOUNDS: Final = ((0.0, 0.0), (0.005, 0.02), (0.01, 0.02), (0.01, 0.04), (0.02, 0.04), (0.02, 0.06), (0.03, 0.1))
@@ -73,12 +73,15 @@ def _lost(judged: Sequence[Judgement], silent_below: float, least: float, share:
         own = [item for item in judged if item.reply.corpus == corpus]
         passed = [item.shown(silent_below, least, share) for item in own]
         known = [(item.reply, mask) for item, mask in zip(own, passed, strict=True) if item.reply.wanted]
-        unknown = [bool(mask.any()) for item, mask in zip(own, passed, strict=True) if not item.reply.wanted]
+        unknown = {
+            kind: [bool(mask.any()) for item, mask in zip(own, passed, strict=True) if item.reply.kind is kind]
+            for kind in (Kind.STRAY, Kind.FOREIGN)
+        }
         lost = [(reply.right[:ANSWERING] & ~mask).sum() / reply.wanted for reply, mask in known]
         first = [not mask[0] for reply, mask in known if reply.right[0]]
         figures[corpus] = {
             "lost": round(float(np.mean(lost)), 4),
-            "unknown_with_hit": round(float(np.mean(unknown)), 4) if unknown else None,
+            **{f"{kind}_with_hit": round(float(np.mean(hits)), 4) for kind, hits in unknown.items() if hits},
             "first_left_out": round(float(np.mean(first)), 4) if first else None,
             "shown": round(float(np.mean([mask.mean() for _, mask in known])), 3),
         }

@@ -1,7 +1,7 @@
 """Fit the nets. Numpy only; the same rows give the same weights, since chance is seeded."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from engramq.workers.search.ranking import Column
 from engramq.workers.search.relevance import LARGEST, Judges, Matrix, Net
-from tools.relevance.samples import Labels, Reply
+from tools.relevance.samples import Kind, Labels, Reply
 
 BATCH: Final = 512
 STEP: Final = 0.01
@@ -17,7 +17,7 @@ SEED: Final = 29
 DIGITS: Final = 4  # of weights
 _FIRST, _SECOND, _CLOSE = 0.9, 0.999, 1e-8  # of Adam, as its authors give them
 # What each corpus counts in all, whatever the number of its questions.
-SHARES: Final = {"locomo": 1.0, "beam": 1.0, "realtalk": 1.0, "dense": 1.0, "facts": 1.0}
+SHARES: Final = {"locomo": 1.0, "beam": 1.0, "realtalk": 1.0, "dense": 1.0, "facts": 1.0, "prompts": 0.5}
 
 
 class Size(NamedTuple):
@@ -29,9 +29,10 @@ class Size(NamedTuple):
 
 
 OF_HITS: Final = Size(units=16, penalty=3e-4, rounds=12)
-OF_ANYTHING: Final = Size(
-    units=6, penalty=6e-3, rounds=40
-)  # a hundredth of the rows: a larger one learns them by heart
+OF_ANYTHING: Final = Size(units=10, penalty=2e-3, rounds=40)  # few rows: a larger one learns them by heart
+# What a question counts for the chance that anything answers. A topic that nobody knows has to stay without a hit;
+# where only the answer itself was taken away the rest is about the same, and nobody can tell.
+EMPHASIS: Final[Mapping[Kind, float]] = {Kind.STRAY: 6.0, Kind.FOREIGN: 0.5, Kind.HELD_BACK: 0.2, Kind.ANSWERED: 1.0}
 
 
 def judges_of(replies: Sequence[Reply]) -> Judges:
@@ -42,7 +43,9 @@ def judges_of(replies: Sequence[Reply]) -> Judges:
     of_hits = np.concatenate([np.full(len(reply.right), share) for reply, share in zip(replies, shares, strict=True)])
     best = np.stack([reply.inputs[0] for reply in replies])
     answered = np.array([reply.answered for reply in replies])
-    return Judges(hit=fitted(inputs, right, of_hits, OF_HITS), anything=fitted(best, answered, shares, OF_ANYTHING))
+    emphasised = shares * np.array([EMPHASIS[reply.kind] for reply in replies])
+    of_anything = fitted(best, answered, emphasised / emphasised.mean(), OF_ANYTHING)
+    return Judges(hit=fitted(inputs, right, of_hits, OF_HITS), anything=of_anything)
 
 
 def weights_of(replies: Sequence[Reply]) -> Column:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance
 from engramq.workers.search.relevance import INPUTS, Matrix, Seen
 from tools.relevance.collect import ASKED_AT, Collected, Found
+from tools.relevance.worlds import topics_unknown
 
 CURVE: Final = SHIPPED[MODEL_SHA256]
 SHOWN: Final = 30  # hits of each question that are learned from
@@ -25,16 +27,25 @@ HELD_EVERY: Final = 2
 Labels = NDArray[np.bool_]
 
 
+class Kind(StrEnum):
+    """What a question is to the memories that it is asked of."""
+
+    ANSWERED = "answered"
+    HELD_BACK = "held back"  # what answers it was taken away
+    FOREIGN = "foreign"  # of another conversation, with the names of this one, or about a fact that is not here
+    STRAY = "stray"  # about a topic that nobody here knows
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What one question found, in order: inputs [hits, INPUTS], and which hits answer.
 
-    `wanted`: how many memories answer it in all, of those that were kept; `kind` says what was taken away.
+    `wanted`: how many memories answer it in all, of those that were kept.
     """
 
     corpus: str
     fold: int
-    kind: str
+    kind: Kind
     inputs: Matrix
     right: Labels
     wanted: int
@@ -62,25 +73,28 @@ def replies(collected: Sequence[Collected], *, by_words: bool) -> list[Reply]:
     return found
 
 
-def _variants(question: Found, candidates: Candidates, number: int) -> Iterator[tuple[str, Candidates]]:
-    yield "as it is", candidates
+def _variants(question: Found, candidates: Candidates, number: int) -> Iterator[tuple[Kind, Candidates]]:
+    kind = Kind.ANSWERED
+    if not question.expects:
+        kind = Kind.STRAY if question.asked.query in topics_unknown() else Kind.FOREIGN
+    yield kind, candidates
     if number % HELD_EVERY and any(thread is not None for thread in candidates.thread):
         bare = [None] * len(candidates)
-        yield "bare", msgspec.structs.replace(candidates, thread=bare, position=bare, speaker=bare)
+        yield kind, msgspec.structs.replace(candidates, thread=bare, position=bare, speaker=bare)
     if question.expects and not number % HELD_EVERY:
         expected = set(question.expects)
         left = [row for row, memory_id in enumerate(candidates.ids) if memory_id not in expected]
-        yield "held back", candidates.chosen(left)
+        yield Kind.HELD_BACK, candidates.chosen(left)
 
 
-def _reply(question: Found, candidates: Candidates, kind: str, corpus: str, fold: int, by_words: bool) -> Reply | None:
+def _reply(question: Found, candidates: Candidates, kind: Kind, corpus: str, fold: int, by_words: bool) -> Reply | None:
     if not len(candidates):
         return None
     measure = Measure.of(Question(question.asked.query, ASKED_AT), candidates)
     ranked = by_relevance(measure, candidates)
     rows = ranked.order[:SHOWN]
     inputs = Seen(measure, ranked, None if by_words else CURVE).inputs(rows)
-    expected = set() if kind == "held back" else set(question.expects)
+    expected = set() if kind is Kind.HELD_BACK else set(question.expects)
     right = np.array([candidates.ids[row] in expected for row in rows], dtype=np.bool_)
     assert inputs.shape == (len(rows), len(INPUTS))
     return Reply(corpus=corpus, fold=fold, kind=kind, inputs=inputs, right=right, wanted=len(expected))

@@ -6,7 +6,8 @@ nothing there is an answer: questions of another conversation, with the names of
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,17 +15,20 @@ import msgspec
 
 from engramq.schemas.limits import CONTENT_CHARS
 from engramq.workers.embedders.confidence import PAIRS, bystanders, read_pairs
+from tools.sectors.corpus import chat_turns, dev_texts
 
 FOLDER: Final = Path(__file__).parent
 ROOT: Final = FOLDER.parents[1]
 CORPORA: Final = ("locomo", "beam", "realtalk")
 FACTS: Final = "facts"
 DENSE: Final = "dense"
+PROMPTS: Final = "prompts"
 FOREIGN: Final = 40  # questions of other conversations for each
 STRAY: Final = 20  # questions about nothing that anybody here would know
-SMALL: Final = (3, 8, 25, 60)  # memories of a set of facts; the whole set besides
-SETS: Final = 4  # of each size
-ASKED: Final = 8  # facts that are asked for, of each small set
+SIZES: Final = (3, 8, 25, 60, 200, 1_000)  # memories of a set of facts
+SETS: Final = 5  # of each size: as many as there are folds
+SMALL: Final = 60  # memories of the largest set that is asked little
+ASKED: Final = 8  # facts that are asked for, of each such set
 SEED: Final = 29
 
 Row = dict[str, Any]
@@ -54,11 +58,45 @@ def lines_of(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
+@cache
+def stray_questions() -> tuple[str, ...]:
+    """Return questions about topics that no memory of any world knows."""
+    return tuple((FOLDER / "stray.txt").read_text(encoding="utf-8").splitlines())
+
+
+@cache
+def prompts(written: str) -> Mapping[str, str]:
+    """Return prompts to a coding agent, with the fact that bears on each; "" for none. `written`: "first" or "later".
+
+    Those that were written later are never learned from.
+    """
+    lines = [line.split("\t") for line in (FOLDER / "prompts.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+    return {prompt: fact for when, fact, prompt in lines if when == written}
+
+
+@cache
+def topics_unknown() -> frozenset[str]:
+    """Return all questions that are about nothing that is kept."""
+    return frozenset((*stray_questions(), *(prompt for prompt, fact in prompts("first").items() if not fact)))
+
+
 def worlds(data: Path) -> list[World]:
     """Return all worlds, always the same ones in the same order."""
-    stray = (FOLDER / "stray.txt").read_text(encoding="utf-8").splitlines()
+    stray = stray_questions()
     found = [world for corpus in CORPORA for world in _conversations(data, corpus, stray)]
-    return [*found, *_dense(stray), *_facts(stray)]
+    return [*found, *_dense(stray), *_facts(stray), _prompts()]
+
+
+def _prompts() -> World:
+    asked = prompts("first")
+    facts = list(dict.fromkeys(fact for fact in asked.values() if fact))
+    return World(
+        name=PROMPTS, corpus=PROMPTS, group=PROMPTS,
+        memories=[{"external_id": str(place), "content": fact} for place, fact in enumerate(facts)],
+        asked=[
+            Asked(query=prompt, expects=(str(facts.index(fact)),) if fact else ()) for prompt, fact in asked.items()
+        ],
+    )  # fmt: skip
 
 
 def _conversations(data: Path, corpus: str, stray: Sequence[str]) -> Iterator[World]:
@@ -116,28 +154,30 @@ def _dense(stray: Sequence[str]) -> Iterator[World]:
 
 
 def _facts(stray: Sequence[str]) -> Iterator[World]:
-    """Yield sets of facts of many sizes: asked for in other words, by hints, and about what is none of them."""
-    pairs, besides = read_pairs(PAIRS), bystanders()
-    chance = random.Random(SEED)  # noqa: S311 - the same
-    sizes = [(size, number) for size in SMALL for number in range(SETS)]
-    for size, number in [*sizes, (len(pairs) + len(besides), 0)]:
-        chosen = pairs if size > len(pairs) else chance.sample(pairs, min(ASKED, size))
-        others = [pair for pair in pairs if pair not in chosen]
-        texts = [pair.memory for pair in chosen]
-        more = [*besides, *(pair.memory for pair in others)]
-        texts += chance.sample(more, min(size - len(texts), len(more)))
-        chance.shuffle(texts)
-        key = {text: str(place) for place, text in enumerate(texts)}
-        asked = [
-            Asked(query=query, expects=(key[pair.memory],))
-            for pair in chosen
-            for query in (pair.hint, pair.paraphrase)
-            if query is not None
-        ]
-        absent = [pair for pair in others if pair.memory not in key]
-        asked += [Asked(query=pair.hint) for pair in chance.sample(absent, min(ASKED, len(absent)))]
-        asked += [Asked(query=query) for query in chance.sample(stray, STRAY if size < len(pairs) else len(stray))]
-        yield World(
-            name=f"facts-{size}-{number}", corpus=FACTS, group=f"facts-{size}-{number}",
-            memories=[{"external_id": key[text], "content": text} for text in texts], asked=asked,
-        )  # fmt: skip
+    """Yield sets of facts of many sizes: asked for in other words, by hints, and about what is none of them.
+
+    Of each size as many as there are folds, which ask for a part of the facts each, so that those held out are new.
+    """
+    pairs, besides = read_pairs(PAIRS), [*bystanders(), *(text.text for text in (*dev_texts(), *chat_turns()))]
+    besides = list(dict.fromkeys(besides))
+    for size in SIZES:
+        for number in range(SETS):
+            chance = random.Random(f"{SEED}/{size}/{number}")  # noqa: S311 - the same ones each time
+            own, others = pairs[number::SETS], [pair for place, pair in enumerate(pairs) if place % SETS != number]
+            chosen = chance.sample(own, min(ASKED if size <= SMALL else len(own), size))
+            texts = [pair.memory for pair in chosen]
+            texts += chance.sample(besides, min(size - len(texts), len(besides)))
+            chance.shuffle(texts)
+            key = {text: str(place) for place, text in enumerate(texts)}
+            asked = [
+                Asked(query=query, expects=(key[pair.memory],))
+                for pair in chosen
+                for query in (pair.hint, pair.paraphrase)
+                if query is not None
+            ]
+            asked += [Asked(query=pair.hint) for pair in chance.sample(others, ASKED)]
+            asked += [Asked(query=query) for query in chance.sample(stray, STRAY if size <= SMALL else len(stray))]
+            yield World(
+                name=f"facts-{size}-{number}", corpus=FACTS, group=f"facts-{number}",
+                memories=[{"external_id": key[text], "content": text} for text in texts], asked=asked,
+            )  # fmt: skip

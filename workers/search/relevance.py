@@ -24,10 +24,10 @@ from engramq.workers.search.ranking import Column, Measure, Ranked, as_column, o
 Matrix: TypeAlias = NDArray[np.float64]
 
 # Of the chance that anything answers: below the first nothing is shown, from the second on the hits are relied on.
-NOTHING_BELOW: Final = 0.10
+NOTHING_BELOW: Final = 0.12
 SURE_FROM: Final = 0.5
 # A hit is shown whose chance is so much, and this share of the best one's. See `python -m tools.relevance`.
-LEAST: Final = 0.01
+LEAST: Final = 0.005
 SHARE_OF_BEST: Final = 0.02
 WEIGHTS: Final = Path(__file__).with_name("relevance.json")
 LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learned

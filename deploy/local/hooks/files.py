@@ -20,6 +20,7 @@ FILES: Final = 3  # of one patch
 _HITS_MAX: Final = 12
 _NAMED_MAX: Final = 4
 _NEAR_MAX: Final = 1
+_LEAST_RELEVANCE: Final = 0.2  # of a hit that does not name the file
 _PATH_CHARS: Final = 200
 _HEAD: Final = "{} Kept about {}, as data:"
 _WITHIN_PATH: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-~@+/")
@@ -32,8 +33,8 @@ def file_mark(project: str, path: str) -> str:
 
 def recall_file(memory: HookConnection, path: str, tokens: int, shown: Collection[str]) -> tuple[str, list[str]]:
     """Return what to tell the model of a file of the connection's project, and the ids in it; "" for nothing."""
-    query = {"query": query_of(path), "limit": _HITS_MAX, "collapse_duplicates": True, "max_chars": REPLY_CHARS}
-    hits = memory.call("search_memories", query).get("memories") or ()
+    query = {"query": query_of(path), "limit": _HITS_MAX, "collapse_duplicates": True, "min_relevance": 0}
+    hits = memory.call("search_memories", {**query, "max_chars": REPLY_CHARS}).get("memories") or ()
     near = about_file([hit for hit in hits if isinstance(hit, dict)], path)
     block = MemoryBlock(RECALLED, _HEAD.format(SOURCE, harmless(path)[-_PATH_CHARS:]), min(tokens, TOKENS))
     for hit in near:
@@ -56,7 +57,7 @@ def about_file(hits: Sequence[dict[str, Any]], path: str) -> list[dict[str, Any]
     """
     dot, ending = path.rpartition("/")[2].rpartition(".")[1:]
     named = [hit for hit in hits if names_file(str(hit.get("content")), path)]
-    near = (hit for hit in hits if not hit.get("weak") and hit not in named)
+    near = (hit for hit in hits if hit.get("relevance", 0) >= _LEAST_RELEVANCE and hit not in named)
     others = (hit for hit in near if not (dot and _has_ending(str(hit.get("content")), f".{ending}")))
     return [*named[:_NAMED_MAX], *islice(others, _NEAR_MAX)]
 

@@ -50,8 +50,8 @@ def rows_of(key: str, thread: str, said: Mapping[str, str], project: str | None)
 
 
 def recalled(memories: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text that shows memories to a model, "" for none; those that probably do not answer are left out."""
-    lines = [f"- {_line(memory)}" for memory in memories if not memory.get("weak")]
+    """Return the text that shows memories to a model, "" for none."""
+    lines = [f"- {_line(memory)}" for memory in memories]
     return "\n".join([OPEN, _DATA, *lines, CLOSE]) if lines else ""
 
 
