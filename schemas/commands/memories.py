@@ -182,10 +182,10 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     until: Annotated[Moment, Meta(description="As since; whole date")] | UnsetType = UNSET
     as_of: AsOf | UnsetType = UNSET
     ranking: Annotated[Ranking, Meta(description="similarity: by cosine alone")] = Ranking.RELEVANCE
-    min_similarity: Annotated[UnitInterval, Meta(description="Least cosine of a hit")] | UnsetType = UNSET
+    min_similarity: Annotated[UnitInterval, Meta(description="Least cosine")] | UnsetType = UNSET
     min_relevance: Annotated[UnitInterval, Meta(description="0: all hits")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
-    explain: Annotated[bool, Meta(description="Show what each score is made of")] = False
+    explain: Annotated[bool, Meta(description="Show reasons")] = False
     collapse_duplicates: Annotated[bool, Meta(description="Show the same content once")] = False
 
     def check(self) -> None:
@@ -226,9 +226,9 @@ SEARCH_MEMORIES: Final = Tool(
     rest="POST /memories/search",
     client_name="search",
     title="Search memories",
-    summary="Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the "
-    "task, once for each person, project or tool in it. answered no: take it as not known; unsure: ask in other "
-    "words. For the newest call list_recent_memories. Once hits have helped or misled, call record_outcome.",
+    summary="Find memories by meaning and words. Call it before you act, plan or answer: once for the "
+    "task, once for each person, project or tool in it. answered no: it is not known. For the newest call "
+    "list_recent_memories. Once hits have helped or misled, call record_outcome.",
     example='search_memories(query="what does Ada drink?")',
     detailed=True,
     everyday=("query", "limit", "partitions", "since", "until", "session"),
@@ -241,10 +241,10 @@ SEARCH_MEMORIES: Final = Tool(
         when_not="You have the id: get_memory. You want the latest whatever it says: list_recent_memories. You ask for "
         "a named fact between two things: get_edge.",
         cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
-        returns="memories with relevance (the chance that a hit helps to answer), similarity and, if one came over a "
-        "link, via. answered yes: rely on the hits; unsure: they may be about something else; no: take it as not "
-        "known. left_out: less likely hits; min_relevance 0 shows them. sector_source none: small talk and the like, "
-        "in no sector; sector_confidence below .70: the sector is a guess.",
+        returns="memories with relevance (the chance that a hit helps) and, if one came over a link, via. answered "
+        "yes: rely on the hits; unsure: they may be about something else; no: take it as not known. left_out: less "
+        "likely ones; min_relevance 0 shows them. sector_source none: small talk, in no sector; sector_confidence "
+        "below .70: a guess.",
         next="differs_from: another memory says otherwise, and nobody has decided. Rely on a hit: say which, and "
         "afterwards record_outcome. Nothing found: ask in other words once, then go "
         'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',

@@ -71,7 +71,7 @@ async def reply(agent: Agent, query: str, **arguments: Any) -> dict[str, Any]:
     return await agent.call("search_memories", query=query, limit=LIMIT, **arguments)
 
 
-@pytest.mark.promise("AG-19", "PR-1")
+@pytest.mark.promise("AG-19", "PR-1", "PR-3")
 async def test_what_is_not_known_has_no_hit_and_what_is_keeps_its_first(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:
@@ -97,6 +97,7 @@ async def test_what_is_not_known_has_no_hit_and_what_is_keeps_its_first(
     assert error <= 0.05
 
 
+@pytest.mark.promise("PR-2")
 async def test_what_is_left_out_is_counted_and_can_be_seen(database: Database, redis_url: str, key_prefix: str) -> None:
     async with asked(database, redis_url, key_prefix, list(HOUSE.values())) as agent:
         by_default = {query: await reply(agent, query) for query in ANSWERED}

@@ -103,4 +103,4 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
         # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
         never = Unfinished(store=store, older_than_s=3600.0)
         upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
-        yield World(database, store, model, embedder, upkeep, mailboxes, read_settings({}))
+        yield World(database, store, model, embedder, upkeep, mailboxes, read_settings({"ENGRAMQ_MIN_RELEVANCE": "0"}))

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engramq.workers.search.ranking import Column
-from engramq.workers.search.relevance import LEAST, NOTHING_BELOW, SHARE_OF_BEST
+from engramq.workers.search.relevance import LEAST, NOTHING_BELOW, SHARE_OF_BEST, least_shown
 from tools.measure_confidence import expected_error
 from tools.relevance.learning import SHARES, judges_of
 from tools.relevance.samples import ANSWERING, FOLDS, Kind, Reply
@@ -27,7 +27,7 @@ class Judgement(NamedTuple):
         hits = self.hits[:ANSWERING]
         if self.anything < silent_below:
             return np.zeros(len(hits), dtype=np.bool_)
-        return np.asarray(hits >= max(least, share * hits.max()))
+        return np.asarray(hits >= least_shown(float(hits.max()), least, share))
 
 
 def held_out(replies: Sequence[Reply]) -> list[Judgement]:

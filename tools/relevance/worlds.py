@@ -15,7 +15,7 @@ import msgspec
 
 from engramq.schemas.limits import CONTENT_CHARS
 from engramq.workers.embedders.confidence import PAIRS, bystanders, read_pairs
-from tools.sectors.corpus import chat_turns, dev_texts
+from tools.sectors.corpus import Text, chat_turns, dev_texts
 
 FOLDER: Final = Path(__file__).parent
 ROOT: Final = FOLDER.parents[1]
@@ -158,8 +158,9 @@ def _facts(stray: Sequence[str]) -> Iterator[World]:
 
     Of each size as many as there are folds, which ask for a part of the facts each, so that those held out are new.
     """
-    pairs, besides = read_pairs(PAIRS), [*bystanders(), *(text.text for text in (*dev_texts(), *chat_turns()))]
-    besides = list(dict.fromkeys(besides))
+    pairs = read_pairs(PAIRS)
+    said: tuple[Text, ...] = (*dev_texts(), *chat_turns())
+    besides = list(dict.fromkeys([*bystanders(), *(text.text for text in said)]))
     for size in SIZES:
         for number in range(SETS):
             chance = random.Random(f"{SEED}/{size}/{number}")  # noqa: S311 - the same ones each time

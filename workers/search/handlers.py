@@ -68,6 +68,7 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
     await tx.send(NOTE_ACCESS, ids=list(times), times=list(times.values()))
 
 
+LEAST_OF_MANY: Final = 0.002  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
 NOT_KNOWN: Final = "Nothing here answers this: ask in other words, or take it as not known."
 
@@ -93,7 +94,9 @@ async def searched(
         context.services[Vectorizer].try_read(command.query, names),
         copies.current(namespace, command.partitions, command.query, viewer),
     )
-    floor = context.services[Floor].least if lift is None else None  # a survey leaves out by what was learned
+    floor = context.services[Floor].least
+    if floor is None and lift is not None:
+        floor = LEAST_OF_MANY
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
@@ -135,7 +138,8 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     (memories, answered, left_out), notice, degraded, refresh = await searched(command, context, wishes)
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
-    notices = [notice, NOT_KNOWN if answered == "no" else UNSET, LEFT_OUT.format(left_out) if left_out else UNSET]
+    in_vain = answered == "no" and (memories or left_out)
+    notices = [notice, NOT_KNOWN if in_vain else UNSET, LEFT_OUT.format(left_out) if left_out else UNSET]
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted

@@ -26,9 +26,11 @@ Matrix: TypeAlias = NDArray[np.float64]
 # Of the chance that anything answers: below the first nothing is shown, from the second on the hits are relied on.
 NOTHING_BELOW: Final = 0.12
 SURE_FROM: Final = 0.5
-# A hit is shown whose chance is so much, and this share of the best one's. See `python -m tools.relevance`.
+# A hit is shown whose chance is so much, and this share of the best one's: five times as much beside a sure one, which
+# is mostly one fact's, less by the cube beside others, of which several answer. See `python -m tools.relevance`.
 LEAST: Final = 0.005
 SHARE_OF_BEST: Final = 0.02
+BESIDE_SURE: Final = 5.0
 WEIGHTS: Final = Path(__file__).with_name("relevance.json")
 LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learned
 LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
@@ -227,6 +229,11 @@ class Seen:
         return found
 
 
+def least_shown(best: float, least: float = LEAST, share: float = SHARE_OF_BEST) -> float:
+    """Return the chance from which hits are shown beside one with the chance `best`."""
+    return max(least, share * best, BESIDE_SURE * share * best**3)
+
+
 def _odds(cosine: Any, curve: Calibration) -> Any:
     """Return the log odds of a cosine by the curve of its model, a number or an array."""
     return (curve.slope * cosine + curve.offset) / LOGIT
@@ -298,7 +305,7 @@ class Judged:
             return asked
         if self.answered == "no":
             return math.inf
-        return max(LEAST, SHARE_OF_BEST * max(chances, default=0.0))
+        return least_shown(max(chances, default=0.0))
 
     def made_of(self, row: int) -> dict[str, float]:
         """Return by how much what each kind of evidence says lifts the chance of a hit above what it usually says."""

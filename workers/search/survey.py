@@ -24,6 +24,7 @@ from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.handlers import Searched, searched
 from engramq.workers.search.ranking import Candidates, Column
+from engramq.workers.search.relevance import Floor
 
 DEPTH: Final = 200  # memories that are looked at, the nearest
 PAGE_CHARS: Final = 2_700  # of the texts of a page: 40 extracts take some 2,500 tokens with all that is around them
@@ -58,12 +59,16 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
             await found.refresh()
 
     context.after_reply = None if found.refresh is None else follow
-    return await asyncio.to_thread(_surveyed, command, found)  # 200 long memories take a second
+    is_silent = context.services[Floor].least is None
+    return await asyncio.to_thread(_surveyed, command, found, is_silent=is_silent)  # 200 long memories take a second
 
 
-def _surveyed(command: SurveyMemories, found: Searched) -> Surveyed:
+def _surveyed(command: SurveyMemories, found: Searched, *, is_silent: bool) -> Surveyed:
+    """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
     memories, answered, _ = found.found
+    if is_silent and answered == "no":
+        memories = []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
     page = groups[: command.limit]
     if command.order is SurveyOrder.TIME:

@@ -88,7 +88,7 @@ async def test_a_statement_that_takes_longer_than_its_search_may_is_refused(
 ) -> None:
     await scene.keep("The quick brown fox")
 
-    async def slow(tables: Tables, *_: object) -> list[object]:
+    async def slow(tables: Tables, *_: object, **_named: object) -> list[object]:
         await tables.tx.rows(b"select pg_sleep(20)")
         return []
 
