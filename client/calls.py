@@ -85,7 +85,7 @@ def search(
     collapse_duplicates: bool | None = None,
     session: str | None = None,
 ) -> ClientCall[replies.MemoryList]:
-    """Find memories by meaning and words, best first."""
+    """Find memories by meaning and words."""
     return ClientCall("search_memories", locals())
 
 

@@ -268,7 +268,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.list_recent_memories, { ...options });
   }
 
-  /** Find memories by meaning and words, best first. */
+  /** Find memories by meaning and words. */
   search(
     query: Options<"search_memories", never>["query"],
     options: Options<"search_memories", "query"> = {},
