@@ -181,7 +181,7 @@ def build_services(
         sizes,
         Copies(store, sizes),
         Confidence(vectorizer),
-        Floor(settings.min_relevance),
+        Floor.of(settings),
         ForeignVectors(store, FormerModels(settings.home)),
         WorkerChecks(store, vectorizer, embedder),
         Classifier(store=whole, activity=activity, stopping=stopping),

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from engramq.schemas.embedder_choice import KeptEmbedder, endpoint_problem, kept_in, text_of
 from engramq.schemas.settings import Settings
+from engramq.workers.embedders import hashing
 from engramq.workers.embedders.e5 import build as e5
 from engramq.workers.embedders.fastembed import FastembedEmbedder
-from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Embedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_folder import OnnxEmbedder, read_folder
@@ -35,8 +35,8 @@ def create_embedder(
     kind, separator, model = name.partition(":")
     if name == "minilm":
         return MiniLmEmbedder(threads=threads or 1)
-    if name == "hash":
-        return HashEmbedder()
+    if name == hashing.NAME:
+        return hashing.HashEmbedder()
     if name == "e5":
         return _e5(home, threads or 1)
     if kind == "onnx" and model:

@@ -16,6 +16,7 @@ import numpy as np
 
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
 
+NAME = "hash"
 DIMENSIONS = 384
 
 _Feature: TypeAlias = tuple[int, float]  # a number for its name, its weight
@@ -39,7 +40,7 @@ _STOP_WORDS = frozenset(
 class HashEmbedder:
     """Hash stems and trigrams into 384 signed buckets (blake2b, so equal over runs and machines)."""
 
-    spec = EmbedderSpec(name="hash", dimensions=DIMENSIONS, max_tokens=1_000_000)
+    spec = EmbedderSpec(name=NAME, dimensions=DIMENSIONS, max_tokens=1_000_000)
 
     def __init__(self) -> None:
         self._closed = False

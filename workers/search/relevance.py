@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.records import Answered
+from engramq.schemas.settings import Settings
 from engramq.workers.embedders.calibration import Calibration
+from engramq.workers.embedders.hashing import NAME as WORD_COUNTS
 from engramq.workers.search.question import READ
 from engramq.workers.search.ranking import Column, Measure, Ranked, as_column, or_nothing
 
@@ -320,6 +322,15 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What an installation has chosen as the least relevance of the hits that are shown; None: as learned."""
+    """What an installation has chosen as the least relevance of the hits that are shown; None: as learned.
+
+    Where vectors are counts of words nothing is left out unless that is chosen: the judges learned from meanings.
+    """
 
     least: float | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Floor":
+        """Return what the settings say."""
+        chosen = settings.min_relevance
+        return cls(0.0 if chosen is None and settings.embedder == WORD_COUNTS else chosen)
