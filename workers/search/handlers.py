@@ -138,7 +138,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     (memories, answered, left_out), notice, degraded, refresh = await searched(command, context, wishes)
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
-    in_vain = answered == "no" and (memories or left_out)
+    in_vain = answered == "no" and left_out and not memories
     notices = [notice, NOT_KNOWN if in_vain else UNSET, LEFT_OUT.format(left_out) if left_out else UNSET]
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading.

@@ -44,7 +44,8 @@ class Terminal:
 
 @pytest.fixture
 def terminal(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    for name in ("database_url", "redis_url", "key_prefix"):
+    # A command may start a stack of its own, whose workers take part.
+    for name in ("database_url", "redis_url", "key_prefix", "embedder"):
         monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
     return Terminal(capsys)
 
