@@ -28,6 +28,7 @@ Rows = NDArray[np.intp]
 PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pieces; see the fragment `by_pieces`
 # Vectors that are multiplied at a time: with twice as many OpenBLAS takes a second thread, and five times the CPU.
 ROWS_AT_ONCE: Final = 1_000
+FEW_SHARE: Final = 0.25  # of all rows: so few vectors are taken out and multiplied by themselves
 ROWS_AT_FIRST: Final = 64  # rows that arrays begin with; they double when they are full
 GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is made anew
 # What Python keeps of a memory besides its vector, and of one word in it. Measured on CPython 3.11.
@@ -147,7 +148,9 @@ class NamespaceCopy:
         rows = rows[self._models[rows] != 0]
         if embedding is None:
             return self._measured(rows, question, None, None)
-        return self._measured(rows, question, None, self._cosines(embedding, chosen))
+        wanted = np.zeros(len(chosen), dtype=np.bool_)
+        wanted[rows] = True
+        return self._measured(rows, question, None, self._cosines(embedding, wanted))
 
     def _grow(self) -> None:
         for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_words_of", "_models", "_vectors"):
@@ -239,16 +242,20 @@ class NamespaceCopy:
     def _similarity(self, half: HalfBytes, comparable: Mask) -> Column:
         """Return cosines, nan where there is no vector of this model; a zero vector is similar to nothing."""
         similarity = np.full(len(comparable), np.nan)
-        if not comparable.any():
+        if not (count := int(np.count_nonzero(comparable))):
             return similarity
         wanted = np.zeros(self._vectors.shape[1], dtype=np.float32)
         vector = unpacked(half)
         wanted[: len(vector)] = unit(vector)
-        cosines = np.empty(len(comparable), dtype=np.float32)
-        for start in range(0, len(comparable), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
-            np.matmul(self._vectors[: len(comparable)][rows], wanted, out=cosines[rows])
-        similarity[comparable] = np.clip(cosines[comparable], -1.0, 1.0)
+        if count <= min(ROWS_AT_ONCE, FEW_SHARE * len(comparable)):
+            cosines = self._vectors[np.flatnonzero(comparable)] @ wanted
+        else:
+            cosines = np.empty(len(comparable), dtype=np.float32)
+            for start in range(0, len(comparable), ROWS_AT_ONCE):
+                rows = slice(start, start + ROWS_AT_ONCE)
+                np.matmul(self._vectors[: len(comparable)][rows], wanted, out=cosines[rows])
+            cosines = cosines[comparable]
+        similarity[comparable] = np.clip(cosines, -1.0, 1.0)
         return similarity
 
     def _first(self, scores: Column, rows: Rows, *, ties: bool = False) -> Rows:
