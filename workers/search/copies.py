@@ -38,10 +38,11 @@ COPY_STATE: Final = sql("copy_state")
 COPY_IDS: Final = sql("copy_ids")
 COPY_ROWS: Final = sql("copy_rows")
 
-ROWS_MAX: Final = 3_000  # of a namespace that is copied
-CHANGED_MAX: Final = 300  # rows that a search waits for; with more the tables are as fast
+ROWS_MAX: Final = 10_000  # of a namespace that is copied
+CHANGED_MAX: Final = 300  # rows that a search waits for, or a share of the copy: with more the tables are as fast
+CHANGED_SHARE: Final = 0.1  # to make a copy of 10,000 rows anew takes half a second of CPU
 BYTES_MAX: Final = 64 * 1024 * 1024  # of all copies of a process
-COPY_BYTES_MAX: Final = BYTES_MAX // 4  # of one: nobody drives all others out
+COPY_BYTES_MAX: Final = BYTES_MAX // 2  # of one: nobody drives all others out
 SEARCHES_FIRST: Final = 2  # of a namespace before it is copied: some are searched once
 SEARCHES_LATER: Final = 500  # of one that was too large before it is looked at again
 COUNTED_MAX: Final = 10_000  # namespaces whose searches are counted
@@ -210,7 +211,7 @@ class Copies:
             return None
         memories = state.shared + state.own
         whole = len(copy) + sum(memory not in copy.row_of for memory in state.changed) == memories
-        too_much = memories > ROWS_MAX or len(state.changed) > CHANGED_MAX
+        too_much = memories > ROWS_MAX or len(state.changed) > max(CHANGED_MAX, CHANGED_SHARE * memories)
         if not whole or too_much or state.server != copy.server:
             return None
         if state.changed:

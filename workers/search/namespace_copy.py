@@ -29,7 +29,7 @@ PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pie
 # Vectors that are multiplied at a time: with twice as many OpenBLAS takes a second thread, and five times the CPU.
 ROWS_AT_ONCE: Final = 1_000
 FEW_SHARE: Final = 0.25  # of all rows: so few vectors are taken out and multiplied by themselves
-ROWS_AT_FIRST: Final = 64  # rows that arrays begin with; they double when they are full
+ROWS_AT_FIRST: Final = 64  # rows that arrays begin with; full ones grow by a quarter, and by as many at least
 GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is made anew
 # What Python keeps of a memory besides its vector, and of one word in it. Measured on CPython 3.11.
 ROW_BYTES: Final = 900
@@ -155,7 +155,7 @@ class NamespaceCopy:
     def _grow(self) -> None:
         for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_words_of", "_models", "_vectors"):
             old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+            setattr(self, name, np.concatenate([old, np.zeros_like(old[: max(ROWS_AT_FIRST, len(old) // 4)])]))
 
     def _put_vector(self, place: int, model_id: int | None, packed: bytes | None) -> None:
         self._models[place] = model_id or 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -25,12 +26,13 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Sector, Verification
-from engramq.workers.db.vectors import Sizes, unpacked
+from engramq.workers.db.vectors import Sizes, packed, unpacked
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies, Proven
+from engramq.workers.search.namespace_copy import NamespaceCopy
 from engramq.workers.search.ranking import DEFAULT_WEIGHTS
 from engramq.workers.search.search import find
 from tests.jobs import job
@@ -456,3 +458,23 @@ async def test_a_caller_who_hangs_up_costs_no_copy(scene: Scene) -> None:
             await asked
     assert store.look_up == usual
     assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+
+
+def row(number: int) -> dict[str, Any]:
+    """A row of the query `copy_rows`: 20 words, and a vector of the bundled model's length."""
+    moment = PAST + timedelta(minutes=number)
+    flags = dict.fromkeys(("asks", "tells_self", "tells_time", "fits_none", "hidden", "superseded"), False)
+    nothing = dict.fromkeys(("sector_confidence", "tags", "project", "ends", "expires", "pieces"))
+    return {
+        **flags, **nothing, "id": f"memory-{number}", "is_trusted": True, "thread": f"t{number // 25}",
+        "position": number % 25, "speaker": "Ada", "moment": moment, "begins": moment, "sector": Sector.SEMANTIC,
+        "confidence": 0.5, "active_hours": 1.0, "model_id": 1, "embedding": packed(np.ones(384, dtype=np.float32)),
+        "lexemes": [f"word{(number + place) % 5_000}" for place in range(20)],
+    }  # fmt: skip
+
+
+def test_as_many_memories_as_are_copied_fit_into_one_copy() -> None:
+    copy = NamespaceCopy("1", "server", 0.0)
+    copy.put(row(number) for number in range(module.ROWS_MAX))
+    assert len(copy) == 10_000
+    assert copy.size_bytes <= module.COPY_BYTES_MAX
