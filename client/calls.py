@@ -145,6 +145,13 @@ def standing(*, project: str | None = None, include_untrusted: bool | None = Non
     return ClientCall("list_standing", locals())
 
 
+def why(
+    memory_id: str, *, include_untrusted: bool | None = None, session: str | None = None
+) -> ClientCall[replies.Card]:
+    """See why a memory is known."""
+    return ClientCall("why", locals())
+
+
 def survey(
     topic: str,
     *,
@@ -394,7 +401,7 @@ def find_path(
     max_depth: int | None = None,
     as_of: datetime | date | str | None = None,
 ) -> ClientCall[replies.PathReport | replies.WalkStartMissing]:
-    """See how two nodes are connected: a shortest path over edges in either direction."""
+    """Find a shortest path between two nodes, over edges in either direction."""
     return ClientCall("graph_find_path", locals())
 
 
@@ -449,7 +456,7 @@ def breadcrumbs(session: str) -> ClientCall[replies.BreadcrumbTrail]:
 
 
 def guide(*, topic: str | None = None) -> ClientCall[dict[str, Any]]:
-    """Read how to work with this memory, or what one tool costs and returns, with an example that works."""
+    """Read how to work with this memory, or what one tool costs and returns, with an example."""
     return ClientCall("guide", locals())
 
 

@@ -14,6 +14,7 @@ class Calls:
     update = CallMethod(calls.update)
     forget = CallMethod(calls.forget)
     standing = CallMethod(calls.standing)
+    why = CallMethod(calls.why)
     survey = CallMethod(calls.survey)
     supersede = CallMethod(calls.supersede)
     restore = CallMethod(calls.restore)

@@ -20,7 +20,7 @@ Note = Annotated[str, Meta(min_length=1, max_length=limits.NOTE_CHARS, pattern=N
 Cursor = Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
 Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
 Tags = Annotated[tuple[Name, ...], Meta(max_length=limits.TAGS, extra_json_schema={"uniqueItems": True})]
-MemoryReference = Annotated[Identifier, Meta(description="Memory id, @stored or @recalled[N]")]
+MemoryReference = Annotated[Identifier, Meta(description="Id, @stored or @recalled[N]")]
 MemoryId = Annotated[Identifier, Meta(description="Memory id; no reference")]
 Seen = Annotated[Name, Meta(description="digest you judged")]
 SessionName = Annotated[str, Meta(min_length=1, max_length=limits.SESSION_CHARS, pattern=NOT_BLANK)]

@@ -47,6 +47,17 @@ class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None
 
 
+class CardLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of why a memory is known: when, by whom, about which other memory, in what words."""
+
+    at: Time | UnsetType = UNSET
+    by: Who | UnsetType = UNSET
+    memory_id: Id | UnsetType = UNSET
+    says: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    audit_id: int | UnsetType = UNSET
+
+
 class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
     """A node, edge or link that a reply names: `label: name` or `source --RELATION--> target`; null when it is gone."""
 

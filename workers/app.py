@@ -46,6 +46,7 @@ from engramq.workers.memories import (
     review,
     sharing,
     supersession,
+    why,
 )
 from engramq.workers.memories import store as storing
 from engramq.workers.memories.import_rows import BulkLoads
@@ -124,6 +125,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         reading.list_recent,
         reading.list_standing,
         reading.get_memory,
+        why.why,
         reading.memory_stats,
         importing.list_imports,
         contradictions.list_contradictions,

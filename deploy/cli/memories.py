@@ -1,4 +1,4 @@
-"""The commands that call one tool each: search, survey, list, recent, standing, show, store, forget."""
+"""The commands that call one tool each: search, survey, list, recent, standing, show, why, store, forget."""
 
 from __future__ import annotations
 
@@ -156,6 +156,32 @@ def show(identifier: str, as_of: str | None, namespace: str | None, *, untrusted
         asked = {"include_untrusted": untrusted, "as_of": as_of, "detail": "full", "max_chars": common.WHOLE_REPLY}
         reply = gateway.call("get_memory", {"memory_id": memory_id(gateway, identifier), **common.arguments(asked)})
         return tell(reply, draw_memory, as_json=as_json)
+
+
+@click.command("why")
+@click.argument("identifier", metavar="ID")
+@click.option("--untrusted", is_flag=True, help="Also of one that is kept apart.")
+@common.options(common.NAMESPACE, common.JSON)
+def why(identifier: str, namespace: str | None, *, untrusted: bool, as_json: bool) -> ExitCode:
+    """Say why a memory is known: who stored, trusted, replaced and used it, and what it rests on.
+
+    ID may be its beginning, of 8 characters or more, if no other has that. Each line has tabs between what it is
+    about, time, principal, text, the other memory's id, reason and number in the audit log.
+    """
+    with door(namespace) as gateway:
+        asked = {"memory_id": memory_id(gateway, identifier), "include_untrusted": untrusted}
+        return tell(gateway.call("why", asked), _draw_card, as_json=as_json)
+
+
+def _draw_card(reply: Reply) -> None:
+    click.echo(f"{reply['about']['id']}\t{printable(reply['about']['preview'] or '')}")
+    kinds = {kind: lines for kind, lines in reply.items() if isinstance(lines, list)}
+    for kind, lines in kinds.items():
+        for line in lines:
+            texts = (str(line.get(name, "")) for name in ("at", "by", "says", "memory_id", "reason", "audit_id"))
+            click.echo("\t".join((kind.replace("_", " "), *map(printable, texts))))
+    if reply.get("omitted"):
+        click.echo(f"{reply['omitted']} older lines are left out.", err=True)
 
 
 def _properties(text: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ READ_TOOLS = frozenset(
         "memory_stats",
         "search_memories",
         "survey_memories",
+        "why",
     }
 )
 _READ_METHODS = frozenset({"ping", "server/discover"})

@@ -115,7 +115,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     write: ClassVar[bool] = True
 
     memory_id: MemoryReference
-    sector: Annotated[Sector, Meta(description="Final: nothing chooses another by itself")] | UnsetType = UNSET
+    sector: Annotated[Sector, Meta(description="Final: nothing changes it by itself")] | UnsetType = UNSET
     metadata: Annotated[dict[str, Any], Meta(description="Merged into what is there")] | UnsetType = UNSET
     confidence: Confidence | UnsetType = UNSET
     speaker: Speaker | UnsetType = UNSET
@@ -137,7 +137,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
             Meta(
                 min_length=1,
                 max_length=limits.CLEARED,
-                description="Empty these: names of fields above, or keys of metadata",
+                description="Fields above, or keys of metadata, to empty",
             ),
         ]
         | UnsetType

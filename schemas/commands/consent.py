@@ -54,7 +54,7 @@ class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, t
     target_name: Name
     relation: AsWritten
     new_sector: AnySector
-    edge_id: Annotated[Identifier, Meta(description="Which one, if several match")] | UnsetType = UNSET
+    edge_id: Annotated[Identifier, Meta(description="If several match")] | UnsetType = UNSET
     actor: Annotated[Name, Meta(description="In whose name, if not yours (admin)")] | UnsetType = UNSET
 
 
@@ -84,8 +84,8 @@ RECLASSIFY_SECTOR: Final = Tool(
     rest="POST /graph/edges/reclassify",
     client_name="reclassify_edge",
     title="Reclassify an edge",
-    summary="Choose the sector of a graph edge by hand, for good. Call it when an edge has the wrong one, and "
-    "so fades or is filtered wrongly. For a memory call update_memory.",
+    summary="Choose the sector of a graph edge by hand, for good. Call it when an edge has the wrong one. For a "
+    "memory call update_memory.",
     example='reclassify_memory_sector(source_name="Ada", target_name="Engine", relation="DESIGNED", '
     'new_sector="episodic")',
     destructive=True,
@@ -201,8 +201,8 @@ DECIDE_PROPOSAL: Final = Tool(
     rest="POST /proposals/{proposal_id}/decision",
     client_name="decide_proposal",
     title="Decide on a proposal",
-    summary="Approve or reject a proposal. Two different principals must approve; one rejection ends it. Call "
-    "it once you have judged the change on its merits. Your own has your approval already. Next make "
+    summary="Approve or reject a proposal. Two different principals must approve; one rejection ends it. Call it once "
+    "you have judged the change. Your own has your approval already. Next make "
     "the proposed call.",
     example='decide_proposal(proposal_id="<id>", decision="approve")',
     destructive=True,
@@ -251,8 +251,8 @@ LIST_PROPOSALS: Final = Tool(
     rest="GET /proposals",
     client_name="list_proposals",
     title="List proposals",
-    summary="See proposals, newest first, and what each would do. Call it when you are asked to decide, or a "
-    "change still waits. Not right after a proposal: the reply had the id.",
+    summary="See proposals, newest first, and what each would do. Call it when asked to decide, or a change still "
+    "waits. Not right after a proposal: the reply had the id.",
     example='list_proposals(state="pending")',
     bounded=True,
     read_only=True,

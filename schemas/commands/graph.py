@@ -58,7 +58,7 @@ class AddNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
     write: ClassVar[bool] = True
 
     name: Name
-    label: Annotated[Name, Meta(description="What kind of thing, e.g. Person")] = ENTITY_LABEL
+    label: Annotated[Name, Meta(description="Kind, e.g. Person")] = ENTITY_LABEL
     properties: Annotated[Properties, Meta(description="Merged into what is there")] | UnsetType = UNSET
 
 

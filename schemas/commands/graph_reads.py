@@ -264,7 +264,7 @@ class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 
     node_name: Name
     label: LabelOfHomonym | UnsetType = UNSET
-    depth: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_DEPTH, description="Edges to cross at most")] = 1
+    depth: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_DEPTH, description="Edges at most")] = 1
     direction: Annotated[Following, Meta(description="As seen from the node")] = Following.BOTH
     relation: Annotated[Name, Meta(description="Cross only these edges")] | UnsetType = UNSET
     sectors: Annotated[Sectors, Meta(description="Cross only edges of these")] | UnsetType = UNSET
@@ -308,8 +308,8 @@ QUERY_NEIGHBORS: Final = Tool(
     rest="GET /graph/neighbors",
     client_name="neighbors",
     title="Query neighbours",
-    summary="See what surrounds a node, nearest and most relevant first. Call it for all that is known around "
-    "a person, project or thing. For one exact fact call get_edge.",
+    summary="See what surrounds a node, nearest and most relevant first. Call it for all around a person, project or "
+    "thing. For one exact fact call get_edge.",
     example='graph_query_neighbors(node_name="Ada", depth=2)',
     read_only=True,
     guide=ToolGuide(
@@ -336,7 +336,7 @@ class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="grap
     end_node: Name
     start_label: LabelOfHomonym | UnsetType = UNSET
     end_label: LabelOfHomonym | UnsetType = UNSET
-    max_depth: Annotated[int, Meta(ge=1, le=limits.PATH_DEPTH, description="Edges of the path at most")] = 5
+    max_depth: Annotated[int, Meta(ge=1, le=limits.PATH_DEPTH, description="Edges at most")] = 5
     as_of: AsOf | UnsetType = UNSET
 
     def check(self) -> None:
@@ -368,7 +368,7 @@ FIND_PATH: Final = Tool(
     rest="GET /graph/path",
     client_name="find_path",
     title="Find a path",
-    summary="See how two nodes are connected: a shortest path over edges in either direction. Call it to "
+    summary="Find a shortest path between two nodes, over edges in either direction. Call it to "
     "learn what two things have to do with each other. For one exact fact call get_edge.",
     example='graph_find_path(start_node="Ada", end_node="London")',
     read_only=True,

@@ -25,7 +25,7 @@ from engramq.schemas.vocabulary import (
 )
 
 Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
-IfLinked = Annotated[IfExists, Meta(description="If they are linked already")]
+IfLinked = Annotated[IfExists, Meta(description="If linked already")]
 
 
 # What the examples of the guide are about.
@@ -162,7 +162,7 @@ class Disconnect(Command, frozen=True, kw_only=True, omit_defaults=True, tag="di
 
     source: MemoryReference
     target: MemoryReference
-    guard_relation: Annotated[Name, Meta(description="Remove only a link of this relation")] | UnsetType = UNSET
+    guard_relation: Annotated[Name, Meta(description="Only a link of this relation")] | UnsetType = UNSET
     reason: Note | UnsetType = UNSET
 
 
@@ -188,8 +188,8 @@ DISCONNECT: Final = Tool(
     rest="DELETE /links",
     client_name="disconnect",
     title="Disconnect two memories",
-    summary="Remove the link between two memories; it does not come back by itself. Call it when it leads searches "
-    "to what does not belong. If only its relation is wrong, call connect with if_exists update.",
+    summary="Remove the link between two memories; it does not come back by itself. Call it when it misleads "
+    "searches. If only its relation is wrong, call connect with if_exists update.",
     example='disconnect(source="@recalled[0]", target="@recalled[1]")',
     ids=("source", "target"),
     destructive=True,
@@ -226,7 +226,7 @@ class ConnectByQuery(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     note: Annotated[Note, Meta(description="Why they belong together")] | UnsetType = UNSET
     min_confidence: Annotated[UnitInterval, Meta(description="Least chance of a right match")] = 0.70
     if_exists: IfLinked = IfExists.REINFORCE
-    dry_run: Annotated[bool, Meta(description="Only show what would be linked")] = False
+    dry_run: Annotated[bool, Meta(description="Only show what it would link")] = False
 
     def check(self) -> None:
         """Raise EngramqError for a relation that is not the caller's to write."""
@@ -260,8 +260,8 @@ CONNECT_BY_QUERY: Final = Tool(
     rest="POST /links/by-query",
     client_name="connect_by_query",
     title="Connect memories by query",
-    summary="Link the memories that best match two queries. Call it when you know both by "
-    "what they say, not by id; first with dry_run. If you have just stored or recalled them, call connect.",
+    summary="Link the memories that best match two queries. Call it when you know no ids; first with dry_run. If you "
+    "have just stored or recalled them, call connect.",
     example='connect_by_query(source_query="why Redis", target_query="queue latency", dry_run=true)',
     bounded=True,
     destructive=True,
@@ -305,7 +305,7 @@ class Connects(Command, frozen=True, kw_only=True, omit_defaults=True, tag="conn
     write: ClassVar[bool] = True
 
     edges: Annotated[tuple[BatchLink, ...], Meta(max_length=limits.BATCH_LINKS, description="The links; at most 200")]
-    atomic: Annotated[bool, Meta(description="Write all or nothing")] = False
+    atomic: Annotated[bool, Meta(description="All or nothing")] = False
 
 
 class BatchLinked(msgspec.Struct, kw_only=True):
@@ -400,7 +400,7 @@ class RecordOutcome(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
         Meta(
             min_length=1,
             max_length=limits.OUTCOME_MEMORIES,
-            description="Memory ids, @stored or @recalled[N]; the most important first",
+            description="Ids or references; the most important first",
         ),
     ]
     signal: Annotated[UnitInterval, Meta(description="1 helped, 0 misled")]

@@ -73,11 +73,11 @@ _IT: Final = {"memory_id": "<stored.id>"}
 class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a caller says of a memory that it wants kept."""
 
-    content: Annotated[Content, Meta(description="One fact, in words that make sense by themselves")]
+    content: Annotated[Content, Meta(description="One fact that makes sense by itself")]
     confidence: Confidence = 1.0
-    source: Annotated[
-        MemorySource, Meta(description="explicit: you were told to keep it; extracted: you inferred it")
-    ] = MemorySource.EXTRACTED
+    source: Annotated[MemorySource, Meta(description="explicit: told to keep it; extracted: inferred")] = (
+        MemorySource.EXTRACTED
+    )
     source_type: Annotated[Name, Meta(description=_SOURCE_TYPE)] | UnsetType = UNSET
     verification: Annotated[Verification, Meta(description="Any but unverified takes the scope verify")] = (
         Verification.UNVERIFIED
@@ -185,7 +185,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     min_similarity: Annotated[UnitInterval, Meta(description="Least cosine")] | UnsetType = UNSET
     min_relevance: Annotated[UnitInterval, Meta(description="0: all hits")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
-    explain: Annotated[bool, Meta(description="Show reasons")] = False
+    explain: Annotated[bool, Meta(description="Show each score's parts")] = False
     collapse_duplicates: Annotated[bool, Meta(description="Show the same content once")] = False
 
     def check(self) -> None:
@@ -323,7 +323,7 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     memory_id: MemoryReference
-    include_untrusted: Annotated[bool, Meta(description="Else an untrusted one is not found")] = False
+    include_untrusted: Annotated[bool, Meta(description="Of untrusted ones too")] = False
     as_of: Annotated[Moment, Meta(description="Links to what held then")] | UnsetType = UNSET
 
     def check(self) -> None:
@@ -351,8 +351,8 @@ GET_MEMORY: Final = Tool(
     rest="GET /memories/{memory_id}",
     client_name="get",
     title="Get a memory",
-    summary="Read one memory by id, with its links; a hidden one too. Call it to see why it is hidden, or what "
-    "is linked to it. Without an id call search_memories. If superseded_by is set, read that next.",
+    summary="Read one memory by id, with its links; a hidden one too. Call it to see why it is hidden, or its links. "
+    "Without an id call search_memories. If superseded_by is set, read that next.",
     example='get_memory(memory_id="@recalled[0]")',
     detailed=True,
     ids=("memory_id",),

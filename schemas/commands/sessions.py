@@ -73,8 +73,8 @@ GET_BREADCRUMBS: Final = Tool(
     rest="GET /sessions/{session}",
     client_name="breadcrumbs",
     title="Get breadcrumbs",
-    summary="See what @stored and @recalled[N] stand for in this session. Call it when you are not sure, or your "
-    "context was lost. Not when the last reply shows it.",
+    summary="See what @stored and @recalled[N] stand for in this session. Call it when unsure, or your context was "
+    "lost. Not when the last reply shows it.",
     example='get_breadcrumbs(session="planning")',
     bounded=True,
     everyday=("session",),
@@ -99,7 +99,7 @@ OVERVIEW: Final = "overview"
 class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):
     """The topic to explain."""
 
-    topic: Annotated[Name, Meta(description="A tool's name; left out: the way of working")] | UnsetType = UNSET
+    topic: Annotated[Name, Meta(description="A tool's name, else the way of working")] | UnsetType = UNSET
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -151,7 +151,7 @@ GUIDE: Final = Tool(
     rest="GET /guide",
     client_name="guide",
     title="Guide",
-    summary="Read how to work with this memory, or what one tool costs and returns, with an example that works. "
+    summary="Read how to work with this memory, or what one tool costs and returns, with an example. "
     "Call it on first use, or when a refusal surprises you. Not before every call.",
     example='guide(topic="search_memories")',
     read_only=True,

@@ -66,8 +66,7 @@ GET_COMMAND: Final = Tool(
     client_name="get_command",
     title="Get a command's outcome",
     summary="Learn what became of a write, and its reply. Call it when one answered pending, or the connection "
-    "broke. A write that answered is final. While it is pending or running, ask again; do not write "
-    "again.",
+    "broke. A write that answered is final. Until then ask again; do not write again.",
     example='get_command(command_id="<id>")',
     detailed=True,
     everyday=("command_id",),

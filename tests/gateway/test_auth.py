@@ -56,6 +56,7 @@ READS = {
     "guide",
     "get_command",
     "memory_stats",
+    "why",
 }
 ADMINISTERS = {"audit"}
 UNTRUSTED_WRITES = {"store_memory", "import_memories", "supersede_memory", "connect", "connects", "disconnect"}

@@ -48,6 +48,12 @@ export const OPERATIONS = {
     write: false,
     statuses: ["success"],
   },
+  why: {
+    method: "GET",
+    path: "/v1/memories/{memory_id}/why",
+    write: false,
+    statuses: ["not_found", "success"],
+  },
   survey_memories: {
     method: "POST",
     path: "/v1/memories/survey",
@@ -307,6 +313,14 @@ export abstract class Calls {
     return this.call(OPERATIONS.list_standing, { ...options });
   }
 
+  /** See why a memory is known. */
+  why(
+    memory_id: Options<"why", never>["memory_id"],
+    options: Options<"why", "memory_id"> = {},
+  ): Promise<Said["Card"]> {
+    return this.call(OPERATIONS.why, { memory_id, ...options });
+  }
+
   /** See all about a topic: short extracts in order of time, totals. */
   survey(
     topic: Options<"survey_memories", never>["topic"],
@@ -491,7 +505,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.graph_query_neighbors, { node_name, ...options });
   }
 
-  /** See how two nodes are connected: a shortest path over edges in either direction. */
+  /** Find a shortest path between two nodes, over edges in either direction. */
   findPath(
     start_node: Options<"graph_find_path", never>["start_node"],
     end_node: Options<"graph_find_path", never>["end_node"],
@@ -551,7 +565,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.get_breadcrumbs, { session, ...options });
   }
 
-  /** Read how to work with this memory, or what one tool costs and returns, with an example that works. */
+  /** Read how to work with this memory, or what one tool costs and returns, with an example. */
   guide(
     options: Options<"guide", never> = {},
   ): Promise<Said["GuideOverview"] | Said["GuideEntry"] | Said["GuideMissing"]> {

@@ -451,3 +451,13 @@ async def test_a_topic_is_surveyed(shell: Shell) -> None:
     assert {lines[0].split("\t")[0]}.isdisjoint({extract["id"] for extract in more["extracts"]})
     assert more["next_cursor"] is None
     await shell.run("survey", "office", "--since", "2026-02-01", "--until", "2026-01-01", code=ExitCode.MISUSED)
+
+
+@pytest.mark.promise("EV-4")
+async def test_a_card_says_why_a_memory_is_known(shell: Shell) -> None:
+    stored = (await shell.run("store", "The oven is blue", "--thread", "kitchen")).strip()
+    await shell.run("verify", stored, "--yes", "--reason", "looked")
+    lines = (await shell.run("why", stored[:20])).splitlines()
+    assert lines[0] == f"{stored}\tThe oven is blue"
+    assert any(line.startswith("recorded\t") and "kitchen" in line for line in lines)
+    assert any(line.startswith("trusted\t") and "looked" in line for line in lines)

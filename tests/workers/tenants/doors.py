@@ -53,6 +53,7 @@ PROBES: dict[str, list[dict[str, Any]]] = {
         {"verifications": ["rejected", "verified"], **BOTH},
     ],
     "get_memory": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "include_untrusted": True}],
+    "why": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "include_untrusted": True}],
     "supersede_memory": [
         {"old_memory_id": MEMORY, "new_memory_id": MINE},
         {"old_memory_id": MINE, "new_memory_id": MEMORY},

@@ -217,7 +217,7 @@ async def test_a_private_memory_of_somebody_else_is_not_found_in_the_same_words(
     async with agent_of(service, NAMESPACE, "ada") as ada:
         private = (await ada.store("The heron saw marker9000", visibility="private"))["id"]
     watch = Watch(service, {private})
-    for tool in ("get_memory", "forget_memory", "restore_memory", "update_memory"):
+    for tool in ("get_memory", "why", "forget_memory", "restore_memory", "update_memory"):
         replies = []
         for memory_id in (private, uuid7()):
             more = {"confidence": 0.1} if tool == "update_memory" else {}

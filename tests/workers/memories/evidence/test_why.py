@@ -1,0 +1,77 @@
+"""Why a memory is known: one card, from the audit log and what is kept, of no more than 600 tokens."""
+
+import json
+
+import pytest
+
+from bench.replies import tokens
+from engramq.schemas.vocabulary import Scope
+from tests.scenarios.conftest import agent, settings, stage
+from tests.scenarios.stage import Agent, Stage, agent_of
+
+__all__ = ["agent", "settings", "stage"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("EV-4")]
+
+
+async def test_a_card_tells_of_trust_replacement_use_links_and_evidence(agent: Agent) -> None:
+    ground = await agent.store("The oven was bought in 2019")
+    cited = [{"memory_id": ground["id"]}, {"path": "src/oven.py", "lines": "3-9"}]
+    old = await agent.store("Its guarantee ended in 2020")
+    known = await agent.store("Its guarantee ended in 2021", evidence=cited, thread="kitchen", speaker="Ada")
+    await agent.call("verify_memory", memory_id=known["id"], verification="verified", reason="on the bill")
+    await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=known["id"])
+    await agent.call("connect", source=known["id"], target=ground["id"], relation="supports")
+    await agent.call("record_outcome", memory_ids=[known["id"]], signal=1.0)
+    for number in range(20):
+        await agent.store(f"Conclusion {number} " + "x" * 300, evidence=[{"memory_id": known["id"]}])
+    card = await agent.call("why", memory_id=known["id"])
+    assert card["about"] == {"id": known["id"], "preview": "Its guarantee ended in 2021"}
+    (stored,) = card["recorded"]
+    assert (stored["by"], "kitchen" in stored["says"], "Ada" in stored["says"]) == ("I/O", True, True)
+    (trusted,) = card["trusted"]
+    assert trusted["reason"] == "on the bill"
+    assert trusted["audit_id"] > 0
+    (replaced,) = card["replacing"]
+    assert replaced["memory_id"] == old["id"]
+    assert replaced["audit_id"] > trusted["audit_id"]
+    assert ground["id"] in [line["memory_id"] for line in card["linked"]]
+    assert "fresh" in card["cited"][0]["says"]
+    assert card["cited"][1]["says"] == "src/oven.py:3-9"
+    assert len(card["resting_on"]) == 3
+    assert card["omitted"] >= 17
+    assert tokens(json.dumps(card, separators=(",", ":"))) <= 600
+
+
+async def test_of_what_is_not_there_nothing_is_told(agent: Agent) -> None:
+    research = await agent.store("The oven is haunted", source_type="research")
+    assert (await agent.call("why", memory_id=research["id"]))["status"] == "not_found"
+    card = await agent.call("why", memory_id=research["id"], include_untrusted=True)
+    assert card["status"] == "success"
+
+
+async def test_reasons_of_verdicts_are_for_those_who_may_read_the_audit_log(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, "ns", "ada") as ada, agent_of(service, "ns", "bob", scopes=(Scope.READ,)) as bob:
+        known = await ada.store("The oven is blue")
+        reason = "x" * 300
+        await ada.call("verify_memory", memory_id=known["id"], verification="verified", reason=reason)
+        (told_ada,) = (await ada.call("why", memory_id=known["id"]))["trusted"]
+        (told_bob,) = (await bob.call("why", memory_id=known["id"]))["trusted"]
+    assert told_ada.pop("reason").startswith("xxx")
+    assert told_bob == told_ada
+    assert told_bob["by"] == "ada"
+
+
+async def test_a_card_of_long_texts_is_short_as_well(agent: Agent) -> None:
+    known = await agent.store("The oven is red " + "y" * 900, thread="t" * 200, speaker="s" * 200)
+    for number in range(4):
+        other = await agent.store(f"Loaf {number}", evidence=[{"memory_id": known["id"]}])
+        await agent.call("connect", source=known["id"], target=other["id"], relation="r" * 60, note="why not " * 40)
+        await agent.call("verify_memory", memory_id=known["id"], verification="verified", reason=f"{number} bill " * 40)
+        old = await agent.store(f"Crust {number}")
+        await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=known["id"])
+    card = await agent.call("why", memory_id=known["id"])
+    assert card["trusted"]
+    assert card["linked"]
+    assert tokens(json.dumps(card, separators=(",", ":"))) <= 600

@@ -1,0 +1,90 @@
+"""Tell why a memory is known, in lines that say when, who and by which entry of the audit log."""
+
+from collections import Counter, defaultdict
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from engramq.schemas.commands import Card, WhyMemory
+from engramq.schemas.commands.why import LINES
+from engramq.schemas.contents import preview_of
+from engramq.schemas.faults import missing
+from engramq.schemas.ids import format_time, parse_uuid
+from engramq.schemas.records import CardLine, MemoryPreview
+from engramq.schemas.vocabulary import Partition, Scope, Thing
+from engramq.workers.db.memory_rows import read_memories
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.memories.grounds import mark_grounds
+from engramq.workers.memories.reading import KEPT_APART
+from engramq.workers.runner import Context, handles
+
+WHY: Final = sql("why")
+CHARS: Final = 60  # of a text on a card
+CARD_BYTES: Final = 1_300  # of its lines: about 600 tokens, with what is around them
+_encode: Final = msgspec.json.encode
+
+
+@handles(WhyMemory)
+async def why(tx: Transaction, command: WhyMemory, context: Context) -> Card:
+    """Read one memory's card; changes nothing. Reasons in the audit log are for those who may read that."""
+    principal = context.envelope.principal
+    reads_audit = Scope.ADMIN in principal.scopes and not principal.untrusted
+    memory_id = parse_uuid(command.memory_id)
+    memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
+    if memory_id is None or memory is None:
+        return Card(status="not_found", **missing(Thing.MEMORY))
+    if memory.partition is Partition.UNTRUSTED and not command.include_untrusted:
+        return Card(status="not_found", **missing(Thing.MEMORY, KEPT_APART))
+    await mark_grounds(tx, [memory])
+    lines: defaultdict[str, list[CardLine]] = defaultdict(list)
+    counts = Counter[str]()
+    for row in await tx.rows(WHY, id=memory_id):
+        counts[row["about"]] += 1
+        if len(lines[row["about"]]) < LINES:
+            lines[row["about"]].append(_line(row, reads_audit=reads_audit))
+    if memory.evidence:
+        counts["cited"] = len(memory.evidence)
+        lines["cited"] = [CardLine(says=_cited(citation)) for citation in memory.evidence[:LINES]]
+    _fit(lines)
+    omitted = counts.total() - sum(len(shown) for shown in lines.values())
+    shown = MemoryPreview(id=memory.id, preview=preview_of(memory.content, CHARS))
+    kinds: dict[str, Any] = dict(lines)
+    return Card(status="success", about=shown, omitted=omitted or UNSET, **kinds)
+
+
+def _fit(lines: dict[str, list[CardLine]]) -> None:
+    """Drop the oldest line of the longest kind until the card is short; one line of each kind stays."""
+    while len(_encode(lines)) > CARD_BYTES and (longest := max(lines.values(), key=len))[1:]:
+        longest.pop()
+
+
+def _line(row: Row, *, reads_audit: bool) -> CardLine:
+    details = {name: value for name, value in row["details"].items() if value not in (None, 0, "")}
+    return CardLine(
+        at=UNSET if row["at"] is None else format_time(row["at"]),
+        by=_or_unset(row["by"]),
+        memory_id=UNSET if row["other"] is None else str(row["other"]),
+        says=_text(", ".join(f"{name} {_plain(value)}" for name, value in details.items())),
+        reason=_text(row["reason"] or "" if row["audit_id"] is None or reads_audit else ""),
+        audit_id=_or_unset(row["audit_id"]),
+    )
+
+
+def _cited(citation: dict[str, Any]) -> str:
+    what = citation.get("path") or citation.get("memory_id") or citation.get("url") or citation.get("commit")
+    lines = f":{citation['lines']}" if "lines" in citation else ""
+    return preview_of(f"{what}{lines} {citation.get('state', '')}".strip(), CHARS)
+
+
+def _plain(value: Any) -> str:
+    return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
+
+
+def _text(text: str) -> str | UnsetType:
+    return preview_of(text, CHARS) if text else UNSET
+
+
+def _or_unset(value: Any) -> Any:
+    return UNSET if value is None else value
