@@ -217,6 +217,7 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         versions=await _versions(page, memory),
         replaces=found.get("replaces", []),
         entries=await _entries(page, memory_id),
+        card=await _card(page, memory_id),
         undo_of=partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", "")),
         refusal=refusal,
         as_of=as_of,
@@ -296,6 +297,12 @@ async def _chain(page: PageRequest, memory: dict[str, Any], leads_to: str) -> li
         found.append(one)
         next_id = one[leads_to]
     return found
+
+
+async def _card(page: PageRequest, memory_id: str) -> dict[str, list[Body]]:
+    """Return the lines on why a memory is known, by what they are about."""
+    card = await page.ask("why", memory_id=memory_id, include_untrusted=True)
+    return {kind.replace("_", " "): lines for kind, lines in card.items() if isinstance(lines, list)}
 
 
 async def _entries(page: PageRequest, memory_id: str) -> list[dict[str, Any]] | None:

@@ -141,8 +141,8 @@ IMPORT_MEMORIES: Final = Tool(
     rest="POST /memories/import",
     client_name="import_many",
     title="Import memories",
-    summary="Keep many facts at once. Call it to bring over notes or logs. For one fact call store_memory. A "
-    "bad row stops no other: get_command tells which were rejected.",
+    summary="Keep many facts at once. Call it to bring over notes. For one call store_memory. A bad row stops no "
+    "other: get_command tells which were rejected.",
     example='import_memories(records=[{"content": "Ada prefers tea"}])',
     batches={"records": Items(taken=ImportRecord, kept=ImportRow, listed=False)},
     reports=True,

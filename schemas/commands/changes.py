@@ -115,7 +115,7 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     write: ClassVar[bool] = True
 
     memory_id: MemoryReference
-    sector: Annotated[Sector, Meta(description="Final: nothing changes it by itself")] | UnsetType = UNSET
+    sector: Annotated[Sector, Meta(description="Final: it stays")] | UnsetType = UNSET
     metadata: Annotated[dict[str, Any], Meta(description="Merged into what is there")] | UnsetType = UNSET
     confidence: Confidence | UnsetType = UNSET
     speaker: Speaker | UnsetType = UNSET

@@ -358,8 +358,7 @@ CONNECTS: Final = Tool(
     rest="POST /links/batch",
     client_name="connect_many",
     title="Connect in a batch",
-    summary="Make many links at once; bad ones are reported by index. Call it to link a whole set: the steps "
-    "of a plan. For one link call connect.",
+    summary="Make many links at once; bad ones are reported by index. Call it to link a set. For one call connect.",
     example='connects(edges=[{"source": "@recalled[0]", "target": "@recalled[1]"}])',
     session=True,
     batches={"edges": Items(taken=LinkRequest, kept=BatchLink, ids=("source", "target"))},
@@ -430,7 +429,7 @@ RECORD_OUTCOME: Final = Tool(
     client_name="record_outcome",
     title="Record an outcome",
     summary="Say how much memories helped (1) or misled (0): it moves their rank and links those that helped. "
-    "Call it when a task that relied on them has ended. Not for memories that you only read.",
+    "Call it when a task that relied on them has ended. Not for what you only read.",
     example='record_outcome(memory_ids=["@recalled[0]"], signal=0.9)',
     everyday=("memory_ids", "signal", "note", "session"),
     ids=("memory_ids",),

@@ -60,7 +60,7 @@ _Project = Annotated[Name, Meta(description="* is all")]
 _ProjectOnly = Annotated[bool, Meta(description="Without those of no project")]
 _IncludeSuperseded = Annotated[bool, Meta(description="What holds no longer too")]
 _SOURCE_TYPE = (
-    "Kind of what you do not trust yet, kept apart until verified: research, task_outcome, "
+    "Kind of what is kept apart until verified: research, task_outcome, "
     "architectural_decision, lesson_learned, or your own word"
 )
 
@@ -88,7 +88,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     occurred_at: Occurrence | UnsetType = UNSET
     thread: Thread | UnsetType = UNSET
     position: ThreadPosition | UnsetType = UNSET
-    external_id: Annotated[Name, Meta(description="Your own id for it, used once")] | UnsetType = UNSET
+    external_id: Annotated[Name, Meta(description="Your own id, used once")] | UnsetType = UNSET
     tags: Annotated[Tags, Meta(description="Words to filter by")] | UnsetType = UNSET
     project: Annotated[Name, Meta(description="Others do not see it; default: yours")] | UnsetType = UNSET
     valid_from: ValidFrom | UnsetType = UNSET
@@ -185,7 +185,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     min_similarity: Annotated[UnitInterval, Meta(description="Least cosine")] | UnsetType = UNSET
     min_relevance: Annotated[UnitInterval, Meta(description="0: all hits")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
-    explain: Annotated[bool, Meta(description="Show each score's parts")] = False
+    explain: Annotated[bool, Meta(description="Show its parts")] = False
     collapse_duplicates: Annotated[bool, Meta(description="Show the same content once")] = False
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ class WhyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="why
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     memory_id: MemoryReference
-    include_untrusted: Annotated[bool, Meta(description="Of untrusted ones too")] = False
+    include_untrusted: Annotated[bool, Meta(description="Untrusted too")] = False
 
 
 class Card(Reply, kw_only=True, tag="card"):

@@ -117,7 +117,9 @@ async def thursday(installation: Installation, people: dict[str, Agent], tree: P
     ada, bob = people["ada"], people["bob"]
     poison = (await bob.store(POISON))["id"]
     follows = (await ada.store(FOLLOWS, evidence=[{"memory_id": poison}]))["id"]
-    assert (await ada.call("get_memory", memory_id=poison))["memory"]["created_by"] == "bob"
+    card = await ada.call("why", memory_id=poison)
+    assert [line["by"] for line in card["recorded"]] == ["bob"]
+    assert [line["memory_id"] for line in card["resting_on"]] == [follows]
     rejected = await ada.call("verify_memory", memory_id=poison, verification="rejected", reason="no such account")
     gone = await ada.call("forget_memory", memory_id=poison, erase=True, reason="a fraud")
     assert [preview["id"] for preview in gone["still_resting_on"]] == [follows]

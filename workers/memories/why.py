@@ -40,7 +40,7 @@ async def why(tx: Transaction, command: WhyMemory, context: Context) -> Card:
     await mark_grounds(tx, [memory])
     lines: defaultdict[str, list[CardLine]] = defaultdict(list)
     counts = Counter[str]()
-    for row in await tx.rows(WHY, id=memory_id):
+    for row in await tx.rows(WHY, id=memory_id, include_untrusted=command.include_untrusted):
         counts[row["about"]] += 1
         if len(lines[row["about"]]) < LINES:
             lines[row["about"]].append(_line(row, reads_audit=reads_audit))

@@ -1,7 +1,7 @@
 -- name: why
 -- What is known of why a memory is known, a row for each line of its card: about what, when, who, which other memory,
 -- why, and the number of the entry in the audit log where there is one. The memory, and each other one, has to be seen by
--- the caller; entries about it are no more than what the memory itself shows. Storing, use and links made by themselves
+-- the caller, and is trusted unless untrusted ones are asked for too; entries about it are no more than what the memory itself shows. Storing, use and links made by themselves
 -- have no entry.
 with said as (
     select m.* from memories m where m.tenant = %(tenant)s and m.node_id = %(id)s
@@ -26,6 +26,7 @@ select case when m.node_id = s.superseded_by then 'replaced_by' else 'replacing'
     coalesce(a.at, s.superseded_at), a.actor, m.node_id, a.reason, a.id, '{}'
 from said s
 join memories m on m.tenant = %(tenant)s and (m.node_id = s.superseded_by or m.superseded_by = s.node_id)
+    and (m.partition = 'trusted' or %(include_untrusted)s)
 left join lateral (
     select a.id, a.at, a.actor, a.reason
     from audit_log a
@@ -47,6 +48,7 @@ select 'linked', l.created_at, l.created_by, m.node_id, l.note, null,
 from edges l
 join memories m on m.tenant = %(tenant)s
     and m.node_id = case when l.source_id = %(id)s then l.target_id else l.source_id end and not {withdrawn}
+    and (m.partition = 'trusted' or %(include_untrusted)s)
 where l.tenant = %(tenant)s and l.layer = 'association' and l.relation <> 'supersedes'
     and (l.source_id = %(id)s or l.target_id = %(id)s)
 union all
@@ -54,5 +56,5 @@ select 'resting_on', m.created_at, m.created_by, m.node_id, null, null, '{}'
 from memories m
 where m.tenant = %(tenant)s and m.evidence @? '$[*].memory_id'
     and ground_keys(m.tenant, m.evidence) && array[to_hex(%(tenant)s::integer) || ':' || %(id)s::uuid]
-    and not {withdrawn} and exists (select from said)
+    and not {withdrawn} and exists (select from said) and (m.partition = 'trusted' or %(include_untrusted)s)
 order by about, at desc

@@ -392,3 +392,16 @@ async def test_what_went_stale_is_listed_and_said_of_a_memory(here: Served) -> N
     shown = (await browser.get(f"/ui/memories/{resting['id']}")).text
     assert "Rests on memory" in shown
     assert ": gone" in shown
+
+
+@pytest.mark.promise("EV-4")
+async def test_a_memory_says_why_it_is_known(here: Served) -> None:
+    ada, browser = await here.agent("ada"), await here.browser("ada")
+    old = await ada.store("The lease ends in August")
+    known = await ada.store("The lease ends in December", thread="offices", speaker="<b>Grace</b>")
+    await ada.call("supersede_memory", old_memory_id=old["id"], new_memory_id=known["id"])
+    page = await browser.get(f"/ui/memories/{known['id']}")
+    assert "Why it is known" in page.text
+    assert "thread offices, speaker <b>Grace</b>" in page.text
+    assert ("a", {"href": f"/ui/memories/{old['id']}"}) in page.reader.elements
+    assert "b" not in {tag for tag, _ in page.reader.elements}

@@ -50,6 +50,25 @@ async def test_of_what_is_not_there_nothing_is_told(agent: Agent) -> None:
     assert card["status"] == "success"
 
 
+async def test_untrusted_others_are_named_to_who_asks_for_them_alone(agent: Agent) -> None:
+    known = await agent.store("The oven is red")
+    hearsay = await agent.store("The oven was repainted", source_type="research", evidence=[{"memory_id": known["id"]}])
+    usual = await agent.call("why", memory_id=known["id"])
+    whole = await agent.call("why", memory_id=known["id"], include_untrusted=True)
+    assert hearsay["id"] not in json.dumps(usual)
+    assert [line["memory_id"] for line in whole["resting_on"]] == [hearsay["id"]]
+
+
+async def test_withdrawn_others_are_neither_named_nor_counted(agent: Agent) -> None:
+    known = await agent.store("The oven is red")
+    other = await agent.store("The bakery has one oven")
+    await agent.call("connect", source=known["id"], target=other["id"], relation="supports")
+    await agent.call("forget_memory", memory_id=other["id"])
+    card = await agent.call("why", memory_id=known["id"])
+    assert "linked" not in card
+    assert "omitted" not in card
+
+
 async def test_reasons_of_verdicts_are_for_those_who_may_read_the_audit_log(stage: Stage) -> None:
     service = await stage.gateway()
     async with agent_of(service, "ns", "ada") as ada, agent_of(service, "ns", "bob", scopes=(Scope.READ,)) as bob:
