@@ -60,7 +60,9 @@ COMMANDS: Mapping[str, Lazy] = {
     "standing": Lazy("memories", 'List standing wishes ("always", "from now on"), newest first.', "standing"),
     "projects": Lazy("projects", "List projects with how many memories each has; rename or merge them."),
     "show": Lazy("memories", "Show one memory whole, with its links.", "show"),
-    "why": Lazy("memories", "Say why a memory is known: who stored, trusted, replaced and used it.", "why"),
+    "why": Lazy(
+        "memories", "Say why a memory is known: who stored, trusted, replaced and used it, and what it rests on.", "why"
+    ),
     "store": Lazy("memories", "Keep one memory, and print its id.", "store"),
     "forget": Lazy("memories", "Hide a memory from searches and lists, or erase it for good.", "forget"),
     "verify": Lazy("review", "Say that memories were checked against their source.", "verify"),

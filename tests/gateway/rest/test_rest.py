@@ -22,7 +22,7 @@ __all__ = ["shared", "site", "workers"]
 pytestmark = pytest.mark.anyio
 
 JSON = "application/json"
-MISSING_HERE = {"restore_memory", "verify_memory", "unshare_memory"}  # as the workers are scripted
+MISSING_HERE = {"restore_memory", "verify_memory", "unshare_memory", "why"}  # as the workers are scripted
 
 
 @pytest.fixture
