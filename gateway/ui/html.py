@@ -14,6 +14,7 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+LIST_CHARS: Final = 320  # of a text in a list; what is longer is cut there
 _UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 # Letters and marks that show nothing: fillers, joiners of combining marks, variation selectors, the blank of braille.
 _UNSEEN: Final = re.compile(
@@ -121,7 +122,7 @@ def environment(assets: Mapping[str, Asset]) -> Environment:
     made.filters |= {"when": when, "day": day, "ago": ago, "short": short, "unhidden": unhidden}
     made.filters |= {"number": number, "signed": signed, "json": as_json}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar}
-    made.globals |= {"part_kind": kind_of_part, "action_words": ACTIONS}
+    made.globals |= {"LIST_CHARS": LIST_CHARS, "part_kind": kind_of_part, "action_words": ACTIONS}
     return made
 
 

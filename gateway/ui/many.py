@@ -21,7 +21,12 @@ _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wai
 _TOO_MANY: Final = 429
 _VOUCHED: Final = (Verification.VERIFIED.value, Verification.APPROVED.value)
 _ALREADY: Final = "It is verified or approved already."
-_WORDS: Final = {"pending": DONE["pending"], "not_found": "It is gone."}
+_CUT: Final = "Its text was not shown whole: open it, and decide there."
+_WORDS: Final = {
+    "pending": DONE["pending"],
+    "not_found": "It is gone.",
+    "consent_required": DONE["consent_required"],
+}
 
 ManyAction = Callable[[PageRequest, str, str], Awaitable[Body]]
 
@@ -34,13 +39,22 @@ async def _tag(page: PageRequest, memory_id: str, _seen: str) -> Body:
     return await page.ask("update_memory", memory_id=memory_id, add_tags=tags_in(page.entry(NEW_TAGS)))
 
 
+async def _untag(page: PageRequest, memory_id: str, _seen: str) -> Body:
+    return await page.ask("update_memory", memory_id=memory_id, remove_tags=tags_in(page.entry(NEW_TAGS)))
+
+
+async def _share(page: PageRequest, memory_id: str, seen: str) -> Body:
+    return await page.ask("share_memory", memory_id=memory_id, seen=seen)
+
+
 # By the page, an id and the digest of what was seen.
 VERDICTS: Final[Mapping[str, ManyAction]] = {
     VERIFY: partial(vouch, verification=Verification.VERIFIED.value),
     "reject": partial(vouch, verification=Verification.REJECTED.value),
     "promote": make_trusted,
 }
-CHANGES: Final[Mapping[str, ManyAction]] = {"archive": _archive, "tag": _tag}  # which judge nothing
+PUBLISHING: Final[Mapping[str, ManyAction]] = {"promote": make_trusted, "share": _share}  # what is in a list
+CHANGES: Final[Mapping[str, ManyAction]] = {"archive": _archive, "tag": _tag, "untag": _untag}  # which judge nothing
 
 
 @dataclass(slots=True)
@@ -53,21 +67,22 @@ class Verdicts:
     others: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-async def decide(page: PageRequest, actions: Mapping[str, ManyAction]) -> Verdicts:
+async def decide(page: PageRequest, actions: Mapping[str, ManyAction], *, may_cut: bool = False) -> Verdicts:
     """Carry out the form's action on each memory that it means, and tell what came of each.
 
-    A form names each by its id, the digest of what it showed, and its verification then.
+    A form names each by its id, the digest of what it showed, and its verification then. `may_cut`: the page cuts long
+    texts, and names those by their id alone; nobody has seen what would be judged.
     """
     wanted = page.entry("verdict")
     if wanted not in actions:
         raise invalid("verdict", "That is no verdict.", f"There are {', '.join(actions)}.")
-    if wanted == "tag" and not tags_in(page.entry(NEW_TAGS)):
+    if wanted in ("tag", "untag") and not tags_in(page.entry(NEW_TAGS)):
         raise invalid(NEW_TAGS, "No tag is given: nothing was done.", "Write one, or several with commas.")
     meant = page.form.get(_SHOWN if page.entry("which") == _SHOWN else _CHOSEN, [])
     if not meant:
         raise invalid(_CHOSEN, "No memory is ticked: nothing was done.", "Tick some, or choose all that are shown.")
     named = [(*value.split("."), "", "")[:3] for value in meant]
-    if wanted in VERDICTS:
+    if wanted not in CHANGES and not may_cut:
         for _, seen, _ in named:
             require_look(seen)
     told = Verdicts(wanted, untried=len(named))
@@ -75,6 +90,8 @@ async def decide(page: PageRequest, actions: Mapping[str, ManyAction]) -> Verdic
         told.untried -= 1
         if wanted == VERIFY and verification in _VOUCHED:  # Verify would take an approval back
             told.others[_ALREADY].append(memory_id)
+        elif wanted not in CHANGES and not seen:
+            told.others[_CUT].append(memory_id)
         elif not await _is_tried(page, actions[wanted], told, memory_id, seen):
             break
     return told

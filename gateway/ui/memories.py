@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.many import CHANGES, Verdicts, decide
+from engramq.gateway.ui.many import CHANGES, PUBLISHING, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import (
@@ -127,7 +127,7 @@ async def show_memories(page: PageRequest) -> Response:
 
 async def change_many(page: PageRequest) -> Response:
     """Archive or tag the memories that are ticked, or all that were shown, and tell what came of each."""
-    return await _list(page, verdicts=await decide(page, CHANGES))
+    return await _list(page, verdicts=await decide(page, {**PUBLISHING, **CHANGES}, may_cut=True))
 
 
 async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response:

@@ -67,6 +67,43 @@ async def test_many_are_tagged_and_archived_and_the_filters_stay(here: Served) -
     assert not (await (await here.browser("reader")).get(LIST)).has_form(action)
 
 
+async def test_tags_are_taken_off_many(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.call("store_memory", content="Fact", tags=["a", "b", "c"])
+    page = await browser.get(LIST)
+    action = f"{LIST}/many"
+    done = await browser.send(page, action, verdict="untag", which="shown", new_tags="a, c", shown=page.values("shown"))
+    assert "1 memory is without these tags now." in done.text
+    (kept,) = (await agent.call("list_recent_memories", detail="full"))["memories"]
+    assert kept["tags"] == ["b"]
+
+
+@pytest.mark.promise("PV-2")
+async def test_many_are_shared_as_they_were_seen(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    contents = ("Seen", "Changed meanwhile", "Long " + "x" * 400)
+    ids = [(await agent.store(content, visibility="private"))["id"] for content in contents]
+    page = await browser.get(LIST)
+    await agent.call("update_memory", memory_id=ids[1], add_tags=["new"])
+    done = await browser.send(page, f"{LIST}/many", verdict="share", which="shown", shown=page.values("shown"))
+    assert "1 memory is shared." in done.text
+    assert "1 not: Its text was not shown whole" in done.text
+    kept = {memory["id"]: memory.get("visibility") for memory in (await agent.call("list_recent_memories"))["memories"]}
+    assert [kept[each] for each in ids] == ["shared", "private", "private"]
+
+
+async def test_many_are_promoted_from_a_list_as_they_were_seen(here: Served) -> None:
+    agent, browser = await here.agent("researcher"), await here.browser("ada")
+    for content in ("Seen", "Long " + "x" * 400):
+        await agent.store(content)
+    for memory in (await agent.call("list_recent_memories", partitions=["untrusted"]))["memories"]:
+        await (await here.agent("ada")).call("verify_memory", memory_id=memory["id"], verification="verified")
+    page = await browser.get(LIST, partition="untrusted")
+    done = await browser.send(page, f"{LIST}/many", verdict="promote", which="shown", shown=page.values("shown"))
+    assert "1 memory is trusted now." in done.text
+    assert "1 not: Its text was not shown whole" in done.text
+
+
 async def test_the_inbox_archives_many(here: Served) -> None:
     agent, browser = await here.agent("researcher"), await here.browser("ada")
     for number in range(2):
