@@ -35,7 +35,8 @@ def stopped(pids: list[int]) -> Iterator[None]:
     """SIGSTOP processes and their descendants; wake at the end what is still there."""
     everything = [member for pid in pids for member in process.tree(pid)]
     for member in everything:
-        os.kill(member, signal.SIGSTOP)
+        with suppress(ProcessLookupError):  # a server process that came and went
+            os.kill(member, signal.SIGSTOP)
     try:
         yield
     finally:
