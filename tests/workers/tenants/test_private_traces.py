@@ -16,7 +16,7 @@ from tests.workers.tenants.test_private import NAMESPACE, READERS, Watch, privat
 
 pytestmark = pytest.mark.anyio
 
-OF_MEMORIES = (("get_memory", "memory_id"), ("audit", "target"))
+OF_MEMORIES = (("get_memory", "memory_id"), ("why", "memory_id"), ("audit", "target"))
 MEMORY = "The heron nests by the pond of {}"
 
 

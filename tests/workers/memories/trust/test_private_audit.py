@@ -9,6 +9,7 @@ import pytest
 from engramq.schemas.commands import (
     AuditList,
     AuditVerified,
+    Card,
     CommandReport,
     Decided,
     DecideProposal,
@@ -26,6 +27,7 @@ from engramq.schemas.commands import (
     Verified,
     VerifyAudit,
     VerifyMemory,
+    WhyMemory,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.receipts import Receipt
@@ -142,6 +144,8 @@ async def test_neither_sharing_nor_an_heir_opens_earlier_entries(world: World) -
         else:
             await world.ask(Shared, ShareMemory(memory_id=private, reason="Bob asked"), principal=ADA)
             assert await told(world, BOB) == ["Bob asked", None]
+            cards = [await world.ask(Card, WhyMemory(memory_id=private), principal=who) for who in (ADA, BOB)]
+            assert [REASON in repr(card) for card in cards] == [True, False]
         judgement = [await told(world, who, action=AuditAction.VERIFY, target=private) for who in (ADA, BOB, ROOT)]
         assert judgement == [[REASON], [None], [None]]
 
