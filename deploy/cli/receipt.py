@@ -77,7 +77,11 @@ def verify_receipt(
     if difference is not None and not as_json:
         raise CommandFailed(f"The audit log says otherwise now: {difference}.")
     if live and not as_json:
-        erased = f" Of {count_of(blanked, 'entry', 'entries')} the words were erased since." if blanked else ""
+        erased = (
+            f" Of {count_of(blanked, 'entry', 'entries')} the words were erased since, or are private to another."
+            if blanked
+            else ""
+        )
         click.echo(f"The audit log has the same, unchanged and in the same place.{erased}")
     return ExitCode.DONE if problem is None and difference is None else ExitCode.FAILED
 
