@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -43,10 +44,14 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    # A command may start a stack of its own, whose workers take part.
+def terminal(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Terminal:
+    # A command may start a stack of its own, whose workers take part: not in the tester's home, and no longer than it.
     for name in ("database_url", "redis_url", "key_prefix", "embedder"):
         monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    monkeypatch.setenv("ENGRAMQ_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ENGRAMQ_LINGER_S", "0")
     return Terminal(capsys)
 
 
