@@ -1,6 +1,6 @@
 """Build one REST call of a tool, and read its reply; the base of the clients' methods."""
 
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import update_wrapper, wraps
@@ -102,18 +102,16 @@ class SyncClient:
 
     def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
         """Make the calls of a conversation: it is sent each reply, and a failure is raised where it waits."""
-        resume: Callable[[Any], ClientCall[Any]] = conversation.send
-        outcome: Any = None
-        while True:
-            try:
-                call = resume(outcome)
-            except StopIteration as end:
-                result: ReplyT = end.value
-                return result
-            try:
-                resume, outcome = conversation.send, self._call(call)
-            except EngramqFailure as problem:
-                resume, outcome = conversation.throw, problem
+
+        async def answered(call: ClientCall[Any]) -> Any:
+            return self._call(call)
+
+        try:
+            _converse(conversation, answered).send(None)  # no reply is waited for, so it runs to its end
+        except StopIteration as end:
+            result: ReplyT = end.value
+            return result
+        raise AssertionError("a call of a client without await was awaited")
 
     def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError
@@ -124,21 +122,27 @@ class AsyncClient:
 
     async def converse(self, conversation: "Conversation[ReplyT]") -> ReplyT:
         """Make the calls of a conversation, as `SyncClient` does."""
-        resume: Callable[[Any], ClientCall[Any]] = conversation.send
-        outcome: Any = None
-        while True:
-            try:
-                call = resume(outcome)
-            except StopIteration as end:
-                result: ReplyT = end.value
-                return result
-            try:
-                resume, outcome = conversation.send, await self._call(call)
-            except EngramqFailure as problem:
-                resume, outcome = conversation.throw, problem
+        return await _converse(conversation, self._call)
 
     async def _call(self, call: ClientCall[ReplyT]) -> ReplyT:
         raise NotImplementedError
+
+
+async def _converse(
+    conversation: "Conversation[ReplyT]", answered: Callable[[ClientCall[Any]], Awaitable[Any]]
+) -> ReplyT:
+    resume: Callable[[Any], ClientCall[Any]] = conversation.send
+    outcome: Any = None
+    while True:
+        try:
+            call = resume(outcome)
+        except StopIteration as end:
+            result: ReplyT = end.value
+            return result
+        try:
+            resume, outcome = conversation.send, await answered(call)
+        except EngramqFailure as problem:
+            resume, outcome = conversation.throw, problem
 
 
 def takes_what(_make: Callable[P, Any]) -> Callable[[Callable[..., ReplyT]], Callable[Concatenate[Any, P], ReplyT]]:
