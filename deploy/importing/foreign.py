@@ -39,7 +39,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus
+from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus, TranscriptFormat
 
 READERS: Final[Mapping[ForeignFormat, Reader]] = {
     ForeignFormat.MCP_MEMORY: stores.read_mcp_memory,
@@ -52,6 +52,7 @@ READERS: Final[Mapping[ForeignFormat, Reader]] = {
 }
 
 _SAY_WHICH: Final = f"--format says what it is: {', '.join(ForeignFormat)}."
+_OF_SESSIONS: Final = f"Past sessions are {', '.join(TranscriptFormat)}."
 _VAULT: Final = ".obsidian"
 _BACKUP: Final = re.compile(f"{stores.BACKUP_LINES.pattern}|{stores.BACKUP_DOCUMENT.pattern}")
 _BACKUP_LINE: Final = frozenset({"id", "content", "state", "app", "categories"})
@@ -65,8 +66,8 @@ def format_of(path: Path) -> ForeignFormat | None:
     """
     if path.is_dir() or (path.is_file() and is_archive(path)):
         if (of_folder := _of_folder(path)) is None:
-            what = "folder" if path.is_dir() else "archive"
-            raise UnusableFile(f"What this {what} is cannot be told for sure. {_SAY_WHICH}")
+            what, says = ("folder", f"{_SAY_WHICH} {_OF_SESSIONS}") if path.is_dir() else ("archive", _SAY_WHICH)
+            raise UnusableFile(f"What this {what} is cannot be told for sure. {says}")
         return of_folder
     return _of_file(path) if path.is_file() else None
 
