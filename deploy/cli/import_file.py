@@ -129,15 +129,17 @@ def command(
         visibility=visibility,
     )  # fmt: skip
     paths = tuple(map(Path, files))
+    if not found:
+        refuse_options(context, ("yes",), "--found")
     sessions = sessions_format(paths, named_format)
     if found or sessions is not None:
         refuse_options(context, NOT_OF_SESSIONS, "files of rows and exports, and this is about sessions")
         if rejects is not None:
             require_writable(rejects, None)
-        if found:
-            return import_found(paths, sessions, options, rejects, yes=yes, dry_run=dry_run)
+    if found:
+        return import_found(paths, sessions, options, rejects, yes=yes, dry_run=dry_run)
+    if sessions is not None:
         return import_named(paths, sessions, options, rejects, dry_run=dry_run)
-    refuse_options(context, ("yes",), "--found")
     if len(files) != 1:
         raise click.UsageError(
             "Only sessions come from several files." if files else "Missing argument 'FILE_OR_FOLDER'."

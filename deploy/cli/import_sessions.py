@@ -55,10 +55,9 @@ def sessions_format(paths: Sequence[Path], named: str | None) -> TranscriptForma
 
 
 def import_named(
-    paths: Sequence[Path], client: TranscriptFormat | None, options: Options, rejects: Path | None, *, dry_run: bool
+    paths: Sequence[Path], client: TranscriptFormat, options: Options, rejects: Path | None, *, dry_run: bool
 ) -> ExitCode:
     """Import the sessions of these files and folders."""
-    assert client is not None
     if not paths:
         raise click.UsageError(f"Name files or folders, or say --found: that finds the sessions of {client}.")
     there = Transcripts(client, tuple(path.absolute() for path in paths))

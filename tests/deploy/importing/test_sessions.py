@@ -273,6 +273,7 @@ async def test_where_nobody_understands_a_word_it_says_so(person: Path, capsys: 
         (("--format", "codex", "--split", "FILE"), "--split is for files of rows"),
         (("FILE", "FILE"), "Only sessions come from several files"),
         (("--yes", "FILE"), "--yes is for --found"),
+        (("--yes", "--format", "codex", "FILE"), "--yes is for --found"),
         ((), "Missing argument 'FILE_OR_FOLDER'"),
     ],
 )
