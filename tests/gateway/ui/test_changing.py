@@ -94,11 +94,12 @@ async def test_many_are_shared_as_they_were_seen(here: Served) -> None:
 
 async def test_many_are_promoted_from_a_list_as_they_were_seen(here: Served) -> None:
     agent, browser = await here.agent("researcher"), await here.browser("ada")
-    for content in ("Seen", "Long " + "x" * 400):
+    for content in ("Seen\U000e0041", "Long " + "x" * 400):
         await agent.store(content)
     for memory in (await agent.call("list_recent_memories", partitions=["untrusted"]))["memories"]:
         await (await here.agent("ada")).call("verify_memory", memory_id=memory["id"], verification="verified")
     page = await browser.get(LIST, partition="untrusted")
+    assert "U+E0041" in page.text, "what is promoted from here hides nothing"
     done = await browser.send(page, f"{LIST}/many", verdict="promote", which="shown", shown=page.values("shown"))
     assert "1 memory is trusted now." in done.text
     assert "1 not: Its text was not shown whole" in done.text
