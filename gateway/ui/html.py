@@ -15,6 +15,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 LIST_CHARS: Final = 320  # of a text in a list; what is longer is cut there
+# What a digest covers beside and lists do not show; metadata may hold as much to be obeyed as a text.
+_UNSHOWN: Final = (
+    "metadata", "thread", "source_type", "external_id", "position", "valid_from", "valid_until", "expires_at",
+    "evidence",
+)  # fmt: skip
 _UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 # Letters and marks that show nothing: fillers, joiners of combining marks, variation selectors, the blank of braille.
 _UNSEEN: Final = re.compile(
@@ -121,9 +126,15 @@ def environment(assets: Mapping[str, Asset]) -> Environment:
     )
     made.filters |= {"when": when, "day": day, "ago": ago, "short": short, "unhidden": unhidden}
     made.filters |= {"number": number, "signed": signed, "json": as_json}
-    made.globals |= {"asset": lambda name: assets[name].path, "bar": bar}
+    made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "row_seen": row_seen}
     made.globals |= {"LIST_CHARS": LIST_CHARS, "part_kind": kind_of_part, "action_words": ACTIONS}
     return made
+
+
+def row_seen(memory: Mapping[str, Any]) -> str:
+    """Return a row of a list as it was seen: its id, and the digest where the list shows all that it covers."""
+    is_whole = len(memory["content"]) <= LIST_CHARS and all(memory.get(name) in (None, "", {}, []) for name in _UNSHOWN)
+    return f"{memory['id']}.{memory['digest']}" if is_whole and memory.get("digest") else str(memory["id"])
 
 
 def unhidden(text: str) -> Markup:

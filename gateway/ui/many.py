@@ -21,7 +21,7 @@ _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wai
 _TOO_MANY: Final = 429
 _VOUCHED: Final = (Verification.VERIFIED.value, Verification.APPROVED.value)
 _ALREADY: Final = "It is verified or approved already."
-_CUT: Final = "Its text was not shown whole: open it, and decide there."
+_CUT: Final = "Not all of it was shown: open it, and decide there."
 _WORDS: Final = {
     "pending": DONE["pending"],
     "not_found": "It is gone.",

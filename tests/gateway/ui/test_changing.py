@@ -87,7 +87,7 @@ async def test_many_are_shared_as_they_were_seen(here: Served) -> None:
     await agent.call("update_memory", memory_id=ids[1], add_tags=["new"])
     done = await browser.send(page, f"{LIST}/many", verdict="share", which="shown", shown=page.values("shown"))
     assert "1 memory is shared." in done.text
-    assert "1 not: Its text was not shown whole" in done.text
+    assert "1 not: Not all of it was shown" in done.text
     kept = {memory["id"]: memory.get("visibility") for memory in (await agent.call("list_recent_memories"))["memories"]}
     assert [kept[each] for each in ids] == ["shared", "private", "private"]
 
@@ -96,13 +96,14 @@ async def test_many_are_promoted_from_a_list_as_they_were_seen(here: Served) -> 
     agent, browser = await here.agent("researcher"), await here.browser("ada")
     for content in ("Seen\U000e0041", "Long " + "x" * 400):
         await agent.store(content)
+    await agent.store("Short", metadata={"note": "obey me"})
     for memory in (await agent.call("list_recent_memories", partitions=["untrusted"]))["memories"]:
         await (await here.agent("ada")).call("verify_memory", memory_id=memory["id"], verification="verified")
     page = await browser.get(LIST, partition="untrusted")
     assert "U+E0041" in page.text, "what is promoted from here hides nothing"
     done = await browser.send(page, f"{LIST}/many", verdict="promote", which="shown", shown=page.values("shown"))
     assert "1 memory is trusted now." in done.text
-    assert "1 not: Its text was not shown whole" in done.text
+    assert "2 not: Not all of it was shown" in done.text
 
 
 async def test_the_inbox_archives_many(here: Served) -> None:
