@@ -16,10 +16,7 @@ from markupsafe import Markup
 
 LIST_CHARS: Final = 320  # of a text in a list; what is longer is cut there
 # What a digest covers beside and lists do not show; metadata may hold as much to be obeyed as a text.
-_UNSHOWN: Final = (
-    "metadata", "thread", "source_type", "external_id", "position", "valid_from", "valid_until", "expires_at",
-    "evidence",
-)  # fmt: skip
+_UNSHOWN: Final = ("metadata", "external_id", "position", "valid_from", "valid_until", "expires_at", "evidence")
 _UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 # Letters and marks that show nothing: fillers, joiners of combining marks, variation selectors, the blank of braille.
 _UNSEEN: Final = re.compile(

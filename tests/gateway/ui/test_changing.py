@@ -97,12 +97,14 @@ async def test_many_are_promoted_from_a_list_as_they_were_seen(here: Served) -> 
     for content in ("Seen\U000e0041", "Long " + "x" * 400):
         await agent.store(content)
     await agent.store("Short", metadata={"note": "obey me"})
+    await agent.store("Said", thread="kitchen", source_type="research")
     for memory in (await agent.call("list_recent_memories", partitions=["untrusted"]))["memories"]:
         await (await here.agent("ada")).call("verify_memory", memory_id=memory["id"], verification="verified")
     page = await browser.get(LIST, partition="untrusted")
     assert "U+E0041" in page.text, "what is promoted from here hides nothing"
     done = await browser.send(page, f"{LIST}/many", verdict="promote", which="shown", shown=page.values("shown"))
-    assert "1 memory is trusted now." in done.text
+    assert ("kitchen" in page.text, "research" in page.text) == (True, True)
+    assert "2 memories are trusted now." in done.text
     assert "2 not: Not all of it was shown" in done.text
 
 
