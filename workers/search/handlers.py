@@ -68,7 +68,7 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
     await tx.send(NOTE_ACCESS, ids=list(times), times=list(times.values()))
 
 
-LEAST_OF_MANY: Final = 0.002  # relevance in a survey, whose memories may each be unlikely beside the best
+LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
 NOT_KNOWN: Final = "Nothing here answers this: ask in other words, or take it as not known."
 
@@ -135,7 +135,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         context.session_state = SessionState(recalled=())
         return MemoryList(memories=[], count=0, answered="no")
     wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
-    (memories, answered, left_out), notice, degraded, refresh = await searched(command, context, wishes)
+    (memories, answered, left_out, _), notice, degraded, refresh = await searched(command, context, wishes)
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     in_vain = answered == "no" and left_out and not memories

@@ -44,14 +44,15 @@ CONTRADICTS: Final = Relation.CONTRADICTS
 
 
 class Found(NamedTuple):
-    """What a search shows, whether that answers, and how many hits fell below the floor."""
+    """What a search shows, whether that answers, how many hits fell below the floor, and the chance of an answer."""
 
     memories: list[Memory]
     answered: Answered
     left_out: int
+    anything: float
 
 
-NOTHING: Final = Found([], "no", 0)
+NOTHING: Final = Found([], "no", 0, 0.0)
 
 
 class _Link(NamedTuple):
@@ -253,7 +254,7 @@ def judged_hits(
             memory.relevance_of = {name: round(lift, DIGITS) for name, lift in judged.made_of(row).items()}
         if max(chance, memory.relevance) >= least:
             memories.append(memory)
-    return Found(memories, judged.answered, len(hits) - len(memories))
+    return Found(memories, judged.answered, len(hits) - len(memories), judged.anything)
 
 
 def _scored(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:

@@ -26,6 +26,8 @@ from engramq.workers.search.handlers import Searched, searched
 from engramq.workers.search.ranking import Candidates, Column
 from engramq.workers.search.relevance import Floor
 
+# The chance that anything is about a topic below which nothing is shown: less than for a question, whose judge it is.
+NOTHING_BELOW: Final = 0.03
 DEPTH: Final = 200  # memories that are looked at, the nearest
 PAGE_CHARS: Final = 2_700  # of the texts of a page: 40 extracts take some 2,500 tokens with all that is around them
 NAMED_CHARS: Final = 24  # fewer for each thread and speaker that is named
@@ -66,7 +68,9 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
 def _surveyed(command: SurveyMemories, found: Searched, *, is_silent: bool) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
-    memories, answered, _ = found.found
+    memories, answered, _, anything = found.found
+    if answered == "no" and anything >= NOTHING_BELOW:
+        answered = "unsure"
     if is_silent and answered == "no":
         memories = []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
