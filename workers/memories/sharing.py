@@ -25,7 +25,7 @@ SHARE: Final = sql("share")
 SHARE_LINKS: Final = sql("share_links")
 UNSHARE: Final = sql("unshare")
 UNSHARE_LINKS: Final = sql("unshare_links")
-OWN: Final = sql("stored_as_trusted")
+OWN: Final = sql("stored_or_shared_by")
 STANDING_ON: Final = sql("standing_on")
 SHARED_WITH_EXTERNAL_ID: Final = sql("shared_with_external_id")
 
@@ -115,8 +115,8 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
     if row["owner"] is not None:
         return None
     memory_id, owner = row["id"], tx.viewer.owner
-    if row["created_by"] != envelope.principal.name or owner is None or not await _is_own(tx, memory_id):
-        raise refuse(FaultCode.FORBIDDEN, "Only who stored a memory may make it private.")
+    if owner is None or not await _is_own(tx, memory_id, envelope.principal.name):
+        raise refuse(FaultCode.FORBIDDEN, "Only who stored or shared a memory may make it private.")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private
         standing = [found["id"] for found in await tx.rows(STANDING_ON, id=memory_id, owner=owner)]
         if standing:  # in private, of which nothing is named
@@ -129,8 +129,8 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
     return None
 
 
-async def _is_own(tx: Transaction, memory_id: UUID) -> bool:
-    row = await tx.row(OWN, id=memory_id)
+async def _is_own(tx: Transaction, memory_id: UUID, name: str) -> bool:
+    row = await tx.row(OWN, id=memory_id, name=name)
     return row is not None and bool(row["own"])
 
 

@@ -43,10 +43,10 @@ with gone as (
 update edges e set owner = %(owner)s
 where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner is null
 
--- name: stored_as_trusted
--- Whether the trusted principal of its author's name stored a memory, not the untrusted one: that one's is, or was,
--- untrusted. Of such a one only a trusted principal could have shared it.
-select (m.partition = 'trusted' and m.promoted_at is null) or exists (
+-- name: stored_or_shared_by
+-- Whether a memory is that of the trusted principal who asks. What the untrusted one of that name stored is, or was,
+-- untrusted. Who shared it owned it before: a hook had captured it for them, or it was handed over.
+select (m.created_by = %(name)s and m.partition = 'trusted' and m.promoted_at is null) or exists (
     select from audit_log a
     where a.tenant = %(tenant)s and a.target_id = m.node_id and a.action = 'share' and a.actor = %(writer)s
 ) as own

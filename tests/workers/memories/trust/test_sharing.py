@@ -173,6 +173,16 @@ async def test_what_the_untrusted_one_of_that_name_stored_is_not_the_trusted_one
         assert await shown(world, ADA, mine, visibility) is visibility
 
 
+@pytest.mark.promise("PV-2")
+async def test_what_a_hook_captured_for_somebody_is_theirs_to_share_and_to_take_back(world: World) -> None:
+    hook = Principal(name="hooks/claude-code", scopes=(Scope.READ, Scope.WRITE), untrusted=True, acts_for="ada")
+    captured = await kept(world, "The heron nests by the pond", who=hook)
+    assert await shown(world, ADA, captured, Visibility.SHARED) is Visibility.SHARED
+    with refused(FaultCode.FORBIDDEN):
+        await shown(world, BOB, captured, Visibility.PRIVATE)
+    assert await shown(world, ADA, captured, Visibility.PRIVATE) is Visibility.PRIVATE
+
+
 @pytest.mark.promise("PV-1")
 async def test_links_of_a_private_memory_are_private(world: World) -> None:
     mine, theirs = await kept(world, "The heron nests by the pond"), await kept(world, "A reed in the pond", BOB)
