@@ -13,7 +13,8 @@ m.tenant = %(tenant)s and (({named}) or {resting_on_taken}) and (not %(unarchive
 
 -- fragment: named
 -- Whether a memory m is one that the filters of a purge name.
-(%(created_by)s::text is null or m.created_by = %(created_by)s)
+(%(created_by)s::text is null or m.created_by = %(created_by)s
+    or %(private)s and m.owner = any(%(owners)s::text[]))
 and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(project)s::text is null or m.project = %(project)s)

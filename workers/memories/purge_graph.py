@@ -10,7 +10,7 @@ are hidden with these. No consent is asked for: whoever purges may erase all of 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final, Self
@@ -18,7 +18,7 @@ from uuid import UUID
 
 from engramq.schemas import limits
 from engramq.schemas.commands import AddEdge, AddNode, Purged, PurgeMemories
-from engramq.schemas.envelope import Envelope
+from engramq.schemas.envelope import Envelope, PrincipalId
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.vocabulary import AuditAction, Partition
@@ -26,6 +26,7 @@ from engramq.workers.db import audit, ledger
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions
 from engramq.workers.graph.taking_back import ChangedBy, changed
 from engramq.workers.links.deferred import drop_by_id
@@ -73,14 +74,20 @@ class PurgeFilters:
     until: datetime | None
     unarchived: bool  # it is not archived already
     private: bool  # it is private
+    owners: list[str] = field(
+        default_factory=list
+    )  # what is private to these is theirs, whoever wrote it: a hook, or who left
     taken_by: UUID | None = None  # or it rests on what this command has taken
 
     @classmethod
     def of(cls, command: PurgeMemories) -> Self:
         """Return the filters of a command."""
-        names = cls.__dataclass_fields__.keys() - {"taken_by"}
+        names = cls.__dataclass_fields__.keys() - {"owners", "taken_by"}
         given: dict[str, Any] = {name: or_none(getattr(command, name)) for name in names}
-        return cls(**given | {"unarchived": command.unarchived or command.archive})
+        author = given["created_by"]
+        both = () if author is None else (PrincipalId(author), PrincipalId(author, untrusted=True))
+        owners = [owner for identity in both if (owner := Viewer.of(identity).owner) is not None]
+        return cls(**given | {"unarchived": command.unarchived or command.archive, "owners": owners})
 
     @property
     def take_private(self) -> bool:

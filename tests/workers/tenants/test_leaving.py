@@ -66,6 +66,17 @@ async def test_a_purge_erases_what_is_private_and_shows_it_to_nobody(world: Worl
 
 
 @pytest.mark.promise("PV-4")
+async def test_what_hooks_captured_for_who_leaves_is_erased_too(world: World) -> None:
+    hook = Principal(name="hooks/claude-code", scopes=(Scope.READ, Scope.WRITE), untrusted=True, acts_for="ada")
+    captured = await kept(world, hook, "The heron nests by the pond")
+    others = await kept(world, BOB, "The pond is deep")
+    purged = await world.ask(Purged, PurgeMemories(created_by="ada", private=True, erase=True), principal=ROOT)
+    assert purged.erased == 1
+    assert not await found(world, ADA, captured)
+    assert await found(world, BOB, others)
+
+
+@pytest.mark.promise("PV-4")
 async def test_no_name_of_a_principal_is_beyond_what_is_erased(world: World) -> None:
     last = Principal(name="\U0010ffff" * NAME_CHARS, scopes=(Scope.READ, Scope.WRITE))
     private = await kept(world, last, "The heron nests by the pond")
