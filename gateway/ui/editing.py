@@ -7,9 +7,18 @@ from starlette.responses import Response
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.codec import fault_body
+from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import FaultCode, invalid, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import MemorySource, Partition, Sector, SectorSource, StandingSource, Visibility
+from engramq.schemas.vocabulary import (
+    CitationState,
+    MemorySource,
+    Partition,
+    Sector,
+    SectorSource,
+    StandingSource,
+    Visibility,
+)
 
 # What the forms ask for by a field of one line, each the parameter of its name.
 ENTRIES: Final = (
@@ -110,6 +119,18 @@ def _as_sent_before(refusal: Body) -> Body:
 _KEPT: Final = (*ENTRIES, "tags", "metadata", "partition")
 
 
+def _grounds_of(memory: Body) -> list[dict[str, Any]]:
+    """Return what a memory cites as it was given, without what a look at it has found since.
+
+    A memory that is gone can be cited no more.
+    """
+    return [
+        {name: citation[name] for name in Citation.__struct_fields__ if name in citation}
+        for citation in memory.get("evidence") or ()
+        if "memory_id" not in citation or citation.get("state") != CitationState.GONE
+    ]
+
+
 async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Store the words of the form with all that is said about a memory, and let them supersede it.
 
@@ -134,6 +155,7 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
         sector=entries_of(memory)[_SECTOR],
         source_type=memory["source_type"] if memory["partition"] == Partition.UNTRUSTED else None,
         standing=memory["standing"] if memory["standing_source"] == StandingSource.GIVEN else None,
+        evidence=_grounds_of(memory),
         idempotency_key=once,
         **{name: memory.get(name) for name in _KEPT},
         visibility=memory.get("visibility") or Visibility.SHARED.value,

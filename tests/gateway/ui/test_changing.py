@@ -15,6 +15,7 @@ CHANGES = "/ui/changes"
 async def test_new_words_supersede_with_all_that_is_said_and_audited(here: Served) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
     said = {"speaker": "Bea", "project": "rover", "tags": ["port", "a, b"], "metadata": {"from": "wiki"}, "position": 0}
+    said |= {"evidence": [{"path": "deploy/proxy.conf", "lines": "3-9"}]}
     stored = await agent.call("store_memory", content="The port is 80", sector="procedural", thread="ops", **said)
     old_id = stored["stored"]["id"]
     page = await browser.get(f"{LIST}/{old_id}")
@@ -29,6 +30,17 @@ async def test_new_words_supersede_with_all_that_is_said_and_audited(here: Serve
     assert [(entry["action"], entry["actor"]) for entry in entries] == [("supersede", "ada")]
     again = await browser.send(page, f"{LIST}/{old_id}/reword", content="The port is 443.\r\nAlways.")
     assert again.path == done.path, "a form that is sent twice changes once"
+
+
+async def test_new_words_cite_no_memory_that_was_erased(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    grounds = [(await agent.store(content))["id"] for content in ("The proxy listens", "The firewall is open")]
+    old = await agent.store("The port is 80", evidence=[{"memory_id": ground} for ground in grounds])
+    await agent.call("forget_memory", memory_id=grounds[0], erase=True)
+    page = await browser.get(f"{LIST}/{old['id']}")
+    done = await browser.send(page, f"{LIST}/{old['id']}/reword", content="The port is 443")
+    new = (await agent.call("get_memory", memory_id=done.path.removeprefix(f"{LIST}/"), detail="full"))["memory"]
+    assert [cited["memory_id"] for cited in new["evidence"]] == grounds[1:]
 
 
 async def test_of_two_who_edit_the_same_words_the_second_is_told_and_loses_nothing(here: Served) -> None:
