@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from engramq.deploy.local import settings
@@ -42,7 +43,8 @@ ORPHAN_GRACE_S = 2.0
 class SupervisedService:
     """One program to be kept running.
 
-    `after` are the services that must be ready before it starts. `prepare` runs before the first start, and before each
+    `after` are the services that must be ready before it starts; these, and what it `uses` and waits for by itself, are
+    stopped after it. `prepare` runs before the first start, and before each
     later one `mend`, or else `prepare` again; `is_ready` is a probe, `before_stop` what is done before it is stopped,
     when nobody uses it. These four may block, within a bound: they get a thread. Without a probe a service counts as
     ready once it has lived for `settle_s` seconds; one that runs `once`, when it has ended well. `tend` runs every
@@ -54,6 +56,7 @@ class SupervisedService:
     name: str
     launch: Callable[[], LaunchOrder]
     after: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
     prepare: Callable[[], None] | None = None
     mend: Callable[[], None] | None = None
     is_ready: Callable[[], bool] | None = None
@@ -114,6 +117,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         SupervisedService(
             MIGRATE,
             _command({**base, settings.DATABASE_URL: owner_url}, "migrate", *waiting),
+            uses=tuple(servers & {POSTGRES}),
             once=True,
         ),
         _program(
@@ -125,6 +129,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "--embedder-file",
             str(home.embedder),
             after=after_redis,
+            uses=(MIGRATE,),
         ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
         _program(
@@ -154,6 +159,15 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         http=lambda wanted: _http(home, base, wanted, after_redis),
         settings=settings.of_stack(dict(environment)),
     )
+
+
+def stop_order(services: Sequence[SupervisedService]) -> list[list[str]]:
+    """Return the names of services in the order in which they stop, the last started first.
+
+    Those that need the same are stopped together: on a busy machine each takes a second or more.
+    """
+    needed = groupby(reversed(services), lambda service: (service.after, service.uses))
+    return [[service.name for service in together] for _, together in needed]
 
 
 def _postgres(database: postgres.Postgres) -> SupervisedService:
@@ -235,6 +249,7 @@ def _program(
     environment: Mapping[str, str],
     *arguments: str,
     after: tuple[str, ...],
+    uses: tuple[str, ...] = (),
     before: Callable[[], None] = lambda: None,
     is_ready: Callable[[], bool] | None = None,
 ) -> SupervisedService:
@@ -250,6 +265,7 @@ def _program(
         name,
         _command({**asked, **heartbeat.variables()}, *arguments),
         after=after,
+        uses=uses,
         prepare=prepare,
         is_ready=is_ready,
         answers=heartbeat.was_heard,

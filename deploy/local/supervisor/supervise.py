@@ -11,13 +11,12 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
-from engramq.deploy.local.supervisor.stack import HTTP, SERVING, Stack, SupervisedService
+from engramq.deploy.local.supervisor.stack import HTTP, SERVING, Stack, SupervisedService, stop_order
 from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
 from engramq.schemas.setting_values import without_password
 
@@ -193,9 +192,8 @@ class Supervisor:
     async def _stop_services(self) -> None:
         self._announce()
         async with self._http_lock:
-            # Those that need the same are stopped together: on a busy machine each takes a second or more.
-            for _, names in groupby(reversed(list(self._runners)), lambda name: self._runners[name].service.after):
-                await asyncio.gather(*map(self._stop_one, list(names)))
+            for names in stop_order([runner.service for runner in self._runners.values()]):
+                await asyncio.gather(*map(self._stop_one, names))
         logger.info("Supervisor stopped", extra={"home": str(self.home.path)})
 
     async def _stop_one(self, name: str) -> None:

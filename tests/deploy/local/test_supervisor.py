@@ -19,6 +19,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import StackLease, connect, take_lease
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
+from engramq.deploy.local.supervisor.stack import default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
@@ -326,3 +327,12 @@ def test_logs_are_kept_within_their_size_while_their_writers_go_on(tmp_path: Pat
     assert last_lines(log, since=len(b"new 1\n")) == ["new 2"]
     assert last_lines(log, since=10**6) == ["new 1", "new 2"]
     assert last_lines(tmp_path / "missing.log") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "last"),
+    [({}, ["redis", "postgres"]), ({settings.REDIS_URL: "redis://127.0.0.1:6379/0"}, ["postgres"])],
+    ids=["of_a_home", "with_another_redis"],
+)
+def test_servers_stop_after_what_uses_them(home: Home, given: dict[str, str], last: list[str]) -> None:
+    assert stop_order(default_stack(home, given).services) == [["gateway"], ["worker"], ["migrate"], last]
