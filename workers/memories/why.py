@@ -9,11 +9,13 @@ from msgspec import UNSET, UnsetType
 from engramq.schemas.commands import Card, WhyMemory
 from engramq.schemas.commands.why import LINES
 from engramq.schemas.contents import preview_of
+from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import missing
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import CardLine, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing
 from engramq.workers.db.memory_rows import read_memories
+from engramq.workers.db.privacy import seeing_as_admin
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.memories.grounds import mark_grounds
@@ -29,7 +31,11 @@ _encode: Final = msgspec.json.encode
 @handles(WhyMemory)
 async def why(tx: Transaction, command: WhyMemory, context: Context) -> Card:
     """Read one memory's card; changes nothing. Reasons in the audit log are for those who may read that."""
-    principal = context.envelope.principal
+    async with seeing_as_admin(tx, context.envelope.principal):
+        return await _card(tx, command, context.envelope.principal)
+
+
+async def _card(tx: Transaction, command: WhyMemory, principal: Principal) -> Card:
     reads_audit = Scope.ADMIN in principal.scopes and not principal.untrusted
     memory_id = parse_uuid(command.memory_id)
     memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
@@ -40,10 +46,9 @@ async def why(tx: Transaction, command: WhyMemory, context: Context) -> Card:
     await mark_grounds(tx, [memory])
     lines: defaultdict[str, list[CardLine]] = defaultdict(list)
     counts = Counter[str]()
-    for row in await tx.rows(WHY, id=memory_id, include_untrusted=command.include_untrusted):
-        counts[row["about"]] += 1
-        if len(lines[row["about"]]) < LINES:
-            lines[row["about"]].append(_line(row, reads_audit=reads_audit))
+    for row in await tx.rows(WHY, id=memory_id, include_untrusted=command.include_untrusted, lines=LINES):
+        counts[row["about"]] = row["of_kind"]
+        lines[row["about"]].append(_line(row, reads_audit=reads_audit))
     if memory.evidence:
         counts["cited"] = len(memory.evidence)
         lines["cited"] = [CardLine(says=_cited(citation)) for citation in memory.evidence[:LINES]]
@@ -61,7 +66,8 @@ def _fit(lines: dict[str, list[CardLine]]) -> None:
 
 
 def _line(row: Row, *, reads_audit: bool) -> CardLine:
-    details = {name: value for name, value in row["details"].items() if value not in (None, 0, "")}
+    silent = (None, "", 0) if row["about"] == "used" else (None, "")  # a count of none says nothing, a position does
+    details = {name: value for name, value in row["details"].items() if value not in silent}
     return CardLine(
         at=UNSET if row["at"] is None else format_time(row["at"]),
         by=_or_unset(row["by"]),

@@ -6,6 +6,8 @@ import pytest
 
 from bench.replies import tokens
 from engramq.schemas.vocabulary import Scope
+from engramq.workers.db.database import Store
+from engramq.workers.db.privacy import change_privacy
 from tests.scenarios.conftest import agent, settings, stage
 from tests.scenarios.stage import Agent, Stage, agent_of
 
@@ -94,3 +96,20 @@ async def test_a_card_of_long_texts_is_short_as_well(agent: Agent) -> None:
     assert card["trusted"]
     assert card["linked"]
     assert tokens(json.dumps(card, separators=(",", ":"))) <= 600
+
+
+async def test_the_first_of_a_thread_says_its_place(agent: Agent) -> None:
+    known = await agent.store("The oven is red", thread="kitchen", position=0)
+    (stored,) = (await agent.call("why", memory_id=known["id"]))["recorded"]
+    assert "position 0" in stored["says"]
+
+
+async def test_administrators_see_the_card_of_what_they_may_read(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, "ns", "ada") as ada, agent_of(service, "ns", "root") as root:
+        known = await ada.store("The oven is blue", visibility="private")
+        assert (await root.call("why", memory_id=known["id"]))["status"] == "not_found"
+        async with await Store.open(stage.settings.database_url) as store:
+            await store.write("ns", lambda tx: change_privacy(tx, admins_read=True))
+        (stored,) = (await root.call("why", memory_id=known["id"]))["recorded"]
+    assert stored["by"] == "ada"
