@@ -34,6 +34,7 @@ LEAST: Final = 0.005
 SHARE_OF_BEST: Final = 0.02
 BESIDE_SURE: Final = 5.0
 WEIGHTS: Final = Path(__file__).with_name("relevance.json")
+DIGITS: Final = 2  # of a relevance as it is told
 LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learned
 LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 LEAST_SPREAD: Final = 0.03  # of cosines
@@ -116,6 +117,20 @@ class Seen:
         """Whether no vector is read."""
         similarity = self.ranked.candidates.similarity
         return self.curve is None or all(similarity[row] is None for row in self.ranked.order)
+
+    @property
+    def judges(self) -> Judges:
+        """Those that read what is to be seen here."""
+        return learned().by_words if self.by_words else learned().by_vectors
+
+    @property
+    def anything(self) -> float:
+        """The chance that anything that was found answers."""
+        return float(self.judges.anything.chances(self.inputs(self.ranked.order[:1]))[0])
+
+    def chances(self, rows: Sequence[int]) -> Column:
+        """Return the chance of each of these rows that it helps to answer."""
+        return self.judges.hit.chances(self.inputs(rows))
 
     def inputs(self, rows: Sequence[int]) -> Matrix:
         """Return the inputs of these rows of the ranking [rows, INPUTS]."""
@@ -262,62 +277,76 @@ KINDS: Final[Mapping[str, Sequence[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the judges say of a ranking: the chance that anything answers, and, when asked, that a hit does."""
+    """What the judges say of a ranking: the chance that anything answers, and, when asked, that a hit does.
+
+    What is untrusted moves nothing that is said of trusted hits: these are judged, and left out, among themselves.
+    """
 
     everything: Seen
-    trusted: Seen  # all that was found where nothing is
-    judges: Judges
+    trusted: Seen  # all that was found where nothing is trusted
     anything: float
+    anything_at_all: float  # untrusted ones too
 
     @classmethod
     def of(cls, measure: Measure, ranked: Ranked, curve: Calibration | None) -> "Judged":
-        """Judge a ranking that has at least one row. What is untrusted moves nothing that is said of trusted ones."""
+        """Judge a ranking that has at least one row."""
         everything = trusted = Seen(measure, ranked, curve)
         are_trusted = ranked.candidates.trusted
         rows = [row for row in ranked.order if are_trusted[row]]
         if 0 < len(rows) < len(ranked.order):
             trusted = Seen(measure, replace(ranked, order=rows), curve)
-        judges = learned().by_words if trusted.by_words else learned().by_vectors
-        return cls(
-            everything, trusted, judges, float(judges.anything.chances(trusted.inputs(trusted.ranked.order[:1]))[0])
-        )
+        anything = trusted.anything
+        return cls(everything, trusted, anything, anything if trusted is everything else everything.anything)
 
     @property
     def answered(self) -> Answered:
-        """Whether anything that was found answers."""
+        """Whether anything trusted that was found answers."""
         if self.anything < NOTHING_BELOW:
             return "no"
         return "unsure" if self.anything < SURE_FROM else "yes"
 
     def hits(self, rows: Sequence[int]) -> list[float]:
         """Return the chance of each of these rows that it helps to answer."""
-        chances: list[float] = self.judges.hit.chances(self._inputs(rows)).tolist()
-        return chances
+        chances = self.trusted.chances(rows)
+        if (others := self._others(rows)).any():
+            chances[others] = self.everything.chances(rows)[others]
+        return [float(chance) for chance in chances]
 
-    def _inputs(self, rows: Sequence[int]) -> Matrix:
-        inputs = self.trusted.inputs(rows)
+    def _others(self, rows: Sequence[int]) -> NDArray[np.bool_]:
+        """Say of each row whether it is untrusted where others are trusted."""
+        if self.trusted is self.everything:
+            return np.zeros(len(rows), dtype=np.bool_)
         are_trusted = self.everything.ranked.candidates.trusted
-        if self.trusted is not self.everything and (others := [not are_trusted[row] for row in rows]):
-            inputs[others] = self.everything.inputs(rows)[others]
-        return inputs
+        return np.array([not are_trusted[row] for row in rows], dtype=np.bool_)
 
-    def least(self, chances: Sequence[float], asked: float | None) -> float:
-        """Return the least chance of a hit that is shown, of these; `asked`: what somebody has chosen."""
-        if asked is not None:
-            return asked
-        if self.answered == "no":
-            return math.inf
-        return least_shown(max(chances, default=0.0))
+    def shown(self, rows: Sequence[int], chances: Sequence[float], asked: float | None) -> list[bool]:
+        """Say which of these rows, with these chances, are shown; `asked`: the least chance that was chosen."""
+        others = self._others(rows).tolist()
+        of_trusted = [chance for chance, other in zip(chances, others, strict=True) if not other]
+        least = least_of(of_trusted, self.anything, asked)
+        least_of_others = least_of(chances, self.anything_at_all, asked)
+        return [
+            max(chance, round(chance, DIGITS)) >= (least_of_others if other else least)
+            for chance, other in zip(chances, others, strict=True)
+        ]
 
     def made_of(self, row: int) -> dict[str, float]:
         """Return by how much what each kind of evidence says lifts the chance of a hit above what it usually says."""
-        inputs, net = self._inputs([row]), self.judges.hit
+        seen = self.everything if self._others([row]).any() else self.trusted
+        inputs, net = seen.inputs([row]), seen.judges.hit
         without = np.repeat(inputs, len(KINDS), axis=0)
         for place, names in enumerate(KINDS.values()):
             columns = [INPUTS.index(name) for name in names]
             without[place, columns] = net.mean[columns]
         lifts = float(net.chances(inputs)[0]) - net.chances(without)
         return dict(zip(KINDS, lifts.tolist(), strict=True))
+
+
+def least_of(chances: Sequence[float], anything: float, asked: float | None) -> float:
+    """Return the least chance of a hit that is shown, of hits with these."""
+    if asked is not None:
+        return asked
+    return math.inf if anything < NOTHING_BELOW else least_shown(max(chances, default=0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, 
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, by_relevance, by_similarity, in_order
+from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
 from engramq.workers.search.relevance import Judged
 from engramq.workers.search.wishes import Wishes
 
 Lift = Callable[[Candidates], Column]
 
 DIGITS: Final = 6  # of scores in replies
-RELEVANCE_DIGITS: Final = 2
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
 SEEDS: Final = 10  # the first of BEST of each partition: their links are followed
 # Memories that are read beyond those to be shown: boosts change the order a little, and what is shown may differ from
@@ -241,20 +241,25 @@ def judged_hits(
 ) -> Found:
     """Give hits their relevance, and leave out those below the floor, which `floor` sets.
 
-    A hit that came over a link is as relevant as the hit that it is linked to.
+    Of the hits that fit into the reply; likelier ones further down do not move up. One that came over a link is as
+    relevant as the hit that it is linked to, or as itself if it was found by itself too.
     """
-    ids = ranking.ranked.candidates.ids
+    ids, found = ranking.ranked.candidates.ids, len(judged.everything.ranked.candidates)
     rows = [row if (link := ranking.via.get(row)) is None else ids.index(link.seed) for row, _ in hits]
     chances = judged.hits(rows)
-    least = judged.least(chances, floor)
-    memories = []
+    by_itself = [place for place, (row, _) in enumerate(hits) if row != rows[place] and row < found]
+    for place, chance in zip(by_itself, judged.hits([hits[place][0] for place in by_itself]), strict=True):
+        chances[place] = max(chance, chances[place])
+    are_shown = judged.shown(rows, chances, floor)
     for row, (_, memory), chance in zip(rows, hits, chances, strict=True):
         memory.relevance = round(chance, RELEVANCE_DIGITS)
         if explain:
             memory.relevance_of = {name: round(lift, DIGITS) for name, lift in judged.made_of(row).items()}
-        if max(chance, memory.relevance) >= least:
-            memories.append(memory)
-    return Found(memories, judged.answered, len(hits) - len(memories), judged.anything)
+    memories = [memory for (_, memory), is_shown in zip(hits, are_shown, strict=True) if is_shown]
+    answered = judged.answered
+    if (answered == "yes" and not memories) or (answered == "no" and memories and floor is None):
+        answered = "unsure"  # what answers is not shown; or it is untrusted alone
+    return Found(memories, answered, len(hits) - len(memories), judged.anything_at_all)
 
 
 def _scored(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:

@@ -69,9 +69,9 @@ def _surveyed(command: SurveyMemories, found: Searched, *, is_silent: bool) -> S
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
     memories, answered, _, anything = found.found
-    if answered == "no" and anything >= NOTHING_BELOW:
+    if answered == "no" and (anything >= NOTHING_BELOW or (memories and not is_silent)):
         answered = "unsure"
-    if is_silent and answered == "no":
+    if answered == "no":
         memories = []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
     page = groups[: command.limit]

@@ -12,8 +12,8 @@ from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search.boosts import Boosted, Reached
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance
-from engramq.workers.search.relevance import INPUTS, KINDS, LEAST, Judged, learned
-from engramq.workers.search.search import judged_hits
+from engramq.workers.search.relevance import INPUTS, KINDS, LEAST, Judged, learned, least_of
+from engramq.workers.search.search import Found, judged_hits
 
 CURVE = Calibration(15.0, -7.7)
 chances = st.lists(st.floats(0, 1), max_size=20)
@@ -62,27 +62,56 @@ def test_what_is_near_and_has_the_words_is_likelier_than_what_is_neither() -> No
 
 def test_without_a_curve_or_vectors_words_alone_are_read() -> None:
     for alone in (judged(candidates(0.7, 0.2), None), judged(candidates(None, None))):
-        assert alone.judges is learned().by_words
+        assert alone.trusted.judges is learned().by_words
         assert all(0 <= chance <= 1 for chance in alone.hits([0, 1]))
+
+
+def hits_of(found: Candidates) -> list[tuple[int, Memory]]:
+    at = "2026-01-05T09:00:00.000000Z"
+    return [
+        (row, Memory(id=known, content="x", created_by="a", created_at=at, updated_at=at))
+        for row, known in enumerate(found.ids)
+    ]
+
+
+def shown_of(found: Candidates, floor: float | None = None, rows: int | None = None) -> Found:
+    """Return what a search shows that finds these, of the first rows."""
+    judges = judged(found)
+    ranking = Boosted(ranked=judges.everything.ranked, via={})
+    return judged_hits(hits_of(found)[:rows], ranking, judges, floor, explain=False)
 
 
 def test_what_is_untrusted_moves_nothing_that_is_said_of_what_is_trusted() -> None:
     alone, beside = judged(candidates(0.6, 0.4, 0.3)), judged(candidates(0.6, 0.4, 0.3, 0.9, 0.95, untrusted=2))
     assert beside.hits([0, 1, 2]) == alone.hits([0, 1, 2])
     assert beside.anything == alone.anything
+    for cosines in ((0.6, 0.4, 0.3), (0.35, 0.2, 0.12), (0.3, 0.1, 0.05)):
+        planted = shown_of(candidates(*cosines, 0.97, covered=0.5, untrusted=1))
+        ids = {memory.id for memory in shown_of(candidates(*cosines, covered=0.5)).memories}
+        assert {memory.id for memory in planted.memories} - {"0003"} == ids
+
+
+def test_what_untrusted_ones_answer_is_shown_beside_trusted_ones_that_do_not() -> None:
+    found = shown_of(candidates(0.02, 0.01, 0.9, covered=None, untrusted=1))
+    assert [memory.id for memory in found.memories] == ["0002"]
+    assert found.answered == "unsure"
+
+
+def test_nothing_that_is_shown_is_no_answer() -> None:
+    sure = candidates(0.8, 0.2, 0.1)
+    assert shown_of(sure).answered == "yes"
+    assert shown_of(sure, rows=0).answered == "unsure"
+    assert shown_of(sure, floor=1.0).answered == "unsure"
 
 
 @given(chances, st.none() | st.floats(0, 1))
 def test_what_is_asked_for_is_the_floor_and_else_a_part_of_the_best(several: list[float], asked: float | None) -> None:
-    sure = judged(candidates(0.8, 0.2, 0.1))
-    least = sure.least(several, asked)
+    least = least_of(several, 0.9, asked)
     if asked is not None:
         assert least == asked
     else:
-        assert sure.answered != "no"
         assert LEAST <= least <= max(LEAST, *several, 0.0)
-    unknown = judged(candidates(0.02, 0.01, covered=None))
-    assert unknown.least(several, None) == math.inf
+    assert least_of(several, 0.01, None) == math.inf
 
 
 def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> None:
@@ -90,11 +119,7 @@ def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> N
     judges = judged(found)
     link = Reached("0000", "0001", "supports", 1.0, Origin.AGENT, 0.0)
     ranking = Boosted(ranked=judges.everything.ranked, via={1: link})
-    at = "2026-01-05T09:00:00.000000Z"
-    hits = [
-        (row, Memory(id=known, content="x", created_by="a", created_at=at, updated_at=at))
-        for row, known in enumerate(found.ids)
-    ]
+    hits = hits_of(found)
     shown = judged_hits(hits, ranking, judges, 0.0, explain=True)
     assert shown.left_out == 0
     seed, linked, other = shown.memories
