@@ -102,10 +102,9 @@ class Tour:
         return stored
 
     def _search(self, principal: str, query: str, **options: Any) -> None:
-        reply = self._call(
-            principal, "search_memories", {"query": query, "limit": HITS, "min_relevance": LEAST, **options}
-        )
-        answering = [] if reply["answered"] == "no" else reply["memories"]
+        reply = self._call(principal, "search_memories", {"query": query, "limit": HITS, **options})
+        likely = [memory for memory in reply["memories"] if memory["relevance"] >= LEAST]
+        answering = [] if reply["answered"] == "no" else likely
         for memory in answering:
             mark = click.style("superseded: ", fg="yellow") if memory.get("superseded_by") else ""
             text = printable(memory["content"])

@@ -6,6 +6,7 @@ import { Refused, Unreached, wireTo } from "./wire.js";
 const RECALL_MS = 3_000; // a prompt waits for it
 const WRITE_MS = 10_000;
 const RECALLED = 5;
+const UNASKED = 0.05; // least relevance of what nobody has asked for
 const RECALLED_CHARS = 6_000;
 const QUERY_CHARS = 4_000;
 const FOUND_MOST = 20;
@@ -89,7 +90,7 @@ export default {
         const question = withoutRecalled(event.currentUserMessage ?? event.prompt ?? "").slice(0, QUERY_CHARS).trim();
         if (!question) return undefined;
         try {
-          const prependContext = recalled(await search(question, RECALLED, false));
+          const prependContext = recalled(await search(question, RECALLED, false), UNASKED);
           return prependContext ? { prependContext } : undefined;
         } catch (problem) {
           api.logger.warn(`engramq: nothing is recalled for this prompt: ${problem.message}`);

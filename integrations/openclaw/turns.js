@@ -54,9 +54,9 @@ export function rowsOf(key, session, turn, project) {
     }));
 }
 
-/** The text that shows memories to a model, undefined for none. */
-export function recalled(memories) {
-  const lines = memories.map((memory) => `- ${line(memory)}`);
+/** The text that shows memories to a model, undefined for none; what is less likely to help than `least` is left out. */
+export function recalled(memories, least = 0) {
+  const lines = memories.filter(({ relevance = 1 }) => relevance >= least).map((memory) => `- ${line(memory)}`);
   return lines.length ? [OPEN, DATA, ...lines, CLOSE].join("\n") : undefined;
 }
 

@@ -243,3 +243,16 @@ async def test_tools_take_odd_arguments_and_say_so(tmp_path: Path) -> None:
         assert set(json.loads(provider.handle_tool_call(tool, arguments))) == {"error"}
     assert [schema["name"] for schema in provider.get_tool_schemas()] == ["engramq_search", "engramq_store"]
     assert all(field["env_var"].startswith("ENGRAMQ_") for field in provider.get_config_schema())
+
+
+def test_what_hardly_helps_is_not_told_unasked(tmp_path: Path) -> None:
+    provider_in(tmp_path)
+    turns = sys.modules[f"{LOADED_AS}.turns"]
+    found = [
+        {"content": "likely", "relevance": 0.4},
+        {"content": "hardly", "relevance": 0.01},
+        {"content": "older server"},
+    ]
+    told = turns.recalled(found, turns.UNASKED)
+    assert ("likely" in told, "hardly" in told, "older server" in told) == (True, False, True)
+    assert "hardly" in turns.recalled(found)

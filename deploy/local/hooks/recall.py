@@ -134,10 +134,10 @@ def _hits(
     hits: list[object] = []
     wishes: list[object] = []
     if prompt.strip():
-        query = {"query": prompt[:_QUERY_CHARS], "collapse_duplicates": True, "min_relevance": _LEAST_RELEVANCE}
+        query = {"query": prompt[:_QUERY_CHARS], "collapse_duplicates": True}
         found = memory.call("search_memories", {**query, **options})
         if found.get("answered") != "no":
-            hits += found.get("memories") or ()
+            hits += filter(_is_likely, found.get("memories") or ())
         wishes += [{**wish, "content": wish.get("preview")} for wish in found.get("standing") or ()]
     if with_newest:
         told_before = (memory.call("get_memory", {"memory_id": known_as}).get("memory") for known_as in reversed(lost))
@@ -154,6 +154,11 @@ def _fill(block: MemoryBlock, hits: Iterable[dict[str, Any]], shown: Collection[
     for hit in hits:
         if hit.get("id") not in shown and hit.get("id") not in block.ids:
             block.add(hit)
+
+
+def _is_likely(hit: object) -> bool:
+    """Say whether a hit is likely enough to be told unasked; an older gateway does not say how likely it is."""
+    return isinstance(hit, dict) and hit.get("relevance", 1) >= _LEAST_RELEVANCE
 
 
 def _holds(memory: Mapping[str, Any]) -> bool:

@@ -106,7 +106,7 @@ class EngramqProvider(MemoryProvider):
         except (Unreached, Refused) as problem:
             logger.warning("engramq: nothing is recalled for this turn: %s", problem)
             return ""
-        return turns.recalled(found)
+        return turns.recalled(found, turns.UNASKED)
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
         """Note which turn it is, so that a word said twice is two turns."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 CONTENT_CHARS: Final = 32_768  # of a memory
 SHOWN_CHARS: Final = 600  # of a memory, in what is recalled
+UNASKED: Final = 0.05  # least relevance of what nobody has asked for
 SOURCE_TYPE: Final = "conversation"
 OPEN: Final = "<engramq-memories>"
 CLOSE: Final = "</engramq-memories>"
@@ -49,9 +50,9 @@ def rows_of(key: str, thread: str, said: Mapping[str, str], project: str | None)
     return rows
 
 
-def recalled(memories: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text that shows memories to a model, "" for none."""
-    lines = [f"- {_line(memory)}" for memory in memories]
+def recalled(memories: Iterable[Mapping[str, Any]], least: float = 0.0) -> str:
+    """Return the text that shows memories to a model, "" for none; `least`: what is less likely to help is left out."""
+    lines = [f"- {_line(memory)}" for memory in memories if memory.get("relevance", 1) >= least]
     return "\n".join([OPEN, _DATA, *lines, CLOSE]) if lines else ""
 
 
