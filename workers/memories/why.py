@@ -46,7 +46,7 @@ async def _card(tx: Transaction, command: WhyMemory, principal: Principal) -> Ca
     await mark_grounds(tx, [memory])
     lines: defaultdict[str, list[CardLine]] = defaultdict(list)
     counts = Counter[str]()
-    for row in await tx.rows(WHY, id=memory_id, include_untrusted=command.include_untrusted, lines=LINES):
+    for row in await tx.rows(WHY, id=memory_id, include_untrusted=command.include_untrusted, limit=LINES):
         counts[row["about"]] = row["of_kind"]
         lines[row["about"]].append(_line(row, reads_audit=reads_audit))
     if memory.evidence:

@@ -63,5 +63,5 @@ with said as (
 )
 select c.about, c.at, c.by, c.other, c.reason, c.audit_id, c.details, c.of_kind
 from counted c
-where c.place <= %(lines)s
+where c.place <= %(limit)s
 order by c.about, c.at desc
