@@ -246,10 +246,11 @@ def judged_hits(
     """
     ids, found = ranking.ranked.candidates.ids, len(judged.everything.ranked.candidates)
     rows = [row if (link := ranking.via.get(row)) is None else ids.index(link.seed) for row, _ in hits]
-    chances = judged.hits(rows)
-    by_itself = [place for place, (row, _) in enumerate(hits) if row != rows[place] and row < found]
-    for place, chance in zip(by_itself, judged.hits([hits[place][0] for place in by_itself]), strict=True):
+    by_itself = {place: row for place, (row, _) in enumerate(hits) if row != rows[place] and row < found}
+    chances = judged.hits([*rows, *by_itself.values()])
+    for place, chance in zip(by_itself, chances[len(rows) :], strict=True):
         chances[place] = max(chance, chances[place])
+    del chances[len(rows) :]
     are_shown = judged.shown(rows, chances, floor)
     for row, (_, memory), chance in zip(rows, hits, chances, strict=True):
         memory.relevance = round(chance, RELEVANCE_DIGITS)
