@@ -74,9 +74,8 @@ class PurgeFilters:
     until: datetime | None
     unarchived: bool  # it is not archived already
     private: bool  # it is private
-    owners: list[str] = field(
-        default_factory=list
-    )  # what is private to these is theirs, whoever wrote it: a hook, or who left
+    # What is private to these is the author's, whoever wrote it: a hook, or somebody who handed it over.
+    owners: list[str] = field(default_factory=list)
     taken_by: UUID | None = None  # or it rests on what this command has taken
 
     @classmethod
