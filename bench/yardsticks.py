@@ -19,6 +19,7 @@ from bench.common import timed
 from engramq.schemas.commands import NewMemory, SearchMemories
 from engramq.schemas.vocabulary import DEFAULT_PRINCIPAL, Partition
 from engramq.workers.db.database import Store
+from engramq.workers.db.queries import Query
 from engramq.workers.db.transaction import Lookup, Row, Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders import minilm
@@ -26,7 +27,7 @@ from engramq.workers.embedders.interface import Embedder, Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import onnx_runtime
 from engramq.workers.memories.change import erase
-from engramq.workers.memories.store import INSERT, INSERT_NODE, Draft, columns_of
+from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import SEARCHES_FIRST, Copies, Proven
 from engramq.workers.search.search import find
@@ -36,7 +37,7 @@ from engramq.workers.search.search import find
 class Statement:
     """One statement of a search; `waited_for`: so many statements had been sent when its rows were waited for."""
 
-    query: bytes
+    query: Query
     values: dict[str, Any]
     waited_for: int = 0
 
@@ -47,7 +48,7 @@ class Recording(Transaction):
 
     statements: list[Statement] = field(default_factory=list)
 
-    async def send(self, query: bytes, **values: Any) -> Sent:
+    async def send(self, query: Query, **values: Any) -> Sent:
         """Send, and remember."""
         self.statements.append(statement := Statement(query, values))
         sent = await Transaction.send(self, query, **values)
@@ -257,8 +258,8 @@ class Parts:
                     draft = Draft(memory, Partition.TRUSTED, DEFAULT_PRINCIPAL, embedding)
                     columns = columns_of(draft)
                     ids.append(columns["id"])
-                    await tx.send(INSERT_NODE, **columns)
-                    await tx.row(INSERT, **columns, embedding=embedding.half, model_id=embedding.model_id)
+                    await tx.send("insert_memory_node", **columns)
+                    await tx.row("insert_memory", **columns, embedding=embedding.half, model_id=embedding.model_id)
 
                 await store.write(self.namespace, write)
 

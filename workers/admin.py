@@ -30,7 +30,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.figures import store_figures
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.privacy import Privacy, change_privacy, privacy_of
-from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.reembedding import ReembeddingProgress, progress
 from engramq.workers.db.rewriting import (
@@ -65,7 +64,6 @@ __all__ = [
 T = TypeVar("T")
 
 LETTERS_S: Final = 5.0  # to connect to Redis, and for an answer
-REBUILDING: Final = sql("rebuilding_namespaces")
 
 SILENT_S: Final = 60.0  # after which nobody seems to be at it: between two looks at work that is left lie seconds
 
@@ -376,7 +374,7 @@ async def _under_way(database_url: str, pooler: Pooler) -> dict[str, Any]:
     async with await Store.open(database_url, pooler=pooler, pool_size=1) as store:
         change = await progress(store)
         figures = await store_figures(store)
-        rebuilding = await store.ask(REBUILDING)
+        rebuilding = await store.ask("rebuilding_namespaces")
     return {
         "reembedding": None if change is None else _reembedding_state(change),
         "rebuilding": len(rebuilding),

@@ -15,7 +15,6 @@ from engramq.schemas.clocks import CLOCK_S, ahead_s, clock_sentence
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import APPLIED, packaged
 from engramq.workers.db.reembedding import ReembeddingProgress
 from engramq.workers.embedders.batching import BatchingEmbedder
@@ -24,9 +23,6 @@ from engramq.workers.embedders.vectorizer import PROBE, Vectorizer
 
 log = logging.getLogger(__name__)
 
-SERVER_TIME: Final = sql("server_time")
-MODELS: Final = sql("models_chosen")
-VECTORS: Final = sql("vectors_by_model")
 
 KEPT_S: Final = 5.0
 COUNTED_S: Final = 60.0  # for the vectors: a count reads all rows, 1 s for a million
@@ -103,7 +99,7 @@ class WorkerChecks:
 
     async def _clock(self) -> Check:
         asked_at = time.time()
-        (row,) = await self._store.ask(SERVER_TIME)
+        (row,) = await self._store.ask("server_time")
         ahead = ahead_s(row["seconds"], asked_at, time.time())
         if abs(ahead) <= CLOCK_S:
             return passed(CheckName.CLOCK)
@@ -126,7 +122,7 @@ class WorkerChecks:
         They are counted only where nobody is at it.
         """
         spec = await self._vectorizer.spec_in_store()
-        models = {row["id"]: row for row in await self._store.ask(MODELS)}
+        models = {row["id"]: row for row in await self._store.ask("models_chosen")}
         others = {
             key: row for key, row in models.items()
             if not row["is_retired"] and (row["name"], row["sha256"]) != (spec.name, spec.sha256)
@@ -152,7 +148,7 @@ class WorkerChecks:
     async def _count(self) -> dict[int, int]:
         """Return how many vectors each model has, as of less than COUNTED_S ago."""
         if time.monotonic() >= self._counts_until:
-            self._counts = {row["model_id"]: row["vectors"] for row in await self._store.ask(VECTORS)}
+            self._counts = {row["model_id"]: row["vectors"] for row in await self._store.ask("vectors_by_model")}
             self._counts_until = time.monotonic() + COUNTED_S
         return self._counts
 

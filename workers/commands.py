@@ -17,13 +17,10 @@ from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
 from engramq.workers.db.audit import AuditFilter, entries
 from engramq.workers.db.database import DatabaseHealth
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.replies import filled
 from engramq.workers.runner import Context, handles, handles_without_transaction
-
-PRIVATE_AMONG: Final = sql("private_among")
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
@@ -99,7 +96,7 @@ async def _names_private(tx: Transaction, answer: str) -> bool:
     """Say whether an answer names a memory or a link that is private to somebody else."""
     ids, reader = [UUID(found) for found in set(_ID.findall(answer))], tx.viewer.owner
     async with tx.seeing(EVERYTHING):
-        row = await tx.row(PRIVATE_AMONG, ids=ids, reader=reader)
+        row = await tx.row("private_among", ids=ids, reader=reader)
     return row is not None and bool(row["private"])
 
 

@@ -43,12 +43,8 @@ from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import LinkAction, Partition, Scope, Visibility, WebhookEvent
 from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction, loads
 from engramq.workers.links.rules import Pair, pair_of
-
-CONTENTS: Final = sql("memory_contents")
-NOTES: Final = sql("link_notes")
 
 Preview = MemoryPreview | GraphPreview
 PreviewReader = Callable[[Transaction, Sequence[UUID]], Awaitable[Sequence[Preview]]]
@@ -218,7 +214,10 @@ async def _with_contents(tx: Transaction, reply: Reply, command_id: str) -> Repl
     others = [memory.id for memory in chain.from_iterable(lists) if isinstance(memory, Memory)]
     if not about and not others:
         return reply
-    rows = {str(row["id"]): row for row in await tx.rows(CONTENTS, ids=[UUID(known) for known in (*about, *others)])}
+    rows = {
+        str(row["id"]): row
+        for row in await tx.rows("memory_contents", ids=[UUID(known) for known in (*about, *others)])
+    }
     says_gone = isinstance(reply, Forgotten | MemoryChanged) and reply.status in ("not_found", "erased")
     gone = next((known for known in about if known not in rows), None)
     if gone is not None and not says_gone:
@@ -268,7 +267,7 @@ async def _with_notes(tx: Transaction, reply: Reply, command_id: str, asked: Com
     given = {link: None if link.action == LinkAction.SKIPPED else _given(asked, link.item) for link in links}
     pairs = {link.pair for link, note in given.items() if note is None}
     lows, highs = [low for low, _ in pairs], [high for _, high in pairs]
-    rows = await tx.rows(NOTES, command_id=UUID(command_id), lows=lows, highs=highs) if pairs else []
+    rows = await tx.rows("link_notes", command_id=UUID(command_id), lows=lows, highs=highs) if pairs else []
     now = {(row["low"], row["high"]): row["note"] for row in rows}
     notes = {link.item: now.get(link.pair) if note is None else note for link, note in given.items()}
     match reply:

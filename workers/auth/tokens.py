@@ -11,17 +11,7 @@ from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope, Visibility
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
-
-INSERT: Final = sql("insert_token")
-LOCK: Final = sql("lock_tokens")
-OF_OTHER_TRUST: Final = sql("token_of_other_trust")
-LIST: Final = sql("list_tokens")
-FIRST: Final = sql("first_tokens")
-REVOKE: Final = sql("revoke_token")
-BY_ID: Final = sql("token_by_id")
-OWNER: Final = sql("token_owner")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +88,7 @@ async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, 
     """
     await _require_one_trust(tx, wanted)
     row = await tx.row(
-        INSERT,
+        "insert_token",
         id=token_id,
         principal=wanted.principal,
         scopes=[scope.value for scope in wanted.scopes],
@@ -117,7 +107,7 @@ async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, 
 
 async def first_of(tx: Transaction, limit: int) -> tuple[list[Token], int]:
     """Return so many tokens of the transaction's namespace, those that count first, and how many it has."""
-    rows = await tx.rows(FIRST, limit=limit)
+    rows = await tx.rows("first_tokens", limit=limit)
     total = [row.pop("total") for row in rows]
     return [_token(row) for row in rows], max(total, default=0)
 
@@ -129,7 +119,7 @@ async def listed(store: Store, namespace: str) -> list[Token]:
 
 async def all_of(tx: Transaction) -> list[Token]:
     """Return the tokens of the transaction's namespace as `listed` does."""
-    return [_token(row) for row in await tx.rows(LIST)]
+    return [_token(row) for row in await tx.rows("list_tokens")]
 
 
 async def revoke(store: Store, token_id: UUID, actor: str) -> tuple[Token, bool] | None:
@@ -147,17 +137,17 @@ async def revoke(store: Store, token_id: UUID, actor: str) -> tuple[Token, bool]
 
 async def shut_out(tx: Transaction, token_id: UUID, by: By) -> tuple[Token, bool] | None:
     """Revoke a token of the transaction's namespace; see `revoke`."""
-    row = await tx.row(REVOKE, id=token_id)
+    row = await tx.row("revoke_token", id=token_id)
     if row is not None:
         await _audit(tx, by, AuditAction.REVOKE_TOKEN, row)
         return _token(row), True
-    row = await tx.row(BY_ID, id=token_id)
+    row = await tx.row("token_by_id", id=token_id)
     return None if row is None else (_token(row), False)
 
 
 async def owner_of(store: Store, digest: str) -> Owner | None:
     """Return whose the token with this SHA-256 (hex) is; None when it is unknown, revoked or expired."""
-    row = await store.read(SYSTEM_NAMESPACE, lambda tx: tx.row(OWNER, sha256=digest))
+    row = await store.read(SYSTEM_NAMESPACE, lambda tx: tx.row("token_owner", sha256=digest))
     if row is None:
         return None
     return Owner(**{**row, **_words(row)})
@@ -168,8 +158,8 @@ async def _require_one_trust(tx: Transaction, wanted: NewToken) -> None:
 
     Two that are made at once wait for each other.
     """
-    await tx.send(LOCK)
-    other = await tx.row(OF_OTHER_TRUST, principal=wanted.principal, untrusted=wanted.untrusted)
+    await tx.send("lock_tokens")
+    other = await tx.row("token_of_other_trust", principal=wanted.principal, untrusted=wanted.untrusted)
     if other is not None:
         trust = "a trusted" if wanted.untrusted else "an untrusted"
         raise refuse(

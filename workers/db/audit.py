@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from msgspec import UNSET
@@ -15,14 +15,8 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-
-AUDIT: Final = sql("audit")
-NOTE: Final = sql("note_change")
-BLANK: Final = sql("blank_audit")
-ENTRIES: Final = sql("audit_entries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +69,9 @@ async def write(
     gone by now; of what is there the query looks for it, as far as the transaction sees.
     """
     if command_id is None:
-        await tx.send(NOTE)  # commands have noted their change already; upkeep looks there for entries
+        await tx.send("note_change")  # commands have noted their change already; upkeep looks there for entries
     return await tx.send(
-        AUDIT,
+        "audit",
         actor=actor,
         action=action,
         target_id=target,
@@ -96,7 +90,7 @@ async def blank(tx: Transaction, envelope: Envelope, erased: Collection[UUID]) -
     """
     if erased:
         async with tx.seeing(EVERYTHING):  # what was somebody's for a while has entries that are theirs
-            await tx.send(BLANK, erased=sorted(erased), command_id=UUID(envelope.id))
+            await tx.send("blank_audit", erased=sorted(erased), command_id=UUID(envelope.id))
 
 
 def reason_of(command: Command) -> str | None:
@@ -111,7 +105,7 @@ async def entries(tx: Transaction, wanted: AuditFilter, limit: int, before: int 
     """
     reader = tx.viewer.owner
     async with tx.seeing(EVERYTHING):
-        rows = await tx.rows(ENTRIES, **asdict(wanted), limit=limit, before=before, reader=reader)
+        rows = await tx.rows("audit_entries", **asdict(wanted), limit=limit, before=before, reader=reader)
     return [
         AuditEntry(
             id=row["id"],

@@ -13,19 +13,8 @@ from msgspec import structs
 from engramq.schemas.commands import AuditVerified, ChainBreak
 from engramq.schemas.receipts import START, ChainedEntry, digest_of, exact_time
 from engramq.schemas.vocabulary import AuditAction
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-
-LOCK: Final = sql("lock_chain")
-END: Final = sql("chain_end")
-UNCHAINED: Final = sql("unchained_entries")
-COUNT: Final = sql("unchained_count")
-ADD: Final = sql("add_to_chain")
-LINKS: Final = sql("chain_links")
-HASH_AT: Final = sql("hash_at")
-OF_COMMAND: Final = sql("links_of_command")
-OF_ERASED: Final = sql("links_of_erased")
 
 AT_ONCE: Final = 1_000  # entries that one transaction gives places
 FEW: Final = 10_000  # last places among which the lowest entry tells how far behind others may have come late
@@ -56,12 +45,12 @@ async def extend(tx: Transaction, behind: int | None = None) -> int:
 
 
 async def _extend(tx: Transaction, behind: int | None) -> int:
-    await tx.send(LOCK)
-    end = await tx.row(END, few=FEW)
+    await tx.send("lock_chain")
+    end = await tx.row("chain_end", few=FEW)
     assert end is not None
     after = behind if behind is not None else (end["lowest"] or 1) - 1
     place, before = end["place"] or 0, end["hash"] or START
-    rows = await tx.rows(UNCHAINED, after=after, limit=AT_ONCE)
+    rows = await tx.rows("unchained_entries", after=after, limit=AT_ONCE)
     added: list[tuple[int, int, bytes, bytes, bytes]] = []
     for row in rows:
         place, salt = place + 1, secrets.token_bytes(SALT_BYTES)
@@ -70,7 +59,7 @@ async def _extend(tx: Transaction, behind: int | None) -> int:
         added.append((place, row["id"], salt, bytes.fromhex(entry.digest), before))
     if added:
         places, entries, salts, digests, hashes = map(list, zip(*added, strict=True))
-        await tx.rows(ADD, places=places, entries=entries, salts=salts, digests=digests, hashes=hashes)
+        await tx.rows("add_to_chain", places=places, entries=entries, salts=salts, digests=digests, hashes=hashes)
     return rows[-1]["id"] if len(rows) == AT_ONCE else 0
 
 
@@ -83,11 +72,11 @@ async def verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
 async def _verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
     before = START
     if after:
-        row = await tx.row(HASH_AT, place=after)
+        row = await tx.row("hash_at", place=after)
         if row is None:
             return AuditVerified(places=0, erased=0, broken=_missing(after))
         before = bytes(row["hash"])
-    rows, erased = await tx.rows(LINKS, after=after, limit=limit), 0
+    rows, erased = await tx.rows("chain_links", after=after, limit=limit), 0
     for checked, row in enumerate(rows):
         if (problem := _problem(row, after + checked + 1, before)) is not None:
             return AuditVerified(places=checked, erased=erased, broken=problem)
@@ -95,22 +84,22 @@ async def _verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
         before = bytes(row["hash"])
     if len(rows) == limit:
         return AuditVerified(places=limit, erased=erased, next_after=after + limit)
-    unchained = await tx.row(COUNT)
+    unchained = await tx.row("unchained_count")
     assert unchained is not None
     return AuditVerified(places=len(rows), erased=erased, unchained=unchained["entries"])
 
 
 async def of_command(tx: Transaction, command_id: UUID, limit: int) -> ChainedEntries:
     """Return what a command did, as far as it has places; of what is private to others without what it says."""
-    return await _read(tx, OF_COMMAND, wanted=command_id, limit=limit)
+    return await _read(tx, "links_of_command", wanted=command_id, limit=limit)
 
 
 async def of_erased(tx: Transaction, target: UUID, limit: int) -> ChainedEntries:
     """Return how a memory, edge or node was erased; of what was private to others without what it says."""
-    return await _read(tx, OF_ERASED, wanted=target, erasing=[action.value for action in ERASING], limit=limit)
+    return await _read(tx, "links_of_erased", wanted=target, erasing=[action.value for action in ERASING], limit=limit)
 
 
-async def _read(tx: Transaction, query: bytes, **values: Any) -> ChainedEntries:
+async def _read(tx: Transaction, query: str, **values: Any) -> ChainedEntries:
     reader = tx.viewer.owner
     async with tx.seeing(EVERYTHING):
         rows = await tx.rows(query, **values, reader=reader)

@@ -32,11 +32,10 @@ from engramq.workers.db.errors import (
 )
 from engramq.workers.db.lookups import look_up
 from engramq.workers.db.pool import Pool, Pooled, PoolFigures, within
-from engramq.workers.db.queries import sql
+from engramq.workers.db.queries import Query
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.transaction import (
     NOBODY,
-    TAKE_SETTINGS,
     Answer,
     CommitUnknown,
     Connection,
@@ -53,16 +52,6 @@ from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
-SESSION_CHECK: Final = sql("session_check")
-LANGUAGE_KNOWN: Final = sql("language_known")
-ALL_NAMESPACES: Final = sql("all_namespaces")
-TAKE_TIME: Final = sql("take_time")
-REGISTER_MODEL: Final = sql("register_model")
-USE_MODEL: Final = sql("use_model")
-MODELS_NAMED: Final = sql("models_named")
-FIND_TENANT: Final = sql("find_tenant")
-MAKE_TENANT: Final = sql("make_tenant")
-TAKES_WRITES: Final = sql("takes_writes")
 
 STRANGER: Final = "EQ001"  # the SQLSTATE of `enter_tenant`
 TENANTS_KEPT: Final = 100_000  # namespaces whose number is remembered; about 150 bytes each
@@ -173,8 +162,8 @@ class Store:
                 # Not in one exchange: a pooler that lends sessions for a statement would not notice the transaction.
                 async with connection.transaction():
                     await _take_settings(connection)
-                    found = await (await execute(connection, SESSION_CHECK, {"names": list(SESSION)})).fetchone()
-                    known = await (await execute(connection, LANGUAGE_KNOWN, {"language": language})).fetchone()
+                    found = await (await execute(connection, "session_check", {"names": list(SESSION)})).fetchone()
+                    known = await (await execute(connection, "language_known", {"language": language})).fetchone()
             _check_session(found or {})
             store._sharded = bool(found and found["sharded"])
             if primary and found and found["is_standby"]:
@@ -299,24 +288,24 @@ class Store:
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""
-        return [row["namespace"] for row in await self.ask(ALL_NAMESPACES)]
+        return [row["namespace"] for row in await self.ask("all_namespaces")]
 
     async def register_embedding_model(self, name: str, sha256: str, dimensions: int) -> int:
         """Return the id of an embedding model, making its row and its vector index when it is new."""
-        (row,) = await self.ask(REGISTER_MODEL, name=name, sha256=sha256, dimensions=dimensions)
+        (row,) = await self.ask("register_model", name=name, sha256=sha256, dimensions=dimensions)
         return int(row["id"])
 
     async def use_embedding_model(self, name: str, sha256: str, dimensions: int, *, began_s_ago: float) -> int:
         """Do the same before vectors are written, by a process that began to use the model so many seconds ago."""
-        (row,) = await self.ask(USE_MODEL, name=name, sha256=sha256, dimensions=dimensions, began_s_ago=began_s_ago)
+        (row,) = await self.ask("use_model", name=name, sha256=sha256, dimensions=dimensions, began_s_ago=began_s_ago)
         return int(row["id"])
 
     async def embedding_models(self, name: str) -> list[str]:
         """Return the digests of the models of this name that the store has had, in the order of their registration."""
-        return [str(row["sha256"]) for row in await self.ask(MODELS_NAMED, name=name)]
+        return [str(row["sha256"]) for row in await self.ask("models_named", name=name)]
 
     @_persistent
-    async def ask(self, query: bytes, /, **values: Any) -> list[Row]:
+    async def ask(self, query: Query, /, **values: Any) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""
         async with self._pool.connection() as connection:
             return await ask(connection, query, values)
@@ -400,7 +389,7 @@ class Store:
     async def _tenant_of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:
         """Ask for the number of a namespace, outside any transaction; NOBODY where there is none and none is made."""
         values = {"namespace": namespace} | ({"language": self._language} if make else {})
-        rows = await ask(connection, MAKE_TENANT if make else FIND_TENANT, values)
+        rows = await ask(connection, "make_tenant" if make else "find_tenant", values)
         if not rows or rows[0]["tenant"] is None:
             return NOBODY
         if len(self._tenants) >= TENANTS_KEPT:
@@ -414,10 +403,10 @@ class Store:
             self._tenants.pop(namespace, None)
 
     async def _is_read_only(self) -> bool:
-        (row,) = await self.ask(TAKES_WRITES)
+        (row,) = await self.ask("takes_writes")
         if row["read_only"]:  # or was so when this session began: a new one may hear something else
             await self._pool.doubt(time.monotonic())
-            (row,) = await self.ask(TAKES_WRITES)
+            (row,) = await self.ask("takes_writes")
         return bool(row["read_only"])
 
 
@@ -483,13 +472,13 @@ def _not_ready(error: Exception) -> NotReady:
 async def _take_settings(connection: Connection) -> None:
     settings = settings_to_take(connection)
     if settings is not None:
-        await execute(connection, TAKE_SETTINGS, settings, prepare=False)
+        await execute(connection, "take_settings", settings, prepare=False)
 
 
 async def _take_time(connection: Connection) -> None:
     """Let a session's transactions take as long as they want; behind a pooler each transaction says so itself."""
     if settings_to_take(connection) is None:
-        await execute(connection, TAKE_TIME, {})
+        await execute(connection, "take_time", {})
 
 
 def _check_language(language: str, found: Row) -> None:

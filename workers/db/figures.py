@@ -10,12 +10,7 @@ from engramq.schemas import limits
 from engramq.workers.db import namespaces, reembedding
 from engramq.workers.db.database import Store
 from engramq.workers.db.namespaces import Looks
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-
-SIZE: Final = sql("store_size")
-PENDING: Final = sql("pending_counted")
-MESSAGES: Final = sql("webhook_messages_counted")
 
 NAMESPACES_MAX: Final = 100  # of those that changed, in which pending memories are counted
 MESSAGES_MAX: Final = 10_000  # of webhooks, of each sort
@@ -55,13 +50,13 @@ class StoreFigures:
 
 async def webhook_figures(store: Store) -> WebhookFigures:
     """Count the messages of webhooks; raises EngramqError (`unavailable`)."""
-    (row,) = await store.ask(MESSAGES, limit=MESSAGES_MAX)
+    (row,) = await store.ask("webhook_messages_counted", limit=MESSAGES_MAX)
     return WebhookFigures(due=row["due"], waiting=row["waiting"], oldest_s=row["oldest_s"], dead=row["dead"])
 
 
 async def store_figures(store: Store) -> StoreFigures:
     """Return the figures of the store; raises EngramqError (`unavailable`)."""
-    (size,) = await store.ask(SIZE)
+    (size,) = await store.ask("store_size")
     unfinished = await namespaces.changed(store, Looks.SWEEP)
     change = await reembedding.progress(store)
     return StoreFigures(
@@ -80,7 +75,7 @@ async def _pending(store: Store, namespaces: Iterable[str]) -> int:
     for namespace in islice(namespaces, NAMESPACES_MAX):
         if pending < limits.PENDING_COUNTED:
             row = await store.read(
-                namespace, partial(Transaction.row, query=PENDING, limit=limits.PENDING_COUNTED - pending)
+                namespace, partial(Transaction.row, query="pending_counted", limit=limits.PENDING_COUNTED - pending)
             )
             assert row is not None
             pending += int(row["pending"])

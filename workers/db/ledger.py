@@ -9,17 +9,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Envelope, PrincipalId
 from engramq.schemas.vocabulary import WebhookEvent
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Sent, Transaction
-
-BEGIN: Final = sql("ledger_begin")
-END: Final = sql("ledger_end")
-TELL: Final = sql("tell_webhooks")
-FORGET_TOLD: Final = sql("forget_told")
-KEEP: Final = sql("ledger_keep")
-FIND: Final = sql("ledger_find")
-BLANK: Final = sql("ledger_blank")
-TRIM: Final = sql("ledger_trim")
 
 TRIMMED_AT_ONCE: Final = 5_000
 
@@ -51,7 +41,7 @@ async def send_begin(tx: Transaction, envelope: Envelope) -> Sent:
 
     The query has no row when either is taken. It waits for another transaction that is about to take it.
     """
-    return await tx.send(BEGIN, **_identity(envelope))
+    return await tx.send("ledger_begin", **_identity(envelope))
 
 
 async def send_end(
@@ -62,17 +52,17 @@ async def send_end(
     What it announces goes to the outbox of the webhooks that want it, in the same statement.
     """
     about = _told(envelope, announced)
-    await tx.send(END, command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
+    await tx.send("ledger_end", command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
 
 
 async def tell(tx: Transaction, envelope: Envelope, announced: Announcement) -> None:
     """Let the webhooks that want to know be told of a part of a command."""
-    await tx.send(TELL, **_told(envelope, announced))
+    await tx.send("tell_webhooks", **_told(envelope, announced))
 
 
 async def forget_told(tx: Transaction, memory_id: UUID) -> None:
     """Tell no webhook any more what has not been told of a memory yet."""
-    await tx.send(FORGET_TOLD, id=memory_id)
+    await tx.send("forget_told", id=memory_id)
 
 
 def _told(envelope: Envelope, announced: Announcement | None) -> dict[str, Any]:
@@ -87,7 +77,7 @@ async def keep(tx: Transaction, envelope: Envelope, answer: str) -> bool:
 
     It is a refusal, or the answer of an earlier command with the same idempotency key, as it stands in the ledger.
     """
-    return await tx.row(KEEP, **_identity(envelope), answer=answer) is not None
+    return await tx.row("ledger_keep", **_identity(envelope), answer=answer) is not None
 
 
 async def find(
@@ -96,7 +86,7 @@ async def find(
     """Return what became of a command of this namespace, or else of the first one with this principal's key."""
     whose = principal or PrincipalId("")
     row = await tx.row(
-        FIND,
+        "ledger_find",
         command_id=command_id,
         principal=whose.name,
         principal_untrusted=whose.untrusted,
@@ -110,7 +100,7 @@ async def find(
 
 async def trim(tx: Transaction) -> int:
     """Forget commands older than idempotency keys are kept, at most TRIMMED_AT_ONCE; return how many."""
-    row = await tx.row(TRIM, days=limits.IDEMPOTENCY_DAYS, limit=TRIMMED_AT_ONCE)
+    row = await tx.row("ledger_trim", days=limits.IDEMPOTENCY_DAYS, limit=TRIMMED_AT_ONCE)
     return 0 if row is None else int(row["trimmed"])
 
 
@@ -120,7 +110,7 @@ async def blank(
     """Put other values into the stored answers of the commands that wrote something; their `field` has its id."""
     if about:
         command, names = wrote.__struct_config__.tag, [str(written_id) for written_id in about]
-        await tx.send(BLANK, command=command, field=field, names=names, blank=Jsonb(dict(values)))
+        await tx.send("ledger_blank", command=command, field=field, names=names, blank=Jsonb(dict(values)))
 
 
 def _identity(envelope: Envelope) -> dict[str, Any]:

@@ -14,11 +14,9 @@ from typing import Any, Final
 
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import (
     AT_LENGTH,
     BEGIN,
-    TAKE_SETTINGS,
     Connection,
     Row,
     Transaction,
@@ -26,18 +24,6 @@ from engramq.workers.db.transaction import (
     execute,
     settings_to_take,
 )
-
-TOUCH: Final = sql("touch_load")
-OPEN: Final = sql("open_load")
-OVER: Final = sql("loads_over")
-COVER: Final = sql("cover_load")
-COVER_FULL: Final = sql("cover_full_load")
-END: Final = sql("end_load")
-LOCK_BUILDS: Final = sql("lock_builds")
-LOCK_BUILDS_HERE: Final = sql("lock_builds_here")
-BUILD_SETTINGS: Final = sql("build_settings")
-DROP_BROKEN: Final = sql("drop_broken_indexes")
-BUILD_COMMAND: Final = sql("build_command")
 
 IDLE_S: Final = 5.0  # without a batch, after which a load is over
 LOAD_ROWS: Final = 20_000  # after which it is over too, and another one begins: scanning so many takes 30 ms
@@ -54,12 +40,12 @@ BUILD_MAX: Final = "4h"  # of one build: 3,000 rows a second
 async def open_load(tx: Transaction, partition: Partition, model_id: int) -> None:
     """Begin a load, unless one is open. Whatever comes until it is over stays out of the vector index."""
     if not tx.sharded:  # where the condition of an index may ask no table: see deploy/citus.sql
-        await tx.send(OPEN, partition=partition, model_id=model_id, most=LOADS_MAX)
+        await tx.send("open_load", partition=partition, model_id=model_id, most=LOADS_MAX)
 
 
 async def load_of(tx: Transaction, partition: Partition, model_id: int, *, rows: int) -> int | None:
     """Return the open load that so many new rows belong to, held open until the end of the transaction; or None."""
-    row = await tx.row(TOUCH, partition=partition, model_id=model_id, rows=rows, most=FULL_ROWS)
+    row = await tx.row("touch_load", partition=partition, model_id=model_id, rows=rows, most=FULL_ROWS)
     return None if row is None else int(row["id"])
 
 
@@ -74,7 +60,7 @@ async def next_load(tx: Transaction, partition: Partition, model_id: int, *, row
         load = await load_of(tx, partition, model_id, rows=rows)
         if load is not None:
             return load
-        await tx.send(COVER_FULL, partition=partition, model_id=model_id, full=FULL_ROWS)
+        await tx.send("cover_full_load", partition=partition, model_id=model_id, full=FULL_ROWS)
     return None
 
 
@@ -83,17 +69,17 @@ async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_
 
     Does nothing while another process does. Raises EngramqError or OutcomeUnknown when the database is away.
     """
-    over = await store.ask(OVER, idle_s=idle_s, most=most)
+    over = await store.ask("loads_over", idle_s=idle_s, most=most)
     if not over:
         return 0
-    await _each(store, over, COVER)
+    await _each(store, over, "cover_load")
     if not await store.alone(lambda connection: _locked_and_built(store, connection, over)):
         return 0
-    await _each(store, over, END)
+    await _each(store, over, "end_load")
     return len(over)
 
 
-async def _each(store: Store, loads: list[Row], query: bytes) -> None:
+async def _each(store: Store, loads: list[Row], query: str) -> None:
     for namespace, several in _grouped(loads, "namespace"):
         ids = [load["id"] for load in several]
 
@@ -111,15 +97,15 @@ async def _locked_and_built(store: Store, connection: Connection, loads: list[Ro
     """
     settings = settings_to_take(connection, AT_LENGTH)
     if settings is None:
-        locked = await (await execute(connection, LOCK_BUILDS, {})).fetchone()
+        locked = await (await execute(connection, "lock_builds", {})).fetchone()
         if locked is None or not locked["locked"]:
             return False
-        await execute(connection, BUILD_SETTINGS, {"timeout": BUILD_MAX})
+        await execute(connection, "build_settings", {"timeout": BUILD_MAX})
         await _build(connection, loads)
         return True
     await connection.execute(BEGIN, prepare=False)
-    await execute(connection, TAKE_SETTINGS, settings, prepare=False)
-    locked = await (await execute(connection, LOCK_BUILDS_HERE, {})).fetchone()
+    await execute(connection, "take_settings", settings, prepare=False)
+    locked = await (await execute(connection, "lock_builds_here", {})).fetchone()
     if locked is None or not locked["locked"]:
         return False
     await store.alone(lambda other: _build(other, loads))
@@ -127,9 +113,9 @@ async def _locked_and_built(store: Store, connection: Connection, loads: list[Ro
 
 
 async def _build(connection: Connection, loads: list[Row]) -> None:
-    await ask(connection, DROP_BROKEN, {})
+    await ask(connection, "drop_broken_indexes", {})
     for (partition, model_id), _ in _grouped(loads, "partition", "model_id"):
-        for row in await ask(connection, BUILD_COMMAND, {"partition": partition, "model_id": model_id}):
+        for row in await ask(connection, "build_command", {"partition": partition, "model_id": model_id}):
             await connection.execute(row["command"], prepare=False)
 
 

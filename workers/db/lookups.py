@@ -14,13 +14,12 @@ from psycopg.abc import PQGen
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from engramq.workers.db.queries import native, sql
+from engramq.workers.db.queries import Query, native
 from engramq.workers.db.statements import sent_together
 from engramq.workers.db.transaction import (
     BEGIN_READ_ONLY,
     COMMIT,
     NOBODY,
-    TAKE_SETTINGS,
     Answer,
     Connection,
     Lookup,
@@ -28,8 +27,6 @@ from engramq.workers.db.transaction import (
     settings_to_take,
 )
 from engramq.workers.db.viewers import Viewer
-
-ENTER_FOR_LOOKUPS: Final = sql("enter_for_lookups")
 
 # How lookups are asked: in a transaction that is open, or in one of their own.
 Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[Answer]]]
@@ -48,9 +45,9 @@ async def look_up(
     settings = settings_to_take(connection)
     around = [Lookup(BEGIN_READ_ONLY, {})]
     if settings is not None:
-        around.append(Lookup(TAKE_SETTINGS, settings))
+        around.append(Lookup("take_settings", settings))
     if tenant != NOBODY:
-        around.append(Lookup(ENTER_FOR_LOOKUPS, known))
+        around.append(Lookup("enter_for_lookups", known))
     asked = [Lookup(query, {**known, **values}) for query, values in lookups]
     exchanged = [*around, *asked, Lookup(COMMIT, {})]
     # A name is noted when the statement is sent: if the server does not take it, the whole exchange fails and the
@@ -65,7 +62,7 @@ async def look_up(
     return [result.get_value(0, 0) if result.ntuples else None for result in results[len(around) : -1]]
 
 
-def _exchange(pgconn: PGconn, names: dict[bytes, bytes] | None, lookups: Sequence[Lookup]) -> PQGen[list[PGresult]]:
+def _exchange(pgconn: PGconn, names: dict[Query, bytes] | None, lookups: Sequence[Lookup]) -> PQGen[list[PGresult]]:
     """Send all lookups and a synchronisation, then fetch a result for each lookup. `names` None: prepare nothing."""
     pgconn.enter_pipeline_mode()
     is_answer = []  # of each result that will come: whether it is a lookup's own

@@ -28,11 +28,7 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Answer, Row, Sent, Transaction, loads
-
-LOCK: Final = sql("lock_memories")
-BY_ID: Final = sql("memories_by_id")
 
 SECTOR_DIGITS: Final = 2
 USEFULNESS_DIGITS: Final = 9
@@ -57,27 +53,24 @@ _ENUMS: Final[Mapping[str, type[StrEnum]]] = {
 # Between writes to rows of one page that no index is to notice: the room of the former versions is won back once no
 # transaction of that time is left.
 BETWEEN_TURNS_S: Final = 0.1
-BEGINNINGS: Final = sql("memory_beginnings")
 BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
-NODES: Final = sql("node_titles")
-EDGES: Final = sql("edge_ends")
 
 END_CHARS: Final = 60  # of each end, which may be the content of a memory
 
 
 async def lock(tx: Transaction, *ids: UUID) -> dict[UUID, Row]:
     """Lock those of these memories that exist, in canonical order, and return what decides about them."""
-    return {row["id"]: row for row in await tx.rows(LOCK, ids=sorted(ids))}
+    return {row["id"]: row for row in await tx.rows("lock_memories", ids=sorted(ids))}
 
 
 async def send_lock(tx: Transaction, ids: Sequence[UUID]) -> Sent:
     """Send the lock of these memories, which have to be in canonical order."""
-    return await tx.send(LOCK, ids=ids)
+    return await tx.send("lock_memories", ids=ids)
 
 
 async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memory]:
     """Return the memories of this namespace with these ids, whatever their state."""
-    return {row["id"]: memory_record(row) for row in await tx.rows(BY_ID, ids=list(ids))}
+    return {row["id"]: memory_record(row) for row in await tx.rows("memories_by_id", ids=list(ids))}
 
 
 def memory_record(row: Mapping[str, Any]) -> Memory:
@@ -177,7 +170,9 @@ async def previews(
     """Return previews of these memories, in this order; null of what is gone or in none of these partitions."""
     if not ids:
         return []
-    rows = await tx.rows(BEGINNINGS, ids=list(ids), partitions=list(partitions), beginning_chars=BEGINNING_CHARS)
+    rows = await tx.rows(
+        "memory_beginnings", ids=list(ids), partitions=list(partitions), beginning_chars=BEGINNING_CHARS
+    )
     beginnings: dict[UUID, str] = {row["id"]: row["beginning"] for row in rows}
     return [
         MemoryPreview(
@@ -190,13 +185,13 @@ async def previews(
 
 async def node_previews(tx: Transaction, ids: Sequence[UUID]) -> list[GraphPreview]:
     """Return `label: name` of nodes, in this order; null of what is gone."""
-    rows = await tx.rows(NODES, ids=list(ids)) if ids else []
+    rows = await tx.rows("node_titles", ids=list(ids)) if ids else []
     return _in_order(ids, {row["id"]: preview_of(f"{row['label']}: {row['name']}", 2 * END_CHARS) for row in rows})
 
 
 async def edge_previews(tx: Transaction, ids: Sequence[UUID]) -> list[GraphPreview]:
     """Return `source --RELATION--> target` of edges and links, in this order; null of what is gone."""
-    rows = await tx.rows(EDGES, ids=list(ids), beginning_chars=4 * END_CHARS) if ids else []
+    rows = await tx.rows("edge_ends", ids=list(ids), beginning_chars=4 * END_CHARS) if ids else []
     titles = {
         row["id"]: " ".join(
             (

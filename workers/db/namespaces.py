@@ -10,18 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-
-NOTE: Final = sql("note_change")
-CHANGED: Final = sql("changed_namespaces")
-SETTLE: Final = sql("settle_changes")
-KNOWN: Final = sql("language_known")
-LANGUAGE: Final = sql("full_text_language")
-CHANGE: Final = sql("change_language")
 
 
 class Looks(StrEnum):
@@ -34,18 +26,18 @@ class Looks(StrEnum):
 
 async def note(tx: Transaction) -> None:
     """Note a change in a transaction without a ledger row of its own."""
-    await tx.send(NOTE)
+    await tx.send("note_change")
 
 
 async def changed(store: Store, looks: Looks) -> dict[str, datetime]:
     """Return the namespaces to look at, with the moment at which this look began."""
-    return {row["namespace"]: row["seen_at"] for row in await store.ask(CHANGED, kind=looks.value)}
+    return {row["namespace"]: row["seen_at"] for row in await store.ask("changed_namespaces", kind=looks.value)}
 
 
 async def settle(store: Store, looks: Looks, seen: Mapping[str, datetime]) -> None:
     """Settle the changes that looks which began at these moments found nothing left of, by namespace."""
     if seen:
-        await store.ask(SETTLE, kind=looks.value, names=list(seen), looked_at=list(seen.values()))
+        await store.ask("settle_changes", kind=looks.value, names=list(seen), looked_at=list(seen.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +60,13 @@ class FullText:
 
 async def full_text(tx: Transaction) -> FullText | None:
     """Return the language of the namespace; None for one that nobody has ever written to."""
-    row = await tx.row(LANGUAGE)
+    row = await tx.row("full_text_language")
     return None if row is None else FullText(**row)
 
 
 async def known_languages(tx: Transaction) -> list[str]:
     """Return the languages that a namespace may have in this database."""
-    row = await tx.row(KNOWN, language="")
+    row = await tx.row("language_known", language="")
     assert row is not None
     return [str(language) for language in row["known"]]
 
@@ -84,5 +76,5 @@ async def change_language(tx: Transaction, language: str) -> str | None:
 
     Upkeep makes the words of its memories anew; until that is over searches look for those of both languages.
     """
-    row = await tx.row(CHANGE, language=language)
+    row = await tx.row("change_language", language=language)
     return None if row is None else str(row["language"])

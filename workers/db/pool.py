@@ -25,13 +25,9 @@ from engramq.schemas.settings import Pooler
 from engramq.telemetry.spans import are_recorded
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
-from engramq.workers.db.queries import sql
+from engramq.workers.db.queries import Query
 from engramq.workers.db.statements import TracedConnection, WatchedConnection
 from engramq.workers.db.transaction import ISO_DATES, Connection, Row, execute, loads, pooled_settings_of
-
-CONNECTION_LIMITS: Final = sql("connection_limits")
-WHOSE_SESSION: Final = sql("whose_session")
-OWN_SESSIONS: Final = sql("own_sessions")
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +268,7 @@ class Pool:
         """Say whether the session is served by the process that said so when it began: a pooler gives a number of its
         own. Raises SettingsMissing where it is, but not set as it must be.
         """
-        (row,) = await _answer(connection, WHOSE_SESSION, {"names": list(SESSION)})
+        (row,) = await _answer(connection, "whose_session", {"names": list(SESSION)})
         if self._looks and row["pid"] != connection.info.backend_pid:
             return False
         if wrong := [name for name, value in SESSION.items() if row["settings"][name] != value]:
@@ -320,7 +316,7 @@ class Pool:
         if self._through is not None:
             return False
         async with asyncio.timeout(LOOK_BOUND_S):
-            found = await execute(connection, CONNECTION_LIMITS, {"ours": f"{WORKER_SESSION} %"})
+            found = await execute(connection, "connection_limits", {"ours": f"{WORKER_SESSION} %"})
             rows = await found.fetchall()
         mine = share([Limit(**row) for row in rows])
         self._allowed = min(self._size, mine.each)
@@ -434,16 +430,16 @@ async def _connected(conninfo: str) -> WatchedConnection:
     return connection
 
 
-async def _rows(connection: Connection, query: bytes, values: Mapping[str, Any]) -> list[Row]:
+async def _rows(connection: Connection, query: Query, values: Mapping[str, Any]) -> list[Row]:
     return await (await execute(connection, query, values, prepare=False)).fetchall()
 
 
 async def _sessions(asking: Connection) -> dict[int, bool]:
     """Return the sessions of this process at the server, by number, and whether each waits for us."""
-    return {row["pid"]: row["waits_for_us"] for row in await _rows(asking, OWN_SESSIONS, {})}
+    return {row["pid"]: row["waits_for_us"] for row in await _rows(asking, "own_sessions", {})}
 
 
-async def _answer(connection: Connection, query: bytes, values: Mapping[str, Any]) -> list[Row]:
+async def _answer(connection: Connection, query: Query, values: Mapping[str, Any]) -> list[Row]:
     """Return the first answer of a new connection, which is closed when there is none; raises psycopg.Error."""
     try:
         return await within(ANSWER_S, _rows(connection, query, values))

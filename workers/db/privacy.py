@@ -3,20 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from msgspec import UNSET
 
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import Scope, Visibility
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
-
-OF: Final = sql("privacy_of")
-USUAL: Final = sql("usual_visibility")
-CHANGE: Final = sql("change_privacy")
-OF_OTHERS: Final = sql("private_of_others")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +30,7 @@ class Privacy:
 
 async def privacy_of(tx: Transaction) -> Privacy:
     """Return how the namespace keeps private memories; of one that nobody has written to, as usual."""
-    row = await tx.row(OF)
+    row = await tx.row("privacy_of")
     if row is None:
         return Privacy()
     return Privacy(**{**row, "visibility": row["visibility"] and Visibility(row["visibility"])})
@@ -46,7 +40,7 @@ async def usual_visibility(tx: Transaction, principal: Principal) -> Visibility:
     """Return who sees what a principal stores without saying: as its token has it, else as the namespace has it."""
     if principal.visibility is not UNSET:
         return principal.visibility
-    row = await tx.row(USUAL, captures=bool(principal.acts_for), person=principal.acts_for)
+    row = await tx.row("usual_visibility", captures=bool(principal.acts_for), person=principal.acts_for)
     return Visibility.SHARED if row is None or row["visibility"] is None else Visibility(row["visibility"])
 
 
@@ -54,7 +48,7 @@ async def change_privacy(
     tx: Transaction, *, visibility: str | None = None, consent: bool | None = None, admins_read: bool | None = None
 ) -> None:
     """Change what is not None; `visibility`: also "default"."""
-    await tx.send(CHANGE, visibility=visibility, consent=consent, admins_read=admins_read)
+    await tx.send("change_privacy", visibility=visibility, consent=consent, admins_read=admins_read)
 
 
 @asynccontextmanager
@@ -71,6 +65,6 @@ async def private_of_others(tx: Transaction) -> int:
     """Count what is private to others: which tells nothing of it."""
     mine = tx.viewer.owner
     async with tx.seeing(EVERYTHING):
-        row = await tx.row(OF_OTHERS, mine=mine)
+        row = await tx.row("private_of_others", mine=mine)
     assert row is not None
     return int(row["memories"])

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, inspect
@@ -32,6 +32,7 @@ _PARAMETER: Final = re.compile(rb"%\((\w+)\)s|%%")
 _TRANSLATED_MAX: Final = 2_000  # many times the number of queries there are
 _names: Final[dict[bytes, str]] = {}  # by text, for who tells which query it was
 _EACH: Final = re.compile(r"\{each (\w+): ([^{}]+)\}")
+Query: TypeAlias = str | bytes  # its name, or its text where that is made for a length of vectors
 _INTEGER_MAX: Final = 2**31 - 1
 _TYPES: Final[Mapping[type[inspect.Type], str]] = {
     inspect.BoolType: "boolean",
@@ -98,7 +99,7 @@ def names() -> tuple[str, ...]:
 
 
 def sql(name: str) -> bytes:
-    """Return a query's text; raises KeyError for an unknown name, so ask when a module is loaded."""
+    """Return a query's text; raises KeyError for an unknown name."""
     text = _library()[name]
     if f"{{{_DIMENSIONS}}}" in text:
         raise KeyError(f"{name} depends on the length of vectors: use sized_sql")
@@ -118,9 +119,9 @@ def _named(name: str, text: str) -> bytes:
     return query
 
 
-def name_of(query: bytes) -> str:
+def name_of(query: Query) -> str:
     """Return the name of a query, by its text as it is here or as PostgreSQL takes it."""
-    return _names.get(query, "unnamed")
+    return query if isinstance(query, str) else _names.get(query, "unnamed")
 
 
 class Native(NamedTuple):
@@ -131,8 +132,8 @@ class Native(NamedTuple):
 
 
 @functools.lru_cache(_TRANSLATED_MAX)
-def native(query: bytes) -> Native:
-    """Return a query with its parameters numbered.
+def native(query: Query) -> Native:
+    """Return a query with its parameters numbered; raises KeyError for an unknown name.
 
     The driver would do so itself, but remembers 128 texts and none above 4,096 bytes: that of a search took it a
     millisecond each time.
@@ -144,7 +145,7 @@ def native(query: bytes) -> Native:
             return b"%"
         return b"$%d" % numbers.setdefault(found[1].decode(), len(numbers) + 1)
 
-    text = _PARAMETER.sub(numbered, query)
+    text = _PARAMETER.sub(numbered, sql(query) if isinstance(query, str) else query)
     _names.setdefault(text, name_of(query))
     return Native(text, tuple(numbers))
 

@@ -6,13 +6,6 @@ from typing import Final
 from uuid import UUID
 
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
-
-BEGIN: Final = sql("begin_reembedding")
-CLAIMED: Final = sql("reembedding_claimed")
-TELL: Final = sql("tell_reembedding")
-END: Final = sql("end_reembedding")
-PROGRESS: Final = sql("reembedding_progress")
 
 SILENT_S: Final = 10.0  # without a word from a process before another one takes its place
 
@@ -45,7 +38,7 @@ class Claim:
 
 async def is_claimed(store: Store, worker: UUID) -> bool:
     """Say whether another process than this one is at it. Raises EngramqError (`unavailable`)."""
-    return bool(await store.ask(CLAIMED, worker=worker, silent_s=SILENT_S))
+    return bool(await store.ask("reembedding_claimed", worker=worker, silent_s=SILENT_S))
 
 
 async def claim(store: Store, model_id: int, worker: UUID, remaining: int) -> Claim | None:
@@ -53,7 +46,9 @@ async def claim(store: Store, model_id: int, worker: UUID, remaining: int) -> Cl
 
     Raises EngramqError (`unavailable`).
     """
-    rows = await store.ask(BEGIN, model_id=model_id, worker=worker, remaining=remaining, silent_s=SILENT_S)
+    rows = await store.ask(
+        "begin_reembedding", model_id=model_id, worker=worker, remaining=remaining, silent_s=SILENT_S
+    )
     return Claim(model_id, worker, rows[0]["began_at"]) if rows else None
 
 
@@ -71,7 +66,7 @@ async def tell(
     Raises EngramqError (`unavailable`).
     """
     rows = await store.ask(
-        TELL,
+        "tell_reembedding",
         model_id=claimed.model_id,
         worker=claimed.worker,
         remaining=remaining,
@@ -84,10 +79,10 @@ async def tell(
 
 async def end(store: Store) -> None:
     """Say that no change is under way. Raises EngramqError (`unavailable`)."""
-    await store.ask(END)
+    await store.ask("end_reembedding")
 
 
 async def progress(store: Store) -> ReembeddingProgress | None:
     """Return the change that is under way, None when there is none. Raises EngramqError (`unavailable`)."""
-    rows = await store.ask(PROGRESS)
+    rows = await store.ask("reembedding_progress")
     return ReembeddingProgress(**rows[0]) if rows else None

@@ -22,24 +22,11 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, Reason, require_own_session
 from engramq.workers.db.transaction import Connection, Row, execute
 
-SETTINGS: Final = sql("rewrite_settings")
-WAIT_FOR_BUILDS: Final = sql("wait_for_builds")
-TABLES: Final = sql("tables_to_rewrite")
-SIZE: Final = sql("size_of_table")
-CAN_CLEAR: Final = sql("can_clear_statistics")
-CLEAR: Final = sql("clear_statistics")
 ANALYZE: Final = sql("analyze_everything")
 STATISTICS: Final = sql("rewrite_statistics")
 CHECKPOINT: Final = sql("checkpoint")
 WAL_NOT_KEPT: Final = sql("wal_not_kept")
 WAL_KEPT: Final = sql("wal_kept")
-RELOAD: Final = sql("reload")
-LAST: Final = sql("last_segment")
-NEXT_SEGMENT: Final = sql("next_segment")
-SEGMENTS: Final = sql("segments_of_before")
-KEEP_LOG: Final = sql("keep_log")
-ABOUT: Final = sql("about_cluster")
-SCHEMA: Final = sql("schema_number")
 
 LOCK_WAIT_S: Final = 2.0  # others queue up behind us meanwhile: well below their own bound
 LOCK_TRIES: Final = 60
@@ -113,9 +100,9 @@ async def _connected(database_url: str) -> Connection:
 
 
 async def _rewrite_tables(connection: Connection, tell: Callable[[RewriteReport], None]) -> None:
-    await execute(connection, SETTINGS, {"lock_timeout": f"{LOCK_WAIT_S}s"})
+    await execute(connection, "rewrite_settings", {"lock_timeout": f"{LOCK_WAIT_S}s"})
     await _keep_builds_away(connection)
-    tables = await (await execute(connection, TABLES, {})).fetchall()
+    tables = await (await execute(connection, "tables_to_rewrite", {})).fetchall()
     if not all(table["may"] for table in tables):
         raise NotReady(
             "This database role may not write the tables anew.",
@@ -126,7 +113,7 @@ async def _rewrite_tables(connection: Connection, tell: Callable[[RewriteReport]
         began = time.monotonic()
         tell(RewriteBegun(table=table["name"], bytes=table["bytes"], number=number, of=len(tables)))
         await _patiently(connection, table["command"].encode())
-        size = await (await execute(connection, SIZE, {"name": table["name"]})).fetchone()
+        size = await (await execute(connection, "size_of_table", {"name": table["name"]})).fetchone()
         after, taken_s = size["bytes"] if size else 0, time.monotonic() - began
         tell(Rewritten(table["name"], table["bytes"], after, number, len(tables), taken_s))
     tell(RewriteBegun(step="the statistics"))
@@ -134,9 +121,9 @@ async def _rewrite_tables(connection: Connection, tell: Callable[[RewriteReport]
 
 
 async def _rewrite_statistics(connection: Connection) -> None:
-    can = await (await execute(connection, CAN_CLEAR, {})).fetchone()
+    can = await (await execute(connection, "can_clear_statistics", {})).fetchone()
     if can is not None and can["possible"]:
-        await execute(connection, CLEAR, {})
+        await execute(connection, "clear_statistics", {})
     await connection.execute(ANALYZE, prepare=False)
     await _patiently(connection, STATISTICS)
 
@@ -144,7 +131,7 @@ async def _rewrite_statistics(connection: Connection) -> None:
 async def _keep_builds_away(connection: Connection) -> None:
     async with asyncio.timeout(BUILD_WAIT_S):
         while True:
-            row = await (await execute(connection, WAIT_FOR_BUILDS, {})).fetchone()
+            row = await (await execute(connection, "wait_for_builds", {})).fetchone()
             if row is not None and row["locked"]:
                 return
             await asyncio.sleep(LOCK_PAUSE_S)
@@ -167,26 +154,26 @@ async def _rewrite_wal(connection: Connection) -> int:
     """Write zeros over all segments that are kept for later, have those from before removed; return what is left."""
     await connection.execute(WAL_NOT_KEPT, prepare=False)
     try:
-        await execute(connection, RELOAD, {})
-        last = await (await execute(connection, LAST, {})).fetchone()
+        await execute(connection, "reload", {})
+        last = await (await execute(connection, "last_segment", {})).fetchone()
         assert last is not None
-        await execute(connection, NEXT_SEGMENT, {})
+        await execute(connection, "next_segment", {})
         left = await _segments(connection, last)
         for _ in range(WAL_ROUNDS):
             if not left["old"]:
                 break
             for _ in range(left["waiting"] + 1):
-                await execute(connection, NEXT_SEGMENT, {})
+                await execute(connection, "next_segment", {})
             await connection.execute(CHECKPOINT, prepare=False)
             left = await _segments(connection, last)
         return int(left["old"])
     finally:
         await connection.execute(WAL_KEPT, prepare=False)
-        await execute(connection, RELOAD, {})
+        await execute(connection, "reload", {})
 
 
 async def _segments(connection: Connection, last: Row) -> Row:
-    row = await (await execute(connection, SEGMENTS, {"last": last["name"]})).fetchone()
+    row = await (await execute(connection, "segments_of_before", {"last": last["name"]})).fetchone()
     assert row is not None
     return row
 
@@ -230,9 +217,9 @@ async def log_kept(database_url: str) -> AsyncIterator[Cluster]:
     async with connection:
         try:
             await require_own_session(connection)
-            await execute(connection, KEEP_LOG, {"slot": f"engramq_backup_{secrets.token_hex(8)}"})
+            await execute(connection, "keep_log", {"slot": f"engramq_backup_{secrets.token_hex(8)}"})
             schema = await _schema(connection)
-            about = await (await execute(connection, ABOUT, {})).fetchone()
+            about = await (await execute(connection, "about_cluster", {})).fetchone()
         except psycopg.Error as error:
             told = (error.diag.message_primary or str(error)).strip()
             raise NotReady(f"The database cannot be saved: {told}.", "See the server's log.") from error
@@ -242,7 +229,7 @@ async def log_kept(database_url: str) -> AsyncIterator[Cluster]:
 
 async def _schema(connection: Connection) -> int:
     try:
-        row = await (await execute(connection, SCHEMA, {})).fetchone()
+        row = await (await execute(connection, "schema_number", {})).fetchone()
     except psycopg.errors.UndefinedTable:
         return 0
     return int(row["number"]) if row else 0

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.abc import RV, Params, PQGen
 
 from engramq.telemetry.spans import Span, SpanKind, are_recorded, part
-from engramq.workers.db.queries import name_of
+from engramq.workers.db.queries import Query, name_of
 
 _Row = dict[str, Any]
 
@@ -118,13 +118,13 @@ class TracedCursor(psycopg.AsyncRawCursor[_Row]):
             self._unanswered().discard(self._span)
 
 
-def begun(query: bytes) -> Span:
+def begun(query: Query) -> Span:
     """Return the span of a query that is sent now, as PostgreSQL takes it."""
     return part(name_of(query), SpanKind.CLIENT, SYSTEM)
 
 
 @contextmanager
-def sent_together(queries: Sequence[bytes]) -> Iterator[None]:
+def sent_together(queries: Sequence[Query]) -> Iterator[None]:
     """Record queries as spans that all last as long as the block."""
     spans = [begun(query) for query in queries] if are_recorded() else []
     error = ""

@@ -26,7 +26,7 @@ from psycopg.types.numeric import Int4
 
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db.errors import Meaning, meaning
-from engramq.workers.db.queries import native, sql
+from engramq.workers.db.queries import Query, native, sql
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.queue.contract import Lease
 
@@ -40,11 +40,7 @@ BEGIN: Final = sql("begin")
 BEGIN_READ_ONLY: Final = sql("begin_read_only")
 BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
 COMMIT: Final = sql("commit")
-STATEMENTS_TAKE_MOST: Final = sql("statements_take_most")
-TAKE_SETTINGS: Final = sql("take_settings")
-ENTER: Final = sql("enter_tenant")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
-SHOW_PRIVATE: Final = sql("show_private")
 ISO_DATES: Final = sql("iso_dates")
 NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
@@ -66,7 +62,7 @@ _NO_CHANGES: Final[Mapping[str, str]] = {}
 # What each transaction of a connection has to set; of those through a pooler alone.
 pooled_settings_of: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()
 # The names of the statements that lookups.py has prepared on a connection.
-prepared_lookups: Final[WeakKeyDictionary[Connection, dict[bytes, bytes]]] = WeakKeyDictionary()
+prepared_lookups: Final[WeakKeyDictionary[Connection, dict[Query, bytes]]] = WeakKeyDictionary()
 
 
 def loads(data: str | bytes | bytearray) -> Any:
@@ -102,7 +98,7 @@ class CommitUnknown(Exception):
 class Lookup(NamedTuple):
     """A query that answers with one row of one JSON text. Its values are text, whole numbers, truths or null."""
 
-    query: bytes
+    query: Query
     values: Mapping[str, Any]
 
 
@@ -110,7 +106,7 @@ Answer: TypeAlias = str | bytes | None  # JSON; None where the query found nothi
 
 
 async def execute(
-    connection: Connection, query: bytes, values: Mapping[str, Any], *, prepare: bool | None = None
+    connection: Connection, query: Query, values: Mapping[str, Any], *, prepare: bool | None = None
 ) -> Sent:
     """Execute a query with the values of its parameters, which are written %(name)s, on a connection of a pool."""
     text, parameters = native(query)
@@ -132,7 +128,7 @@ def settings_to_take(connection: Connection, changes: Mapping[str, str] = _NO_CH
 
 
 async def ask(
-    connection: Connection, query: bytes, values: Mapping[str, Any], changes: Mapping[str, str] = _NO_CHANGES
+    connection: Connection, query: Query, values: Mapping[str, Any], changes: Mapping[str, str] = _NO_CHANGES
 ) -> list[Row]:
     """Return the rows of a query that is a transaction of its own; `changes` count behind a pooler alone.
 
@@ -144,7 +140,7 @@ async def ask(
     try:
         async with connection.pipeline():
             await connection.execute(BEGIN, prepare=False)
-            await execute(connection, TAKE_SETTINGS, settings, prepare=False)
+            await execute(connection, "take_settings", settings, prepare=False)
             cursor = await execute(connection, query, values)
             await connection.execute(COMMIT, prepare=False)
         return await cursor.fetchall()
@@ -169,7 +165,7 @@ class Transaction:
     viewer: Viewer = PUBLIC
     at_end: list[AtEnd] = field(default_factory=list)
 
-    async def send(self, query: bytes, **values: Any) -> Sent:
+    async def send(self, query: Query, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
         known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer, **self.viewer._asdict()}
         return await execute(self.connection, query, {**known, **values})
@@ -185,14 +181,14 @@ class Transaction:
 
     async def enter(self) -> None:
         """Enter the tenant; once, at the beginning."""
-        await self.send(ENTER)
+        await self.send("enter_tenant")
         if self.sharded:  # Citus tells its nodes what a statement sets, not what a function does
             await self.connection.execute(ENTER_NODES % int(self.tenant), prepare=False)
             await self._show_private()
 
     async def _show_private(self) -> None:
         if not self.sharded:
-            await self.send(SHOW_PRIVATE)
+            await self.send("show_private")
             return
         for name, owner in self.viewer._asdict().items():
             literal = composing.Literal(owner).as_string(self.connection)
@@ -200,9 +196,9 @@ class Transaction:
 
     async def limit_statements(self, seconds: float) -> None:
         """Let each statement that follows take at most so long; the server then ends it with QueryCanceled."""
-        await self.send(STATEMENTS_TAKE_MOST, timeout=f"{max(1, int(seconds * 1000))}ms")
+        await self.send("statements_take_most", timeout=f"{max(1, int(seconds * 1000))}ms")
 
-    async def rows(self, query: bytes, **values: Any) -> list[Row]:
+    async def rows(self, query: Query, **values: Any) -> list[Row]:
         """Return all rows of a query."""
         return await (await self.send(query, **values)).fetchall()
 
@@ -212,7 +208,7 @@ class Transaction:
         rows = [await cursor.fetchone() for cursor in sent]
         return [None if row is None else next(iter(row.values())) for row in rows]
 
-    async def row(self, query: bytes, **values: Any) -> Row | None:
+    async def row(self, query: Query, **values: Any) -> Row | None:
         """Return the first row of a query, None when there is none."""
         return await (await self.send(query, **values)).fetchone()
 
@@ -246,7 +242,7 @@ async def transaction(
         await connection.execute(begin, prepare=False)
         settings = settings_to_take(connection, AT_LENGTH if at_length else _NO_CHANGES)
         if settings is not None:
-            await execute(connection, TAKE_SETTINGS, settings, prepare=False)
+            await execute(connection, "take_settings", settings, prepare=False)
         opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer)
         if tenant != NOBODY:  # who has entered nothing sees nothing
             await opened.enter()

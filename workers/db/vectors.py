@@ -18,7 +18,6 @@ from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.viewers import Viewer
 
-NAMESPACE_SIZE: Final = sql("namespace_size")
 SET_EF_SEARCH: Final = sql("set_ef_search")
 
 # The vector index looks at everybody's vectors and drops what is filtered out, an exact scan looks at the namespace's
@@ -129,7 +128,7 @@ class Sizes:
         known = self._known.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        row = await tx.row(NAMESPACE_SIZE, partitions=list(key[2]), limit=EXACT_ROWS + 1)
+        row = await tx.row("namespace_size", partitions=list(key[2]), limit=EXACT_ROWS + 1)
         assert row is not None
         size = Size(row["own"], max(row["own"], row["everybodys"]))
         if len(self._known) >= SIZES_KEPT:

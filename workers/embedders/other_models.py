@@ -17,7 +17,6 @@ from msgspec import UNSET, UnsetType
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.db.viewers import Viewer
@@ -113,9 +112,6 @@ def _held(model: KnownModel, home: Path | None) -> _Held | None:
     return _Held(embedder)
 
 
-MODELS: Final = sql("models_in_use")
-COUNT: Final = sql("count_by_model")
-
 Seen = tuple[str, Viewer]  # a namespace, and who sees what of it
 KEPT_S: Final = 60.0
 NAMESPACES_MAX: Final = 10_000  # whose counts are kept
@@ -196,13 +192,16 @@ class ForeignVectors:
             await self._count(seen)
 
     async def _read_models(self, model_id: int) -> None:
-        self._models = {row["id"]: KnownModel(**row) for row in await self._store.ask(MODELS)}
+        self._models = {row["id"]: KnownModel(**row) for row in await self._store.ask("models_in_use")}
         self._models_until = time.monotonic() + KEPT_S
         await self._former.keep(self._models.keys() - {model_id})
 
     async def _count(self, seen: Seen) -> None:
         async def count(tx: Transaction) -> dict[tuple[Partition, int], int]:
-            return {(Partition(row["partition"]), row["model_id"]): row["memories"] for row in await tx.rows(COUNT)}
+            return {
+                (Partition(row["partition"]), row["model_id"]): row["memories"]
+                for row in await tx.rows("count_by_model")
+            }
 
         async with self._counting:  # whoever comes meanwhile needs no count of its own
             known = self._counted.get(seen)

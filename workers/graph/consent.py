@@ -37,26 +37,12 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db import audit
 from engramq.workers.db.errors import DatabaseError, Meaning, meaning
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.nodes import require_trusted_principal
 from engramq.workers.graph.proposals import records_of
 from engramq.workers.runner import Context, handles
-
-LOCK_EDGE: Final = sql("lock_edge")
-LOCK_PROPOSER: Final = sql("lock_proposer")
-COUNT_OPEN: Final = sql("count_open_proposals")
-TRIM: Final = sql("trim_proposals")
-INSERT: Final = sql("insert_proposal")
-APPROVE: Final = sql("approve_proposal")
-LOCK: Final = sql("lock_proposal")
-BY_ID: Final = sql("proposal_by_id")
-REJECT: Final = sql("reject_proposal")
-USE: Final = sql("use_proposal")
-LOCK_OPEN: Final = sql("lock_open_proposals")
-BY_IDS: Final = sql("proposals_by_id")
 
 PRINCIPALS: Final = limits.CONSENT_PRINCIPALS
 OPEN: Final = (ProposalState.PENDING, ProposalState.APPROVED)
@@ -202,7 +188,7 @@ async def propose(
     if sector is None:
         return NotProposed(status=ReclassifyStatus.INVALID_SECTOR, error=wrong_sector(command.new_sector))
     edge_id = parse_uuid(command.edge_id)
-    row = None if edge_id is None else await tx.row(LOCK_EDGE, id=edge_id)
+    row = None if edge_id is None else await tx.row("lock_edge", id=edge_id)
     if row is None or edge_id is None:
         error = f"Edge not found: {command.edge_id}"
         return NotProposed(status=ReclassifyStatus.NOT_FOUND, error=error, **missing_id(Thing.EDGE))
@@ -233,7 +219,7 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
     require_trusted_principal(context)
     envelope = context.envelope
     proposal_id = parse_uuid(command.proposal_id)
-    if proposal_id is None or await tx.row(LOCK, id=proposal_id) is None:
+    if proposal_id is None or await tx.row("lock_proposal", id=proposal_id) is None:
         return Decided(status="not_found", **missing(Thing.PROPOSAL))
     before = await _read(tx, proposal_id)
     if before["state"] not in OPEN:
@@ -242,9 +228,9 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
         (shown,) = await records_of(tx, [before])
         require_seen(command.seen, shown, envelope.principal, "list_proposals shows all of it.")
     if command.decision == Decision.APPROVE:
-        await tx.send(APPROVE, id=proposal_id, principal=envelope.principal.name)
+        await tx.send("approve_proposal", id=proposal_id, principal=envelope.principal.name)
     else:
-        await tx.send(REJECT, id=proposal_id)
+        await tx.send("reject_proposal", id=proposal_id)
     after = await _read(tx, proposal_id)
     await _record_decision(tx, envelope, before, after, command.decision, audit.reason_of(command))
     return Decided(status="recorded", state=after["state"], approvals=len(after["approved_by"]))
@@ -252,7 +238,7 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
 
 async def trim(tx: Transaction) -> int:
     """Forget proposals that ended long ago, at most TRIMMED_AT_ONCE; return how many."""
-    row = await tx.row(TRIM, days=limits.PROPOSAL_DAYS, limit=TRIMMED_AT_ONCE)
+    row = await tx.row("trim_proposals", days=limits.PROPOSAL_DAYS, limit=TRIMMED_AT_ONCE)
     return 0 if row is None else int(row["trimmed"])
 
 
@@ -261,7 +247,7 @@ async def _use(tx: Transaction, draft: Draft) -> tuple[UUID | None, list[Row]]:
     proposals = await _open_proposals(tx, draft)
     approved: UUID | None = next((row["id"] for row in proposals if row["state"] == ProposalState.APPROVED), None)
     if approved is not None:
-        await tx.send(USE, id=approved)
+        await tx.send("use_proposal", id=approved)
     return approved, proposals
 
 
@@ -271,11 +257,11 @@ async def _open_proposals(tx: Transaction, draft: Draft) -> list[Row]:
     Without an answer there is no consent: whatever is wrong with the table, say so at once and change nothing.
     """
     try:
-        locked = await tx.rows(LOCK_OPEN, **draft.identity)
+        locked = await tx.rows("lock_open_proposals", **draft.identity)
         if not locked:
             return []
         # Read again: who approved while this waited for the lock is seen by a new statement only.
-        rows = await tx.rows(BY_IDS, ids=[row["id"] for row in locked], principals=PRINCIPALS)
+        rows = await tx.rows("proposals_by_id", ids=[row["id"] for row in locked], principals=PRINCIPALS)
     except DatabaseError as error:
         if meaning(error) is not Meaning.DEFECT:
             raise
@@ -296,7 +282,7 @@ async def _join(tx: Transaction, envelope: Envelope, draft: Draft, proposals: Se
     counted = proposal["state"] == ProposalState.APPROVED or caller.name in proposal["approved_by"]
     if counted or Scope.VERIFY not in caller.scopes:
         return proposal
-    await tx.send(APPROVE, id=proposal["id"], principal=caller.name)
+    await tx.send("approve_proposal", id=proposal["id"], principal=caller.name)
     after = await _read(tx, proposal["id"])
     await _record_decision(tx, envelope, proposal, after, Decision.APPROVE, draft.reason)
     return after
@@ -305,15 +291,15 @@ async def _join(tx: Transaction, envelope: Envelope, draft: Draft, proposals: Se
 async def _make(tx: Transaction, envelope: Envelope, draft: Draft) -> Row:
     """Make a proposal; raises EngramqError when the principal has as many open ones as one may have."""
     proposal_id, proposer = UUID(uuid7()), envelope.principal.name
-    await tx.send(LOCK_PROPOSER, principal=proposer)
-    counted = await tx.row(COUNT_OPEN, principal=proposer)
+    await tx.send("lock_proposer", principal=proposer)
+    counted = await tx.row("count_open_proposals", principal=proposer)
     assert counted is not None
     if counted["proposals"] >= limits.OPEN_PROPOSALS:
         error = f"You have {limits.OPEN_PROPOSALS} open proposals, which is the most that one principal may have."
         raise refuse(FaultCode.QUOTA_EXCEEDED, error, recovery=_TOO_MANY_OPEN)
     values = {"id": proposal_id, "proposed_by": proposer, "reason": draft.reason, "hours": limits.CONSENT_HOURS}
-    await tx.send(INSERT, **draft.identity, **values)
-    await tx.send(APPROVE, id=proposal_id, principal=proposer)
+    await tx.send("insert_proposal", **draft.identity, **values)
+    await tx.send("approve_proposal", id=proposal_id, principal=proposer)
     new: dict[str, Any] = {"proposal_id": str(proposal_id), "action": draft.action, "new_sector": draft.new_sector}
     if draft.change is not None:
         # Names alone: the audit log gets the values once they are written, and never those that nobody agreed to.
@@ -332,7 +318,7 @@ async def _record_decision(
 
 
 async def _read(tx: Transaction, proposal_id: UUID) -> Row:
-    row = await tx.row(BY_ID, id=proposal_id, principals=PRINCIPALS)
+    row = await tx.row("proposal_by_id", id=proposal_id, principals=PRINCIPALS)
     assert row is not None
     return {**row, "state": ProposalState(row["state"])}
 

@@ -18,22 +18,9 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, AuditAction, NotRestoredReason, Thing
 from engramq.workers.db import audit
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.reads import interval
 from engramq.workers.runner import Context, handles, require_admin
-
-DELETE_EDGES: Final = sql("delete_knowledge_edges")
-DELETE_NODES: Final = sql("delete_named_nodes")
-TRIM: Final = sql("trim_deleted")
-LOCK: Final = sql("lock_deleted")
-ENTRY: Final = sql("deletion_entry")
-RESTORE_NODE: Final = sql("restore_node")
-LOCK_ENDS: Final = sql("lock_ends_of_deleted")
-RESTORE_EDGES: Final = sql("restore_edges")
-EDGES_LEFT: Final = sql("deleted_edges")
-NODES: Final = sql("nodes_and_deleted")
-DELETIONS: Final = sql("deletions")
 
 DAYS: Final = limits.GRAPH_RESTORE_DAYS
 TRIMMED_AT_ONCE: Final = 5_000
@@ -93,12 +80,12 @@ def edge_as_it_was(row: Row) -> dict[str, Any]:
 
 async def delete_edges(tx: Transaction, entries: Mapping[UUID, DeletionEntry]) -> None:
     """Remove locked edges, and keep what they were under their entries."""
-    await tx.send(DELETE_EDGES, **_columns(entries))
+    await tx.send("delete_knowledge_edges", **_columns(entries))
 
 
 async def delete_nodes(tx: Transaction, entries: Mapping[UUID, DeletionEntry]) -> None:
     """Remove locked nodes that have no edges any more, and keep what they were under their entries."""
-    await tx.send(DELETE_NODES, **_columns(entries))
+    await tx.send("delete_named_nodes", **_columns(entries))
 
 
 def _columns(entries: Mapping[UUID, DeletionEntry]) -> dict[str, Sequence[Any]]:
@@ -112,7 +99,7 @@ def _columns(entries: Mapping[UUID, DeletionEntry]) -> dict[str, Sequence[Any]]:
 
 async def trim(tx: Transaction) -> int:
     """Forget what can no longer be brought back, at most TRIMMED_AT_ONCE rows; return how many."""
-    row = await tx.row(TRIM, days=DAYS, limit=TRIMMED_AT_ONCE)
+    row = await tx.row("trim_deleted", days=DAYS, limit=TRIMMED_AT_ONCE)
     return 0 if row is None else int(row["trimmed"])
 
 
@@ -121,8 +108,10 @@ async def restore_graph(tx: Transaction, command: RestoreGraph, context: Context
     """Bring back what a deletion took and nothing stands in the way of; see the reply."""
     require_admin(context.envelope.principal, "Restoring what was deleted")
     deletion = {"deletion": command.audit_id, "days": DAYS}
-    locked = await tx.send(LOCK, **deletion)
-    entry = await tx.row(ENTRY, deletion=command.audit_id)  # read when the lock is held: another may have restored it
+    locked = await tx.send("lock_deleted", **deletion)
+    entry = await tx.row(
+        "deletion_entry", deletion=command.audit_id
+    )  # read when the lock is held: another may have restored it
     kept = await locked.fetchone()
     assert kept is not None
     if entry is None or (kept["node_id"] is None and not kept["edges"]):
@@ -132,11 +121,11 @@ async def restore_graph(tx: Transaction, command: RestoreGraph, context: Context
     if entry["action"] == AuditAction.DELETE_NODE:
         # Edges that neither came back nor are kept: all of a deletion are forgotten at one time.
         purged = max(0, entry["old"]["edges"] - entry["edges_restored"] - kept["edges"])
-    if kept["node_id"] is not None and await tx.row(RESTORE_NODE, **deletion) is None:
+    if kept["node_id"] is not None and await tx.row("restore_node", **deletion) is None:
         error = f"There is a node {kept['name']} ({kept['label']}) again, so nothing was restored."
         return GraphRestored(status="not_restored", audit_id=command.audit_id, error=error, hint=_HINT_THERE, **named)
-    await tx.send(LOCK_ENDS, **deletion)
-    row = await tx.row(RESTORE_EDGES, **deletion)
+    await tx.send("lock_ends_of_deleted", **deletion)
+    row = await tx.row("restore_edges", **deletion)
     assert row is not None
     restored: int = row["restored"]
     left = kept["edges"] - restored
@@ -174,7 +163,7 @@ async def restore_graph(tx: Transaction, command: RestoreGraph, context: Context
 async def list_deleted(tx: Transaction, command: ListDeleted, context: Context) -> DeletedList:
     """List the newest deletions that can be undone."""
     require_admin(context.envelope.principal, "Listing what was deleted")
-    rows = await tx.rows(DELETIONS, days=DAYS, limit=command.limit + 1)
+    rows = await tx.rows("deletions", days=DAYS, limit=command.limit + 1)
     shown = rows[: command.limit]
     nodes = await _nodes(tx, (row[name] for row in shown for name in ("source_id", "target_id", "deleted_id")))
     return DeletedList(deletions=[_record_of(row, nodes) for row in shown], truncated=len(rows) > command.limit)
@@ -206,7 +195,7 @@ def _nothing_left(audit_id: int, entry: Row | None) -> GraphRestored:
 
 
 async def _not_restored(tx: Transaction, deletion: dict[str, int]) -> list[NotRestored]:
-    rows = await tx.rows(EDGES_LEFT, **deletion, limit=limits.NOT_RESTORED_SHOWN)
+    rows = await tx.rows("deleted_edges", **deletion, limit=limits.NOT_RESTORED_SHOWN)
     nodes = await _nodes(tx, (row[end] for row in rows for end in ("source_id", "target_id")))
     return [_left(row, nodes) for row in rows]
 
@@ -233,7 +222,7 @@ def _hint(left: Sequence[NotRestored]) -> str:
 
 async def _nodes(tx: Transaction, ids: Iterable[UUID | None]) -> dict[UUID, Row]:
     wanted = sorted({node_id for node_id in ids if node_id is not None})
-    return {row["id"]: row for row in await tx.rows(NODES, ids=wanted, days=DAYS)} if wanted else {}
+    return {row["id"]: row for row in await tx.rows("nodes_and_deleted", ids=wanted, days=DAYS)} if wanted else {}
 
 
 def _record_of(row: Row, nodes: dict[UUID, Row]) -> GraphDeletion:

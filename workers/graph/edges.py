@@ -28,7 +28,6 @@ from engramq.schemas.records import EdgeCandidate
 from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Scope, Sector, SectorSource, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.graph.consent import change_consent, deletion_consent, reclassification_consent
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
@@ -39,15 +38,6 @@ from engramq.workers.runner import Context, handles
 
 log = logging.getLogger(__name__)
 
-INSERT: Final = sql("insert_edge")
-LOCK_BETWEEN: Final = sql("lock_edge_between")
-LOCK: Final = sql("lock_edge")
-LOCK_BETWEEN_NAMES: Final = sql("lock_edges_between_names")
-MERGE: Final = sql("merge_edge")
-RECLASSIFY: Final = sql("reclassify_edge")
-LOCK_NODE: Final = sql("lock_node_for_deletion")
-COUNTED: Final = sql("edges_counted")
-DELETE_OF_NODE: Final = sql("delete_edges_of_node")
 
 DEFAULT_WEIGHT: Final = 1.0
 _OTHER_EDGE: Final = "Leave edge_id out: then these names say which edge is meant, or the reply says which can be."
@@ -75,11 +65,11 @@ async def add_edge(
         "valid_from": or_none(command.valid_from),
         "valid_until": or_none(command.valid_until),
     }
-    made = await tx.row(INSERT, **{**new, "properties": Jsonb(given)})
+    made = await tx.row("insert_edge", **{**new, "properties": Jsonb(given)})
     if made is not None:
         row: Row = {**new, **made}
     else:
-        existing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
+        existing = await tx.row("lock_edge_between", source_id=ends[0], target_id=ends[1], relation=command.relation)
         if existing is None:  # deleted in between
             raise Again
         merged_row = await _merge(tx, context.envelope, existing, given)
@@ -119,7 +109,7 @@ async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict
     if not protected and existing["sector_source"] != SectorSource.MANUAL:
         now["memory_sector"] = edge_sector(command.relation, now["properties"])
     written = {name: now[name] for name in ("weight", "memory_sector", "properties", *ENDS)}
-    await tx.send(MERGE, **{**written, "properties": Jsonb(now["properties"])}, id=now["id"])
+    await tx.send("merge_edge", **{**written, "properties": Jsonb(now["properties"])}, id=now["id"])
     old, new = changes(existing, written)
     if new:
         new |= _with_proposal(consent)
@@ -181,7 +171,7 @@ async def reclassify_sector(tx: Transaction, command: ReclassifySector, context:
     if sector is None:
         return Reclassified(status=ReclassifyStatus.INVALID_SECTOR, error=wrong_sector(command.new_sector))
     rows = await tx.rows(
-        LOCK_BETWEEN_NAMES,
+        "lock_edges_between_names",
         source_name=command.source_name,
         target_name=command.target_name,
         relation=command.relation,
@@ -222,7 +212,7 @@ async def _reclassify(tx: Transaction, envelope: Envelope, row: Row, sector: Sec
         new["proposal_id"] = str(consent)
     if actor != envelope.principal.name:
         new["actor"] = actor
-    await tx.send(RECLASSIFY, id=edge_id, from_sector=old, to_sector=sector, actor=actor)
+    await tx.send("reclassify_edge", id=edge_id, from_sector=old, to_sector=sector, actor=actor)
     await audit.record(tx, envelope, AuditAction.RECLASSIFY, edge_id, old={"memory_sector": old}, new=new)
     return Reclassified(status=ReclassifyStatus.SUCCESS, edge_id=str(edge_id), old_sector=old, new_sector=sector)
 
@@ -237,7 +227,7 @@ async def delete_edge(tx: Transaction, command: DeleteEdge, context: Context) ->
     """Remove an edge; of a constitutive one only with consent, which this asks for when there is none."""
     require_trusted_principal(context)
     edge_id = parse_uuid(command.edge_id)
-    row = None if edge_id is None else await tx.row(LOCK, id=edge_id)
+    row = None if edge_id is None else await tx.row("lock_edge", id=edge_id)
     if row is None or edge_id is None:
         return GraphDeleted(status="not_found", edge_id=command.edge_id, **missing_id(Thing.EDGE))
     covers = (edge_id,) if is_constitutive(row["properties"]) else ()
@@ -255,10 +245,10 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
     """Remove a named node with its edges; with constitutive ones only with consent, as for an edge."""
     require_trusted_principal(context)
     node_id = parse_uuid(command.node_id)
-    row = None if node_id is None else await tx.row(LOCK_NODE, id=node_id)
+    row = None if node_id is None else await tx.row("lock_node_for_deletion", id=node_id)
     if row is None or node_id is None:
         return GraphDeleted(status="not_found", node_id=command.node_id, **missing_id(Thing.NODE))
-    counted = await tx.row(COUNTED, id=node_id, keys=list(MARKS))
+    counted = await tx.row("edges_counted", id=node_id, keys=list(MARKS))
     assert counted is not None
     covers = tuple(UUID(edge) for edge, properties in counted["marked"] if is_constitutive(properties))
     consent = await deletion_consent(tx, context.envelope, node_id, covers)
@@ -267,7 +257,7 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
     old, new = {node_id: {"label": row["label"], "edges": counted["edges"]}}, _with_proposal(consent)
     entries = await note_deletions(tx, context.envelope, AuditAction.DELETE_NODE, old, new)
     entry = entries[node_id]
-    deleted = await tx.row(DELETE_OF_NODE, id=node_id, keys=list(MARKS), deletion=entry.id, deleted_at=entry.at)
+    deleted = await tx.row("delete_edges_of_node", id=node_id, keys=list(MARKS), deletion=entry.id, deleted_at=entry.at)
     assert deleted is not None
     became = any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in deleted["marked"])
     if became or deleted["edges"] != counted["edges"]:

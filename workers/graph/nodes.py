@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -17,14 +17,8 @@ from engramq.schemas.records import Candidate
 from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION, AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction, same
 from engramq.workers.runner import Context, handles
-
-NAMED: Final = sql("nodes_named")
-INSERT: Final = sql("insert_node")
-LOCK: Final = sql("lock_node")
-UPDATE: Final = sql("update_node")
 
 
 def require_trusted_principal(context: Context) -> None:
@@ -39,7 +33,7 @@ async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeA
     require_trusted_principal(context)
     given: dict[str, Any] = {} if command.properties is UNSET else command.properties
     label, name = command.label, command.name
-    row = await tx.row(LOCK, label=label, name=name)
+    row = await tx.row("lock_node", label=label, name=name)
     if row is None:
         node_id = await _insert(tx, label, name, given)
         return NodeAdded(node_id=str(node_id), created=True, label=label, name=name, properties=given)
@@ -47,7 +41,7 @@ async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeA
     old, new = changes({"properties": row["properties"]}, {"properties": properties})
     if new:
         refuse_oversize(properties)
-        await tx.send(UPDATE, id=row["id"], properties=Jsonb(properties))
+        await tx.send("update_node", id=row["id"], properties=Jsonb(properties))
         await audit.record(tx, context.envelope, AuditAction.UPDATE_NODE, row["id"], old=old, new=new)
     return NodeAdded(node_id=str(row["id"]), created=False, label=label, name=name, properties=properties)
 
@@ -61,7 +55,7 @@ async def find_or_make(tx: Transaction, command: AddEdge) -> tuple[UUID, UUID] |
         "source_name": (command.source_name, or_none(command.source_label)),
         "target_name": (command.target_name, or_none(command.target_label)),
     }
-    rows = await tx.rows(NAMED, names=sorted({name for name, _ in ends.values()}))
+    rows = await tx.rows("nodes_named", names=sorted({name for name, _ in ends.values()}))
     meant = {
         field: [row for row in rows if row["name"] == name and label in (None, row["label"])]
         for field, (name, label) in ends.items()
@@ -110,7 +104,7 @@ def refuse_oversize(properties: Mapping[str, Any]) -> None:
 
 async def _insert(tx: Transaction, label: str, name: str, properties: Mapping[str, Any]) -> UUID:
     node_id = UUID(uuid7())
-    made = await tx.row(INSERT, id=node_id, label=label, name=name, properties=Jsonb(dict(properties)))
+    made = await tx.row("insert_node", id=node_id, label=label, name=name, properties=Jsonb(dict(properties)))
     if made is None:  # somebody else has made it since it was looked for
         raise Again
     return node_id

@@ -18,17 +18,11 @@ from engramq.schemas.ids import format_time, list_position, parse_list_position,
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
 from engramq.schemas.vocabulary import ProposalAction, ProposalState, Scope, Sector
 from engramq.workers.db.memory_rows import read_memories
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction, same
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import counted_node, graph_edge
 from engramq.workers.runner import Context, handles
-
-LIST: Final = sql("list_proposals")
-EDGES: Final = sql("named_edges")
-NAMES: Final = sql("edge_names")
-NODES: Final = sql("counted_nodes")
 
 PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, but for its first
 
@@ -50,7 +44,7 @@ async def list_proposals(tx: Transaction, command: ListProposals, context: Conte
     before, before_id = after or (None, None)
     principal = context.envelope.principal
     rows = await tx.rows(
-        LIST,
+        "list_proposals",
         reader=None if principal.untrusted else principal.name,
         decides=Scope.VERIFY in principal.scopes and not principal.untrusted,
         state=or_none(command.state),
@@ -79,9 +73,9 @@ async def records_of(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
     of_edges, of_nodes = [row for row in on_graph if _on_edge(row)], [row for row in on_graph if not _on_edge(row)]
     targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
     covered = {edge_id for row in of_nodes for edge_id in row["covers"][:_EDGES_NAMED]}
-    edges = {row["id"]: graph_edge(row) for row in await tx.rows(EDGES, ids=list(targets))} if targets else {}
-    nodes = {row["id"]: counted_node(row) for row in await tx.rows(NODES, ids=list(whole))} if whole else {}
-    names = {row["id"]: _named(row) for row in await tx.rows(NAMES, ids=list(covered))} if covered else {}
+    edges = {row["id"]: graph_edge(row) for row in await tx.rows("named_edges", ids=list(targets))} if targets else {}
+    nodes = {row["id"]: counted_node(row) for row in await tx.rows("counted_nodes", ids=list(whole))} if whole else {}
+    names = {row["id"]: _named(row) for row in await tx.rows("edge_names", ids=list(covered))} if covered else {}
     names |= await _quoted(tx, [row["target_id"] for row in rows if row["action"] == ProposalAction.SHARE])
     return [_record(row, edges.get(row["target_id"]), nodes.get(row["target_id"]), names) for row in rows]
 

@@ -25,19 +25,11 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid, parse_weight_position, weight_position
 from engramq.schemas.records import Candidate, CountedNode, GraphEdge, NodeRef
 from engramq.schemas.vocabulary import DEFAULT_SECTOR, Following, Sector, Thing
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.runner import Context, handles
 
 ENDS: Final = ("valid_from", "valid_until")
 
-LIST_NODES: Final = sql("list_nodes")
-NODE_BY_NAME: Final = sql("node_by_name")
-NAMES_ALIKE: Final = sql("names_alike")
-EDGE: Final = sql("edge_between_names")
-EDGES_OF_NODE: Final = sql("edges_of_node")
-NAMED_EDGES: Final = sql("named_edges")
-HOMONYMS: Final = sql("homonyms")
 
 _BEGINNING_CHARS: Final = 3  # that a name must share to be suggested
 _COMPARED: Final = 200  # names
@@ -50,7 +42,7 @@ _LABEL_OF: Final = {"node_name": "label", "start_node": "start_label", "end_node
 async def list_nodes(tx: Transaction, command: ListNodes, _context: Context) -> NodeList:
     """List named nodes, from below a place on; one more than is shown tells of another."""
     rows = await tx.rows(
-        LIST_NODES,
+        "list_nodes",
         beginning=_pattern(or_none(command.beginning) or ""),
         label=or_none(command.label),
         after=or_none(command.after),
@@ -87,14 +79,14 @@ async def get_node(tx: Transaction, command: GetNodeByName, _context: Context) -
 
 async def find_node(tx: Transaction, name: str, label: Any) -> Row | None:
     """Return the oldest node of this name (and label, unless UNSET), None when there is none."""
-    return await tx.row(NODE_BY_NAME, name=name, label=or_none(label))
+    return await tx.row("node_by_name", name=name, label=or_none(label))
 
 
 @handles(GetEdge)
 async def get_edge(tx: Transaction, command: GetEdge, _context: Context) -> EdgeFound | EdgeMissing:
     """Return the oldest edge of a triple of names."""
     row = await tx.row(
-        EDGE,
+        "edge_between_names",
         source_name=command.source_name,
         target_name=command.target_name,
         relation=command.relation,
@@ -124,7 +116,7 @@ async def list_edges(tx: Transaction, command: ListEdges, _context: Context) -> 
     """Return the edges of a node, a page of them, or the one edge that was asked for."""
     if command.edge_id is not UNSET:
         edge_id = parse_uuid(command.edge_id)
-        row = None if edge_id is None else await tx.row(NAMED_EDGES, ids=[edge_id])
+        row = None if edge_id is None else await tx.row("named_edges", ids=[edge_id])
         if row is None:
             absent = missing(Thing.EDGE, "Give node_name to see a node's edges.")
             return EdgesMissing(error=f"Edge not found: {command.edge_id}", **absent)
@@ -139,7 +131,7 @@ async def list_edges(tx: Transaction, command: ListEdges, _context: Context) -> 
         return EdgesMissing(error=f"Node not found: {name}", **missing(Thing.NODE))
     after_weight, after_id = after or (None, None)
     rows = await tx.rows(
-        EDGES_OF_NODE,
+        "edges_of_node",
         id=node["id"],
         outgoing=command.direction is not Following.INCOMING,
         incoming=command.direction is not Following.OUTGOING,
@@ -166,7 +158,7 @@ async def homonyms(tx: Transaction, field: str, node: Row) -> list[Candidate]:
     """Return the nodes that a name without a label can mean as well, oldest first; none when it means one."""
     if node["match_count"] == 1:
         return []
-    rows = await tx.rows(HOMONYMS, name=node["name"], limit=limits.HOMONYMS_SHOWN)
+    rows = await tx.rows("homonyms", name=node["name"], limit=limits.HOMONYMS_SHOWN)
     return [Candidate(field=field, node_id=str(row["id"]), label=row["label"], name=row["name"]) for row in rows]
 
 
@@ -229,7 +221,7 @@ def _pattern(beginning: str) -> str:
 async def _suggestions(tx: Transaction, name: str) -> list[NodeRef]:
     folded = name.lower()
     pattern = _pattern(folded[:_BEGINNING_CHARS])
-    rows = await tx.rows(NAMES_ALIKE, name=name, beginning=pattern, limit=_COMPARED)
+    rows = await tx.rows("names_alike", name=name, beginning=pattern, limit=_COMPARED)
     matcher = difflib.SequenceMatcher(b=folded, autojunk=False)
 
     def likeness(row: Row) -> float:

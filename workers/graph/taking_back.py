@@ -16,20 +16,8 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time, parse_time
 from engramq.schemas.vocabulary import AuditAction, SectorSource
 from engramq.workers.db import audit, ledger
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction, same
 from engramq.workers.graph.reads import ENDS
-
-COUNT: Final = sql("changed_count")
-EDGES: Final = sql("changed_edges")
-NODES: Final = sql("changed_nodes")
-MEMORIES: Final = sql("changed_memories")
-NEXT: Final = sql("next_changes")
-LOCK_EDGES: Final = sql("lock_changed_edges")
-LOCK_NODES: Final = sql("lock_changed_nodes")
-CHANGES: Final = sql("changes_of")
-WRITE_EDGE: Final = sql("write_edge_back")
-WRITE_NODE: Final = sql("update_node")
 
 _PROPERTIES: Final = "properties"
 _SECTOR: Final = "memory_sector"
@@ -59,27 +47,27 @@ class Changed:
 
 async def changed(tx: Transaction, by: ChangedBy, limit: int) -> Changed:
     """Return what of others the principal changed and nothing has taken back."""
-    row = await tx.row(COUNT, **asdict(by))
+    row = await tx.row("changed_count", **asdict(by))
     assert row is not None
     edges, nodes, memories = [
         [str(target["id"]) for target in await tx.rows(query, **asdict(by), limit=limit)] if row[kind] else []
-        for query, kind in ((EDGES, "edges"), (NODES, "nodes"), (MEMORIES, "memories"))
+        for query, kind in (("changed_edges", "edges"), ("changed_nodes", "nodes"), ("changed_memories", "memories"))
     ]
     return Changed(**row, edge_ids=edges, node_ids=nodes, memory_ids=memories)
 
 
 async def next_changes(tx: Transaction, by: ChangedBy, after: int, limit: int) -> list[Row]:
     """Return the first entries from one on that tell of changes."""
-    return await tx.rows(NEXT, **asdict(by), after_entry=after, limit=limit)
+    return await tx.rows("next_changes", **asdict(by), after_entry=after, limit=limit)
 
 
 async def take_back(tx: Transaction, envelope: Envelope, by: ChangedBy, entries: Sequence[Row]) -> None:
     """Set back what these entries are about, as far as it still is as the principal wrote it, and note that."""
     ids = sorted({entry["target_id"] for entry in entries})
-    edges = await tx.rows(LOCK_EDGES, **asdict(by), ids=ids)
-    nodes = await tx.rows(LOCK_NODES, **asdict(by), ids=ids)
+    edges = await tx.rows("lock_changed_edges", **asdict(by), ids=ids)
+    nodes = await tx.rows("lock_changed_nodes", **asdict(by), ids=ids)
     changes = defaultdict[UUID, list[Row]](list)
-    for change in await tx.rows(CHANGES, **asdict(by), ids=[row["id"] for row in (*edges, *nodes)]):
+    for change in await tx.rows("changes_of", **asdict(by), ids=[row["id"] for row in (*edges, *nodes)]):
         changes[change["target_id"]].append(change)
     for row in edges:
         await _edge_back(tx, envelope, row, changes[row["id"]])
@@ -94,7 +82,7 @@ async def _edge_back(tx: Transaction, envelope: Envelope, row: Row, changes: Seq
     if not undone:
         return
     before = now | {name: noted[name] for name in ("weight", _SECTOR, _PROPERTIES)} | _ends(now, noted)
-    await tx.send(WRITE_EDGE, **{**before, _PROPERTIES: Jsonb(before[_PROPERTIES])}, id=row["id"])
+    await tx.send("write_edge_back", **{**before, _PROPERTIES: Jsonb(before[_PROPERTIES])}, id=row["id"])
     await ledger.blank(tx, AddEdge, "edge_id", [row["id"]], {_PROPERTIES: {}})
     await _note(tx, envelope, row["id"], undone)
 
@@ -103,7 +91,7 @@ async def _node_back(tx: Transaction, envelope: Envelope, row: Row, changes: Seq
     noted = {_PROPERTIES: dict(row[_PROPERTIES])}
     undone = _undo(noted, changes, fixed=set())
     if undone:
-        await tx.send(WRITE_NODE, id=row["id"], properties=Jsonb(noted[_PROPERTIES]))
+        await tx.send("update_node", id=row["id"], properties=Jsonb(noted[_PROPERTIES]))
         await ledger.blank(tx, AddNode, "node_id", [row["id"]], {_PROPERTIES: {}})
         await _note(tx, envelope, row["id"], undone)
 

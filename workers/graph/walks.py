@@ -14,20 +14,11 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import Direction, Following, Thing
 from engramq.workers.db.errors import StatementTimeout
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.reads import find_node, hint_on, homonyms, interval, node_ref, sector_of_row
 from engramq.workers.graph.traversal import EdgesFrom, Hop, OutOfTime, Reached, shortest_path, walk
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.decay import decay
-
-NEIGHBOR_STEP: Final = sql("neighbor_step")
-PATH_STEP: Final = sql("path_step")
-PATH_EDGES: Final = sql("path_edges")
-ACTIVE_HOURS: Final = sql("active_hours")
-EDGES_BETWEEN: Final = sql("edges_between")
-NODE_NAMES: Final = sql("node_names")
-NODES_BY_ID: Final = sql("nodes_by_id")
 
 WALK_S: Final = 2.0  # for all reads of a walk; then the answer says that it was cut
 PROPERTIES_BYTES: Final = 2 * 1024 * 1024  # of all neighbours in one answer
@@ -40,7 +31,7 @@ async def query_neighbors(command: QueryNeighbors, context: Context) -> Neighbor
     async def begin(tx: Transaction) -> tuple[Row | None, list[Candidate], Row | None]:
         node = await find_node(tx, command.node_name, command.label)
         others = [] if node is None else await homonyms(tx, "node_name", node)
-        return node, others, await tx.row(ACTIVE_HOURS)
+        return node, others, await tx.row("active_hours")
 
     store, namespace = context.store, context.envelope.namespace
     start, others, clock = await store.read(namespace, begin)
@@ -58,7 +49,7 @@ async def query_neighbors(command: QueryNeighbors, context: Context) -> Neighbor
     def decayed(row: Row) -> float:
         return float(row["weight"] * decay(sector_of_row(row), hours - row["last_active_hours"]))
 
-    edges_from = _reading(context, NEIGHBOR_STEP, filters, decayed)
+    edges_from = _reading(context, "neighbor_step", filters, decayed)
     reached, cut = await walk(start["id"], command.depth, command.limit, edges_from)
     shown = await store.read(namespace, lambda tx: _neighbors(tx, reached, filters)) if reached else []
     return Neighbors(
@@ -88,7 +79,7 @@ async def find_path(command: FindPath, context: Context) -> PathReport | WalkSta
         return _start_missing(command.start_node if start is None else command.end_node)
     any_edge = {"outgoing": True, "incoming": True, "relation": None, "sectors": None}
     filters = {**any_edge, "as_of": or_none(command.as_of)}
-    edges_from = _reading(context, PATH_STEP, filters, lambda row: float(row["weight"]))
+    edges_from = _reading(context, "path_step", filters, lambda row: float(row["weight"]))
     way, cut = await shortest_path(start["id"], end["id"], command.max_depth, edges_from)
     report = _no_path(truncated=cut)
     if way is not None:
@@ -102,9 +93,7 @@ def _start_missing(name: str) -> WalkStartMissing:
     return WalkStartMissing(error=f"Node not found: {name}", node_name=name, **missing(Thing.NODE))
 
 
-def _reading(
-    context: Context, query: bytes, filters: Mapping[str, Any], weight_of: Callable[[Row], float]
-) -> EdgesFrom:
+def _reading(context: Context, query: str, filters: Mapping[str, Any], weight_of: Callable[[Row], float]) -> EdgesFrom:
     """Return what reads the edges that lead on from a frontier until WALK_S are over; it raises OutOfTime then."""
     until = time.monotonic() + WALK_S
 
@@ -128,9 +117,9 @@ def _reading(
 
 async def _neighbors(tx: Transaction, walked: Sequence[Reached], filters: Mapping[str, Any]) -> list[Neighbor]:
     """Return the nodes that a walk has reached, with the edges between each and the node before it."""
-    nodes = await tx.send(NODES_BY_ID, ids=[reached.node for reached in walked], bytes=PROPERTIES_BYTES)
+    nodes = await tx.send("nodes_by_id", ids=[reached.node for reached in walked], bytes=PROPERTIES_BYTES)
     edges = await tx.send(
-        EDGES_BETWEEN,
+        "edges_between",
         nears=[reached.hop.near for reached in walked],
         fars=[reached.node for reached in walked],
         limit=limits.NEIGHBOR_EDGES_SHOWN,
@@ -179,11 +168,11 @@ def _crossing(row: Row) -> Crossing:
 
 async def _report(tx: Transaction, start: Row, way: Sequence[Hop], cut: bool) -> PathReport:
     """Return a path with its names; an edge that was deleted since it was found makes it no path."""
-    edges = {row["id"]: row for row in await tx.rows(PATH_EDGES, ids=[hop.edge_id for hop in way])}
+    edges = {row["id"]: row for row in await tx.rows("path_edges", ids=[hop.edge_id for hop in way])}
     ids: list[UUID] = [start["id"]]
     for hop in way:
         ids.append(hop.far if hop.near == ids[-1] else hop.near)
-    names = {row["id"]: row for row in await tx.rows(NODE_NAMES, ids=ids)}
+    names = {row["id"]: row for row in await tx.rows("node_names", ids=ids)}
     if len(edges) < len(way) or len(names) < len(ids):
         return _no_path(truncated=True)
     nodes: list[NodeRef] = [node_ref(names[node]) for node in ids]

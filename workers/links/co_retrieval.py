@@ -11,7 +11,6 @@ from engramq.schemas import limits
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import LINK_WEIGHTS, MemoryState, Origin, Relation
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules, Pair, pair_of
 from engramq.workers.links.snapshot import columns_of
@@ -23,11 +22,6 @@ DEBOUNCE_S: Final = 0.5  # searches of this long become one statement for each n
 PAIRS_MAX: Final = 20_000  # that wait; beyond, further ones are left out: it is best effort
 PAIRS_AT_ONCE: Final = 500  # of one transaction
 
-COUNT: Final = sql("count_co_retrieved")
-NOTE: Final = sql("note_co_retrieved")
-FORGET: Final = sql("forget_co_retrieved")
-TRIM: Final = sql("trim_co_retrieved")
-COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 KEPT_DAYS: Final = 90
 TRIMMED_AT_ONCE: Final = 5_000
@@ -43,16 +37,16 @@ class Together:
 
 async def note_pairs(tx: Transaction, pairs: Mapping[Pair, Together]) -> list[Pair]:
     """Note that pairs were found together; return those that have been often enough to be linked."""
-    await tx.send(COMMIT_WITHOUT_WAITING)
+    await tx.send("commit_without_waiting")
     ordered = sorted(pairs)
     seen = [(pair, instance) for pair in ordered for instance in sorted(pairs[pair].instances)]
     noted = await tx.send(
-        NOTE,
+        "note_co_retrieved",
         **columns_of([pair for pair, _ in seen]),
         instances=[instance for _, instance in seen],
     )
     # Last, since it locks links: who erases a memory holds the memory and goes on to its links.
-    await tx.send(COUNT, **columns_of(ordered), times=[pairs[pair].times for pair in ordered])
+    await tx.send("count_co_retrieved", **columns_of(ordered), times=[pairs[pair].times for pair in ordered])
     return [(row["low_id"], row["high_id"]) for row in await noted.fetchall() if row["ripe"]]
 
 
@@ -61,12 +55,12 @@ async def link_pairs(tx: Transaction, pairs: Collection[Pair], *, rules: LinkRul
     weight = LINK_WEIGHTS[Relation.CO_OCCURS]
     links = [AutomaticLink(low, high, Relation.CO_OCCURS, weight, Origin.CO_RETRIEVAL) for low, high in pairs]
     await write_automatic(tx, links, rules=rules)
-    await tx.send(FORGET, **columns_of(pairs))
+    await tx.send("forget_co_retrieved", **columns_of(pairs))
 
 
 async def trim(tx: Transaction) -> int:
     """Forget old pairs, at most TRIMMED_AT_ONCE; return how many."""
-    row = await tx.row(TRIM, days=KEPT_DAYS, limit=TRIMMED_AT_ONCE)
+    row = await tx.row("trim_co_retrieved", days=KEPT_DAYS, limit=TRIMMED_AT_ONCE)
     return 0 if row is None else int(row["trimmed"])
 
 

@@ -27,16 +27,11 @@ from engramq.schemas.ids import parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warned
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.links.rules import Displaced, Link, LinkRules, Pair, asserted_again, asserted_link, pair_of
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
 from engramq.workers.links.writer import displaced_record, displaced_records, make_room
 from engramq.workers.runner import Context, handles
-
-REMOVE_TOMBSTONES: Final = sql("remove_tombstones")
-WAITING_AT: Final = sql("waiting_at")
-INSERT_DEFERRED: Final = sql("insert_deferred")
 
 WAITING: Final = "Call again once the memory is active. Or disconnect removes links that wait for it."
 
@@ -107,7 +102,7 @@ class Asserting:
         table = await LinkTable.open(tx, ids, changing=pairs)
         await table.look_up_replacements()
         pending = [end for end in ids if table.standing(end) is Standing.PENDING]
-        rows = await tx.rows(WAITING_AT, ids=pending) if pending else []
+        rows = await tx.rows("waiting_at", ids=pending) if pending else []
         return cls(table, Counter({row["id"]: row["links"] for row in rows}), rules)
 
     def add(
@@ -148,11 +143,11 @@ class Asserting:
         await self.table.save()
         created = [asserted.link.pair for asserted, _, _ in self._asserted if asserted.action is LinkAction.CREATED]
         if created:
-            await tx.send(REMOVE_TOMBSTONES, **columns_of(created))
+            await tx.send("remove_tombstones", **columns_of(created))
         for ends, request, envelope, item in self._deferred:
             given = {name: getattr(request, name) for name in ("relation", "weight", "note", "if_exists")}
             await tx.send(
-                INSERT_DEFERRED,
+                "insert_deferred",
                 id=UUID(uuid7()),
                 source=ends.source,
                 target=ends.target,

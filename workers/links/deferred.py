@@ -13,18 +13,9 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
 from engramq.workers.db import audit
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.links.connect import Asserting, Ends, may_link
 from engramq.workers.links.rules import Link, LinkRules, Pair, asserted_link
-
-AT: Final = sql("deferred_at")
-REQUESTS: Final = sql("deferred_requests")
-BETWEEN: Final = sql("deferred_between")
-DELETE: Final = sql("delete_deferred")
-NOTE: Final = sql("note_resolved")
-DUE: Final = sql("deferred_due")
-FORGET_NOTES: Final = sql("forget_waiting_notes")
 
 SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
 
@@ -35,12 +26,12 @@ async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rule
     Each is audited, and noted in the answer of the command that asked for it. It locks the memories at both ends, so
     call it where the transaction holds no lock of a memory yet.
     """
-    waiting = await tx.rows(AT, ids=list(memory_ids), limit=SETTLED_MAX)
+    waiting = await tx.rows("deferred_at", ids=list(memory_ids), limit=SETTLED_MAX)
     if not waiting:
         return 0
     writer = await Asserting.open(tx, [Ends(row["source_id"], row["target_id"]) for row in waiting], rules)
     # Read again, now that nobody else can settle or remove them.
-    rows = await tx.rows(REQUESTS, ids=[row["id"] for row in waiting])
+    rows = await tx.rows("deferred_requests", ids=[row["id"] for row in waiting])
     settled: list[tuple[Row, Resolved]] = []
     for row in rows:
         principal = msgspec.convert(row["principal"], Principal)
@@ -64,12 +55,12 @@ async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rule
 
 async def deferred_due(tx: Transaction, *, limit: int) -> list[UUID]:
     """Return memories at which links wait for nothing any more; `settle_deferred` takes them."""
-    return list(dict.fromkeys(row["id"] for row in await tx.rows(DUE, limit=limit)))
+    return list(dict.fromkeys(row["id"] for row in await tx.rows("deferred_due", limit=limit)))
 
 
 async def waiting_between(tx: Transaction, pair: Pair) -> list[Row]:
     """Return the links that wait between two locked memories, in the order in which they were asked for."""
-    return await tx.rows(BETWEEN, ids=list(pair))
+    return await tx.rows("deferred_between", ids=list(pair))
 
 
 def link_of(row: Row) -> Link:
@@ -85,14 +76,14 @@ async def drop(tx: Transaction, rows: Sequence[Row], why: str) -> None:
 
 async def drop_by_id(tx: Transaction, ids: Sequence[UUID], why: str) -> list[Row]:
     """Remove those of these links that still wait, between locked memories; return them."""
-    rows = await tx.rows(REQUESTS, ids=list(ids))
+    rows = await tx.rows("deferred_requests", ids=list(ids))
     await drop(tx, rows, why)
     return rows
 
 
 async def forget_notes(tx: Transaction, memory_ids: Collection[UUID]) -> None:
     """Forget the notes of links that wait at memories which are about to be erased: they may say what those said."""
-    await tx.send(FORGET_NOTES, ids=list(memory_ids))
+    await tx.send("forget_waiting_notes", ids=list(memory_ids))
 
 
 def _settle(writer: Asserting, row: Row, envelope: Envelope) -> Resolved | None:
@@ -118,10 +109,10 @@ def _request(row: Row) -> Connect:
 
 async def _finish(tx: Transaction, settled: Sequence[tuple[Row, Resolved]]) -> None:
     """Let links wait no more, and note that where they were asked for; ledger rows are written in order of ids."""
-    await tx.send(DELETE, ids=[row["id"] for row, _ in settled])
+    await tx.send("delete_deferred", ids=[row["id"] for row, _ in settled])
     for row, resolved in sorted(settled, key=lambda pair: (pair[0]["command_id"], pair[0]["id"])):
         note = Jsonb(msgspec.to_builtins(resolved))
-        await tx.send(NOTE, command_id=row["command_id"], item=row["item"], resolved=note)
+        await tx.send("note_resolved", command_id=row["command_id"], item=row["item"], resolved=note)
 
 
 def _now() -> str:

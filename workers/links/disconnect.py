@@ -1,6 +1,6 @@
 """Disconnect memories: take away the link that is there, and those that wait for an end."""
 
-from typing import Any, Final
+from typing import Any
 
 from msgspec import UNSET
 
@@ -10,15 +10,12 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warned
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.connect import link_for_audit
 from engramq.workers.links.deferred import drop, link_of, waiting_between
 from engramq.workers.links.rules import Link, pair_of
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.runner import Context, handles
-
-BURY: Final = sql("insert_tombstone")
 
 
 @handles(Disconnect)
@@ -54,7 +51,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
         table.remove(stored)
         await table.save()
         if not stored.asserted:
-            await tx.send(BURY, low=pair[0], high=pair[1])
+            await tx.send("insert_tombstone", low=pair[0], high=pair[1])
     await drop(tx, waiting, "It was disconnected while it waited.")
     old: dict[str, Any] = {"source_id": str(pair[0]), "target_id": str(pair[1]), **link_for_audit(link)}
     old |= {"declared_from": link.declared_from and str(link.declared_from)}

@@ -17,15 +17,11 @@ from engramq.schemas.records import SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, PairSkipped, Relation, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import usefulness
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules, Pair, pair_of, raised, rounded
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.links.writer import AutomaticLink, add_automatic
 from engramq.workers.runner import Context, handles
-
-ADD: Final = sql("add_outcome")
-CONFIDENCES: Final = sql("confidences")
 
 HELPED: Final = 0.5  # memories of a signal above this are linked
 RAISE: Final = 0.10  # what a signal of 1 adds to the weight of a link that is there
@@ -103,8 +99,8 @@ async def _add(tx: Transaction, command: RecordOutcome, envelope: Envelope, ids:
     if not ids:
         return []
     helped, hindered = command.signal * command.weight, (1 - command.signal) * command.weight
-    added = await tx.send(ADD, ids=sorted(ids), helped=helped, hindered=hindered)
-    confidences = {row["id"]: row["confidence"] for row in await tx.rows(CONFIDENCES, ids=list(ids))}
+    added = await tx.send("add_outcome", ids=sorted(ids), helped=helped, hindered=hindered)
+    confidences = {row["id"]: row["confidence"] for row in await tx.rows("confidences", ids=list(ids))}
     now = {
         row["id"]: usefulness(confidences[row["id"]], row["helped"], row["hindered"]) for row in await added.fetchall()
     }

@@ -24,7 +24,7 @@ from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import Origin, Partition, Relation
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S, similarity, visible_now
-from engramq.workers.db.queries import sized_sql, sql
+from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
 from engramq.workers.db.viewers import Viewer
@@ -45,10 +45,6 @@ DEBOUNCE_S: Final = 0.5  # how long memories are gathered: each transaction cost
 DEBOUNCE_MAX_S: Final = 2.0  # how long, while somebody waits for this process
 SCHEDULED_MAX: Final = 5_000  # memories that wait in a process; beyond, they are left to the sweep
 
-UNLINKED: Final = sql("unlinked_memories")
-WAIT_AT: Final = sql("links_wait_at")
-NOTE_MADE: Final = sql("note_links_made")
-COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 TOGETHER_S: Final = 0.5  # longer than the transaction of a store takes
 COMPARED_MAX: Final = 1_000  # memories of that time
@@ -104,8 +100,8 @@ async def neighbors(tx: Transaction, sizes: Sizes, memory: Unlinked, *, least: f
 
 async def note_made(tx: Transaction, ids: Sequence[UUID]) -> None:
     """Note that the similarity links of memories of one turn are made. COMMIT does not wait for the disk then."""
-    await tx.send(COMMIT_WITHOUT_WAITING)
-    await tx.send(NOTE_MADE, ids=list(ids))
+    await tx.send("commit_without_waiting")
+    await tx.send("note_links_made", ids=list(ids))
 
 
 def _visible(model_id: int, partitions: Sequence[Partition], least: float) -> dict[str, Any]:
@@ -206,10 +202,10 @@ class SimilarityLinker:
         self, tx: Transaction, scheduled: Mapping[UUID, tuple[Near, ...] | None]
     ) -> tuple[bool, list[Unlinked]]:
         """Return whether links wait, and who lacks its links."""
-        row = await tx.row(WAIT_AT, ids=list(scheduled))
+        row = await tx.row("links_wait_at", ids=list(scheduled))
         unlinked = [
             Unlinked(**row | {"partition": Partition(row["partition"])})
-            for row in await tx.rows(UNLINKED, ids=list(scheduled))
+            for row in await tx.rows("unlinked_memories", ids=list(scheduled))
         ]
         return row is not None and bool(row["waiting"]), unlinked
 

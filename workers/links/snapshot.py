@@ -14,18 +14,8 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.vocabulary import Direction, MemoryState, Origin, Partition, Standing, Verification
 from engramq.workers.db.memory_rows import BEGINNING_CHARS, send_lock, visible_now, warned
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import Link, Pair
-
-REPLACEMENTS: Final = sql("replacements")
-LOCK_LINKS: Final = sql("lock_links")
-LINKS_AT: Final = sql("links_at")
-TOMBSTONES: Final = sql("tombstones")
-INSERT: Final = sql("insert_links")
-UPDATE: Final = sql("update_links")
-DELETE: Final = sql("delete_links")
-LINKS_OF: Final = sql("links_of")
 
 LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
 
@@ -56,9 +46,9 @@ class LinkTable:
         wanted = sorted(set(ids))
         memories = await send_lock(tx, wanted)
         if changing:
-            await tx.send(LOCK_LINKS, **columns_of(changing))
-        links = await tx.send(LINKS_AT, ids=wanted)
-        buried = await tx.send(TOMBSTONES, **columns_of(making)) if making else None
+            await tx.send("lock_links", **columns_of(changing))
+        links = await tx.send("links_at", ids=wanted)
+        buried = await tx.send("tombstones", **columns_of(making)) if making else None
         table = cls(tx, {row["id"]: row for row in await memories.fetchall()})
         for row in await links.fetchall():
             table._read(row)
@@ -141,13 +131,13 @@ class LinkTable:
             if stored is None or stored.id != link.id:
                 new.append(link)
         if gone:
-            await self.tx.send(DELETE, ids=gone)
+            await self.tx.send("delete_links", ids=gone)
         if new:
             pairs = columns_of([link.pair for link in new])
             declared, owners = [link.declared_from for link in new], [self._owner_of(link.pair) for link in new]
-            await self.tx.send(INSERT, **pairs, declared=declared, owners=owners, **self._columns(new))
+            await self.tx.send("insert_links", **pairs, declared=declared, owners=owners, **self._columns(new))
         if changed:
-            await self.tx.send(UPDATE, **self._columns(changed))
+            await self.tx.send("update_links", **self._columns(changed))
         self._stored = dict(self._links)
         self._used.clear()
 
@@ -207,7 +197,7 @@ async def links_of(
     `as_of`: to those that held then.
     """
     rows = await tx.rows(
-        LINKS_OF,
+        "links_of",
         id=memory_id,
         **visible_now(partitions) | {"as_of": as_of},
         beginning_chars=BEGINNING_CHARS,
@@ -261,7 +251,7 @@ async def replacements(tx: Transaction, ids: Collection[UUID]) -> Mapping[UUID, 
     """Return what took the place of superseded memories in the end, of those where that can be used."""
     if not ids:
         return {}
-    return {row["id"]: row["replacement"] for row in await tx.rows(REPLACEMENTS, ids=list(ids))}
+    return {row["id"]: row["replacement"] for row in await tx.rows("replacements", ids=list(ids))}
 
 
 def use_instead(replacement: UUID | None) -> str:

@@ -17,16 +17,10 @@ from engramq.schemas.records import DisplacedLink
 from engramq.schemas.vocabulary import DISPLACEABLE, Origin, Standing
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import Displaced, Full, Link, LinkRules, Pair, displacement, pair_of
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
-
-LINKED_WITH: Final = sql("linked_with")
-DECAY: Final = sql("decay_links")
-CLOCK: Final = sql("clock_of")
-NOTE_DECAYED: Final = sql("note_decayed")
 
 AUTOMATIC: Final = (Origin.SIMILARITY, Origin.CO_RETRIEVAL)
 DECAYED_AT_ONCE_HOURS: Final = 10.0  # active hours of decay that are written at once: fewer take less than a percent
@@ -171,7 +165,7 @@ async def make_room_again(tx: Transaction, memory_id: UUID, rules: LinkRules) ->
 
 
 async def _linked_with(tx: Transaction, memory_id: UUID) -> set[UUID]:
-    return {row["id"] for row in await tx.rows(LINKED_WITH, id=memory_id)}
+    return {row["id"] for row in await tx.rows("linked_with", id=memory_id)}
 
 
 def displaced_record(displaced: Displaced) -> DisplacedLink:
@@ -207,7 +201,7 @@ async def decay(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
     """Decay down or remove automatic links among the next LOOKED_AT ones."""
     source, target = after or (_FIRST, _FIRST)
     row = await tx.row(
-        DECAY,
+        "decay_links",
         after_source=source,
         after_target=target,
         limit=LOOKED_AT,
@@ -225,11 +219,11 @@ async def decay(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
 
 async def clock(tx: Transaction) -> float:
     """Return what the namespace's clock shows, in active hours."""
-    row = await tx.row(CLOCK)
+    row = await tx.row("clock_of")
     assert row is not None
     return float(row["hours"])
 
 
 async def note_decayed(tx: Transaction, hours: float) -> None:
     """Note that a pass has gone through all links, and what the clock showed when it began."""
-    await tx.send(NOTE_DECAYED, hours=hours)
+    await tx.send("note_decayed", hours=hours)

@@ -25,7 +25,6 @@ from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryState, Scope, SectorSource, Thing
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.links.deferred import forget_notes
 from engramq.workers.links.rules import LinkRules
@@ -37,16 +36,6 @@ from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.seen import LOOK, require_trusted_principal
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
-
-UPDATE: Final = sql("update_memory")
-ARCHIVE: Final = sql("archive")
-UNARCHIVE: Final = sql("unarchive")
-ERASE: Final = sql("erase_nodes")
-CONTENT_OF: Final = sql("content_of")
-BEHIND: Final = sql("behind")
-HIDDEN: Final = sql("hidden_as_replaced")
-ARCHIVE_EXPIRED: Final = sql("archive_expired")
-GIVE_EXPIRY: Final = sql("give_expiry")
 
 BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
@@ -128,7 +117,7 @@ async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemo
     values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
     refuse_backwards_with(row, given, cleared)
     values["renamed"] = bool({"speaker", "occurred_at"} & {*given, *cleared})
-    await tx.send(UPDATE, id=UUID(memory.id), cleared=list(cleared), keys=list(keys), **values)
+    await tx.send("update_memory", id=UUID(memory.id), cleared=list(cleared), keys=list(keys), **values)
     if BEGINNING in {*given, *cleared}:
         await supersession.move_end(tx, UUID(memory.id))
 
@@ -158,7 +147,7 @@ async def scrub_before(command: ForgetMemory, context: Context) -> str:
     require_trusted_principal(envelope.principal)
     if not command.erase or memory_id is None:
         return ""
-    known = await context.store.read(envelope.namespace, lambda tx: tx.row(CONTENT_OF, id=memory_id))
+    known = await context.store.read(envelope.namespace, lambda tx: tx.row("content_of", id=memory_id))
     if known is None:
         return ""
     _require_eraser(known, envelope.principal)
@@ -194,7 +183,7 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
         await audit.blank(tx, context.envelope, [memory_id])
         await _audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
     elif row["kept_state"] != MemoryState.ARCHIVED:
-        await tx.send(ARCHIVE, id=memory_id)
+        await tx.send("archive", id=memory_id)
         await _audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
     hidden, resting = await named_behind(tx, replaced), await still_resting(tx, [memory_id])
     return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden, **resting)
@@ -210,7 +199,7 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
         await supersession.close_chain(tx, gone, successor)
     await supersession.let_go(tx, successors)
     await forget_notes(tx, successors)
-    await tx.send(ERASE, ids=list(successors))
+    await tx.send("erase_nodes", ids=list(successors))
     for successor in sorted(set(staying.values())):
         await supersession.point_to_previous(tx, successor)
 
@@ -234,7 +223,7 @@ async def restore(tx: Transaction, envelope: Envelope, row: Row, rules: LinkRule
     """
     changed: dict[str, Any] = {}
     if row["state"] == MemoryState.ARCHIVED:
-        restored = await tx.row(UNARCHIVE, id=row["id"])
+        restored = await tx.row("unarchive", id=row["id"])
         assert restored is not None
         changed["state"] = restored["state"]
         if restored["expires_at"] != row["expires_at"]:
@@ -264,7 +253,7 @@ async def _audit_state(
 async def behind(tx: Transaction, going: Collection[UUID]) -> Behind:
     """Return, before memories go, what each had replaced."""
     replaced: dict[UUID, list[UUID]] = defaultdict(list)
-    for row in await tx.rows(BEHIND, ids=list(going), limit=BEHIND_MAX):
+    for row in await tx.rows("behind", ids=list(going), limit=BEHIND_MAX):
         replaced[row["gone"]].append(row["id"])
     return replaced
 
@@ -273,7 +262,7 @@ async def still_hidden(tx: Transaction, ids: Collection[UUID]) -> list[UUID]:
     """Return, now that others have gone, which of these memories are hidden although nothing replaces them."""
     if not ids:
         return []
-    hidden = [row["id"] for row in await tx.rows(HIDDEN, ids=sorted(ids))]
+    hidden = [row["id"] for row in await tx.rows("hidden_as_replaced", ids=sorted(ids))]
     replaced = await replacements(tx, hidden)
     return [memory_id for memory_id in hidden if memory_id not in replaced]
 
@@ -302,7 +291,7 @@ async def archive_expired(tx: Transaction) -> int:
     The audit names what each had replaced and nothing replaces now: an expiry brings no stale fact back.
     """
     await namespaces.note(tx)  # links may have waited for one of them
-    rows = await tx.rows(ARCHIVE_EXPIRED, limit=EXPIRED_AT_ONCE)
+    rows = await tx.rows("archive_expired", limit=EXPIRED_AT_ONCE)
     if rows:
         await _audit_expired(tx, rows)
     return len(rows)
@@ -311,7 +300,7 @@ async def archive_expired(tx: Transaction) -> int:
 async def archive_if_expired(tx: Transaction, row: Row) -> None:
     """Archive a locked memory that has expired, as upkeep would: a later expires_at brings nothing back."""
     if row["has_expired"]:
-        await tx.send(ARCHIVE, id=row["id"])
+        await tx.send("archive", id=row["id"])
         await _audit_expired(tx, [{**row, "state": row["kept_state"]}])
 
 
@@ -332,7 +321,7 @@ async def give_expiry(tx: Transaction, rule: Retention, after: UUID) -> UUID | N
     """
     tags = None if rule.tag is None else [rule.tag]
     values = {"source_type": rule.source_type, "tags": tags, "kept_for": rule.kept_for}
-    row = await tx.row(GIVE_EXPIRY, **values, after=after, limit=EXPIRED_AT_ONCE)
+    row = await tx.row("give_expiry", **values, after=after, limit=EXPIRED_AT_ONCE)
     assert row is not None
     last: UUID | None = row["last"]
     return last

@@ -18,16 +18,11 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import Contradiction, Difference, Memory
 from engramq.schemas.vocabulary import Partition, Relation
 from engramq.workers.db.memory_rows import memory_record, visible_now
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
 from engramq.workers.memories.duplicates import LookedUp, Sought, model_id_of, near_pairs
 from engramq.workers.runner import Context, handles_without_transaction
-
-NEXT: Final = sql("contradictions_next")
-LINKED: Final = sql("contradictions_linked")
-READ: Final = sql("contradictions_read")
 
 LOOKED_UP_TOGETHER: Final = 50  # of one transaction: 5 ms each on two busy cores
 TRANSACTIONS: Final = 4  # of a page at most, which ends sooner where something was seen
@@ -141,11 +136,13 @@ async def _look(
     """Return the next memories that were looked up, and the pairs of these with older ones that disagree."""
     shown = {**visible_now(TRUSTED), "project": project}
     last, other = position or (None, None)
-    rows = await tx.rows(NEXT, **shown, model_id=sought.model_id, last=last, limit=LOOKED_UP_TOGETHER)
+    rows = await tx.rows("contradictions_next", **shown, model_id=sought.model_id, last=last, limit=LOOKED_UP_TOGETHER)
     looked_up = [LookedUp(row["id"], Partition(row["partition"]), row["dimensions"]) for row in rows]
     near = await near_pairs(tx, sizes, looked_up, sought) if looked_up else set()
     ids = {str(memory.id) for memory in looked_up}
-    links = await tx.rows(LINKED, relation=Relation.CONTRADICTS, ids=[memory.id for memory in looked_up])
+    links = await tx.rows(
+        "contradictions_linked", relation=Relation.CONTRADICTS, ids=[memory.id for memory in looked_up]
+    )
     linked = {frozenset((str(row["id"]), str(row["other_id"]))) for row in links}
     pairs = {tuple(sorted(pair)) for pair in (*near, *linked)}
     # Each pair is listed where its newer one is looked up, after what the last page ended with.
@@ -154,7 +151,7 @@ async def _look(
         (newer, older) for older, newer in pairs if newer in ids and (after is None or (newer, older) < after)
     )
     named = {UUID(memory_id) for pair in mine for memory_id in pair}
-    records = [memory_record(row) for row in await tx.rows(READ, **shown, ids=list(named))]
+    records = [memory_record(row) for row in await tx.rows("contradictions_read", **shown, ids=list(named))]
     memories = {memory.id: memory for memory in records}
     found = []
     for newer, older in reversed(mine):

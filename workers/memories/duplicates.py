@@ -23,7 +23,7 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, previews, visible_now
-from engramq.workers.db.queries import sized_sql, sql
+from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes, cheaper, unit, unpacked
 from engramq.workers.embedders.confidence import SHIPPED, Confidence
@@ -34,10 +34,6 @@ from engramq.workers.memories.duplicate_rules import Compared, digest, groups, s
 from engramq.workers.memories.supersession import pointers, supersede_locked
 from engramq.workers.queue.background import Activity
 from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
-
-TEXTS: Final = sql("duplicates_texts")
-NEXT: Final = sql("duplicates_next")
-COMPARED: Final = sql("duplicates_compared")
 
 # The least cosine with the default model, by which sentences are near that say the same in other words.
 SIMILARITY: Final = 0.95
@@ -79,7 +75,9 @@ async def next_to_look_up(tx: Transaction, sought: Sought, after: str) -> list[L
     """Return the next memories whose neighbours are to be looked for."""
     shown = visible_now(sought.partitions)
     after_id = parse_uuid(after) or BEGINNING
-    rows = await tx.rows(NEXT, **shown, model_id=sought.model_id, after_id=after_id, limit=LOOKED_UP_AT_ONCE)
+    rows = await tx.rows(
+        "duplicates_next", **shown, model_id=sought.model_id, after_id=after_id, limit=LOOKED_UP_AT_ONCE
+    )
     return [LookedUp(row["id"], Partition(row["partition"]), row["dimensions"]) for row in rows]
 
 
@@ -113,7 +111,7 @@ async def near_pairs(
 
 async def read_compared(tx: Transaction, ids: Sequence[UUID], model_id: int) -> list[Row]:
     """Return the rows of those of these memories that can be duplicates now."""
-    return await tx.rows(COMPARED, **visible_now(Partition), ids=list(ids), model_id=model_id)
+    return await tx.rows("duplicates_compared", **visible_now(Partition), ids=list(ids), model_id=model_id)
 
 
 def compared(rows: Sequence[Row]) -> dict[UUID, Compared]:
@@ -175,7 +173,9 @@ async def find_duplicates(command: FindDuplicates, context: Context) -> Duplicat
     store, namespace = context.store, context.envelope.namespace
     if command.by == "text":  # the command line finds equal ones by their digests
         after, shown = parse_uuid(command.after) or BEGINNING, visible_now(sought.partitions)
-        texts = await store.read(namespace, lambda tx: tx.rows(TEXTS, **shown, after_id=after, limit=TEXTS_AT_ONCE))
+        texts = await store.read(
+            namespace, lambda tx: tx.rows("duplicates_texts", **shown, after_id=after, limit=TEXTS_AT_ONCE)
+        )
         return DuplicatesFound(
             alike=[],
             digests=await asyncio.to_thread(_digests, texts),

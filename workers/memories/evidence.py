@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from msgspec import UNSET
 
@@ -12,12 +12,9 @@ from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.seen import require_trusted_principal
 from engramq.workers.runner import Context, handles
-
-KEEP_FOUND: Final = sql("keep_found")
 
 
 @handles(ReportEvidence)
@@ -41,7 +38,7 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
         if told == kept:
             continue
         changed += 1
-        await tx.send(KEEP_FOUND, id=memory_id, evidence=Jsonb(told))
+        await tx.send("keep_found", id=memory_id, evidence=Jsonb(told))
         old, new = ({"states": [cited.get("state") for cited in several]} for several in (kept, told))
         await audit.record(tx, context.envelope, AuditAction.CHECK_EVIDENCE, memory_id, old=old, new=new)
     return EvidenceReported(changed_count=changed, missed_count=missed + len(command.found) - len(found))

@@ -17,11 +17,8 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import CitationState, Partition, Verification
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 
-GROUNDS: Final = sql("grounds")
-RESTING_ON: Final = sql("resting_on")
 VOUCHED_FOR: Final = frozenset({Verification.VERIFIED, Verification.APPROVED})
 
 _GROUND: Final = "memory_id"
@@ -49,7 +46,7 @@ def cited_in(evidence: Given) -> dict[str, str]:
 async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[UUID, Row]:
     """Return what is known of all memories that several memories' evidence cites."""
     ids = {known for given in evidence for text in cited_in(given).values() if (known := parse_uuid(text))}
-    return {row["id"]: row for row in await tx.rows(GROUNDS, ids=sorted(ids))} if ids else {}
+    return {row["id"]: row for row in await tx.rows("grounds", ids=sorted(ids))} if ids else {}
 
 
 def untrusted_ground(evidence: Given, known: Mapping[UUID, Row]) -> UUID | None:
@@ -101,7 +98,7 @@ def details_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 async def still_resting(tx: Transaction, ids: Collection[UUID]) -> StillResting:
     """Return what a reply says of what rests on memories that hold no longer; nothing where nothing does."""
-    rows = await tx.rows(RESTING_ON, ids=sorted(ids), limit=limits.RESTING_SHOWN)
+    rows = await tx.rows("resting_on", ids=sorted(ids), limit=limits.RESTING_SHOWN)
     return named_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
 
 
@@ -119,7 +116,7 @@ async def mark_grounds(tx: Transaction, memories: Iterable[Memory | None]) -> No
     ids = {str(citation[_GROUND]) for memory in citing for citation in memory.evidence if _GROUND in citation}
     if not ids:
         return
-    known = {str(row["id"]): row for row in await tx.rows(GROUNDS, ids=sorted(map(UUID, ids)))}
+    known = {str(row["id"]): row for row in await tx.rows("grounds", ids=sorted(map(UUID, ids)))}
     for memory in citing:
         memory.evidence = [
             {**citation, "state": _state_of(known.get(citation[_GROUND])).value} if _GROUND in citation else citation

@@ -19,16 +19,11 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification, Visibility
 from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.grounds import cited_in, known_grounds
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, draft, on_grounds
-
-TAKEN: Final = sql("known_external_ids")
-WITH_EXTERNAL_IDS: Final = sql("with_external_ids")
-EARLIER: Final = sql("imported_rows")
 
 RECORDS: Final = "records"  # what a receipt names where a row is none at all
 NAMESPACES_KEPT: Final = 10_000
@@ -171,7 +166,7 @@ async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
     """Return the rows, by index, of which nothing will be written, since they are known already."""
     taken = set[str]()
     if batch.external_ids:
-        taken = {row["external_id"] for row in await tx.rows(TAKEN, external_ids=batch.external_ids)}
+        taken = {row["external_id"] for row in await tx.rows("known_external_ids", external_ids=batch.external_ids)}
     out = out_of(batch, taken, await earlier_rows(tx, batch.identities))
     skipped = taken if batch.on_duplicate is OnDuplicate.SKIP else set()
     return out.keys() | {index for index, row in batch.rows.items() if row.record.external_id in skipped}
@@ -192,7 +187,7 @@ async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, 
             row["metadata"],
             row["owner"],
         )
-        for row in sorted(await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids)), key=_private_last)
+        for row in sorted(await tx.rows("with_external_ids", external_ids=list(external_ids)), key=_private_last)
     }
 
 
@@ -202,7 +197,7 @@ async def earlier_rows(tx: Transaction, identities: Sequence[bytes]) -> dict[byt
         return {}
     return {
         bytes(row["digest"]): EarlierRow(row["memory_id"], Partition(row["partition"]), _absence_of(row))
-        for row in await tx.rows(EARLIER, digests=list(identities))
+        for row in await tx.rows("imported_rows", digests=list(identities))
     }
 
 

@@ -30,7 +30,6 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
 from engramq.workers.memories.grounds import VOUCHED_FOR, cited_in, details_of
@@ -53,12 +52,6 @@ from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
 
-INSERT_MANY: Final = sql("insert_memories")
-LET_IN_AGAIN: Final = sql("forget_imported_rows")
-ABSENT: Final = sql("absent_memories")
-REPLACE: Final = sql("replace_memory")
-FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
-
 # What an update may change by a column of its own; content, metadata and sector have rules beside.
 _UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.
@@ -75,7 +68,7 @@ async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchI
     sorted_rows = sort(batch, known, out, allowance)
     again = sorted(row.identity for row in sorted_rows.new.values() if row.identity in before and row.identity)
     if again:
-        await tx.send(LET_IN_AGAIN, digests=again)
+        await tx.send("forget_imported_rows", digests=again)
     made = dict(zip(sorted_rows.new, await _insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
     receipts = {receipt.index: receipt for receipt in (*batch.refused, *sorted_rows.refused)}
     for index, row in batch.rows.items():
@@ -132,7 +125,7 @@ async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[
     for start in range(0, len(ordered), ROWS_AT_ONCE):
         part = ordered[start : start + ROWS_AT_ONCE]
         values: dict[str, Any] = {name: [row[name] for row in part] for name in part[0]}
-        if len(await tx.rows(INSERT_MANY, **values | {"created_by": part[0]["created_by"]})) != len(part):
+        if len(await tx.rows("insert_memories", **values | {"created_by": part[0]["created_by"]})) != len(part):
             raise Again
     return [row["id"] for row in rows]
 
@@ -218,7 +211,7 @@ async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row:
     same = known.content == row.record.content
     columns = columns_of(draft)
     await tx.send(
-        REPLACE,
+        "replace_memory",
         **details_of({name: _column(given.get(name)) for name in _UPDATED}),
         **{name: columns[name] for name in ("sector", "sector_source", "state")},
         id=known.id,
@@ -231,7 +224,7 @@ async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row:
     if BEGINNING in given:
         await move_end(tx, known.id)
     if not same:
-        await tx.send(FORGET_SIMILARITY_LINKS, id=known.id)
+        await tx.send("forget_similarity_links", id=known.id)
     after = (await read_memories(tx, (known.id,)))[known.id]
     names = (*_UPDATED, "content", "metadata", "sector", "sector_source", "state")
     changed = sorted(name for name in names if getattr(before, name) != getattr(after, name))
@@ -264,7 +257,7 @@ async def _absent(tx: Transaction, changed: Sequence[Receipt]) -> dict[int, Rece
     """Return anew, by index, the receipts of changed memories that nobody finds, with the reason."""
     if not changed:
         return {}
-    rows = await tx.rows(ABSENT, ids=[UUID(str(receipt.memory_id)) for receipt in changed])
+    rows = await tx.rows("absent_memories", ids=[UUID(str(receipt.memory_id)) for receipt in changed])
     reasons = {str(row["id"]): Absence(row["absence"]) for row in rows}
     return {
         receipt.index: msgspec.structs.replace(receipt, absence=reasons[str(receipt.memory_id)])

@@ -29,7 +29,6 @@ from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import ImportRun
 from engramq.schemas.vocabulary import Partition, ReceiptStatus, Scope
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -41,8 +40,6 @@ from engramq.workers.runner import Context, handles
 
 log = logging.getLogger(__name__)
 
-BATCHES: Final = sql("import_batches")
-WAITING: Final = sql("waiting_for_vectors")
 
 LOOKED_BACK_H: Final = 24
 PAUSE: Final = timedelta(minutes=2)  # after which the next batch begins another run; a batch takes seconds
@@ -153,14 +150,14 @@ async def list_imports(tx: Transaction, _command: ListImports, context: Context)
     """Tell by the ledger how the newest imports get on: an admin everybody's, others their own."""
     principal = context.envelope.principal
     batches = await tx.rows(
-        BATCHES,
+        "import_batches",
         commands=[str(command.__struct_config__.tag) for command in (ImportBatch, ImportMemories)],
         hours=LOOKED_BACK_H,
         limit=limits.IMPORT_BATCHES_LOOKED_AT,
         principal=None if Scope.ADMIN in principal.scopes else principal.name,
         principal_untrusted=principal.untrusted,
     )
-    counted = await tx.row(WAITING)
+    counted = await tx.row("waiting_for_vectors")
     assert counted is not None
     cut = len(batches) == limits.IMPORT_BATCHES_LOOKED_AT
     return ImportList(

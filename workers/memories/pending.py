@@ -9,7 +9,6 @@ from uuid import UUID
 from engramq.schemas.commands import Activated, EmbedPending, PendingEmbedded
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
@@ -20,9 +19,6 @@ from engramq.workers.runner import Context, handles_without_transaction
 
 log = logging.getLogger(__name__)
 
-PENDING_CONTENTS: Final = sql("pending_contents")
-ACTIVATE: Final = sql("activate_pending")
-PENDING_AFTER: Final = sql("pending_after")
 
 ACTIVATED_AT_ONCE: Final = 50  # rows of one transaction: each costs an insert into the vector index, about 3 ms
 
@@ -47,14 +43,14 @@ def embedding(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]
 
 async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:
     """Return (id, content) of those that still wait for a vector, by id."""
-    return await tx.rows(PENDING_CONTENTS, ids=list(ids))
+    return await tx.rows("pending_contents", ids=list(ids))
 
 
 async def activate(tx: Transaction, vectors: Sequence[Vectorized]) -> list[UUID]:
     """Give pending memories their vectors; return those that were still pending, and with that content."""
     sent = [
         await tx.send(
-            ACTIVATE,
+            "activate_pending",
             id=memory.id,
             content=memory.content,
             embedding=memory.embedding.half,
@@ -67,7 +63,7 @@ async def activate(tx: Transaction, vectors: Sequence[Vectorized]) -> list[UUID]
 
 async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, limit: int) -> list[UUID]:
     """Return the first ids above `after` of memories that have been pending for that long."""
-    rows = await tx.rows(PENDING_AFTER, after=after, older_than_s=older_than_s, limit=limit)
+    rows = await tx.rows("pending_after", after=after, older_than_s=older_than_s, limit=limit)
     return [row["id"] for row in rows]
 
 

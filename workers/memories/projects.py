@@ -16,16 +16,9 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.runner import Context, handles, require_admin
-
-OF_PROJECT: Final = sql("of_project")
-RENAME: Final = sql("rename_project_of")
-RENAME_TOKENS: Final = sql("rename_project_of_tokens")
-OTHERS: Final = sql("others_in_project")
-RENAMED: Final = sql("renamed_by")
 
 RENAMED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
@@ -37,7 +30,7 @@ async def rename_memories(command: RenameProject, context: Context) -> None:
     """
     command.check()
     require_admin(context.envelope.principal, "Renaming a project")
-    (there,) = await _rows(context, OTHERS, project=command.new_name, command_id=UUID(context.envelope.id))
+    (there,) = await _rows(context, "others_in_project", project=command.new_name, command_id=UUID(context.envelope.id))
     if there["others"] and not command.merge:
         raise invalid(
             "new_name",
@@ -47,7 +40,7 @@ async def rename_memories(command: RenameProject, context: Context) -> None:
     until: datetime = there["now"]  # else somebody who keeps storing would keep this going
     after = UUID(int=0)
     page: dict[str, Any] = {"project": command.old_name, "until": until, "limit": RENAMED_AT_ONCE}
-    while rows := await _rows(context, OF_PROJECT, **page, after_id=after):
+    while rows := await _rows(context, "of_project", **page, after_id=after):
         ids = [row["id"] for row in rows]
         rename = partial(rename_few, command=command, context=context, ids=ids)
         await context.store.seen_by(EVERYTHING).write(context.envelope.namespace, rename)
@@ -59,7 +52,7 @@ async def rename_few(tx: Transaction, *, command: RenameProject, context: Contex
     tx.lease, tx.writer = context.lease, context.envelope.principal.name
     await namespaces.note(tx)
     await lock(tx, *ids)
-    for row in await tx.rows(RENAME, ids=list(ids), project=command.old_name, new_name=command.new_name):
+    for row in await tx.rows("rename_project_of", ids=list(ids), project=command.old_name, new_name=command.new_name):
         old = {"project": command.old_name}  # what tells a merge apart again; blanked once the memory is erased
         await audit.record(tx, context.envelope, AuditAction.UPDATE, row["id"], old=old, new={"changed": ["project"]})
 
@@ -67,9 +60,9 @@ async def rename_few(tx: Transaction, *, command: RenameProject, context: Contex
 @handles(RenameProject, before=rename_memories, begun=lambda _command, envelope: envelope.attempt > 1)
 async def rename_project(tx: Transaction, command: RenameProject, context: Context, _renamed: None) -> ProjectRenamed:
     """Have the project's tokens name the other one too, and sum up what all tries have renamed, in one audit entry."""
-    tokens = await tx.rows(RENAME_TOKENS, project=command.old_name, new_name=command.new_name)
+    tokens = await tx.rows("rename_project_of_tokens", project=command.old_name, new_name=command.new_name)
     async with tx.seeing(EVERYTHING):
-        row = await tx.row(RENAMED, command_id=UUID(context.envelope.id))
+        row = await tx.row("renamed_by", command_id=UUID(context.envelope.id))
     assert row is not None
     count = int(row["memories"])
     # Names are what authors gave: only digests, to compare with, as of a purge.
@@ -79,6 +72,6 @@ async def rename_project(tx: Transaction, command: RenameProject, context: Conte
     return ProjectRenamed(project=command.new_name, memory_count=count, token_count=len(tokens))
 
 
-async def _rows(context: Context, query: bytes, **values: Any) -> list[Row]:
+async def _rows(context: Context, query: str, **values: Any) -> list[Row]:
     store = context.store.seen_by(EVERYTHING)  # what is private is renamed too, and nobody is shown it
     return await store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))

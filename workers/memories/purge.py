@@ -23,7 +23,6 @@ from engramq.schemas.vocabulary import AuditAction, MemoryState, SourceType
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph import taking_back
@@ -36,16 +35,6 @@ from engramq.workers.runner import Context, handles, require_admin
 
 log = logging.getLogger(__name__)
 
-COUNT: Final = sql("purge_count")
-NEXT: Final = sql("purge_next")
-SUCCESSORS: Final = sql("purge_successors")
-STILL: Final = sql("purge_still")
-HIDDEN: Final = sql("purge_hidden")
-ARCHIVE: Final = sql("archive_many")
-DONE: Final = sql("purge_done")
-RESTING: Final = sql("purge_resting")
-LEFT_RESTING: Final = sql("purge_left_resting")
-CONSTITUTIVE: Final = sql("purge_constitutive")
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 GRAPH_STAYS: Final = (
@@ -133,7 +122,7 @@ async def take_memories(command: PurgeMemories, context: Context, filters: Purge
     filters = await _until_now(context, filters)
     take, (after, after_id) = archive if command.archive else erase, BEGINNING
     values, found = asdict(filters) | {"limit": ERASED_AT_ONCE}, 0
-    while rows := await _rows(context, filters, NEXT, **values, after=after, after_id=after_id):
+    while rows := await _rows(context, filters, "purge_next", **values, after=after, after_id=after_id):
         ids = [row["id"] for row in rows]
         contents = {} if command.archive else {str(row["id"]): row["content"] for row in rows}
         await _take(context, contents, take, context.envelope, filters, ids)
@@ -145,9 +134,9 @@ async def take_memories(command: PurgeMemories, context: Context, filters: Purge
 
 async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Erase those of these memories that the filters still hold of, and note each in the audit log."""
-    successors = {row["id"] for row in await tx.rows(SUCCESSORS, ids=list(ids))}
+    successors = {row["id"] for row in await tx.rows("purge_successors", ids=list(ids))}
     standing = await lock(tx, *{*ids, *successors})
-    rows = await tx.rows(STILL, **asdict(filters), ids=list(ids))
+    rows = await tx.rows("purge_still", **asdict(filters), ids=list(ids))
     if not {row["superseded_by"] for row in rows} <= {None, *successors}:
         raise Again
     replaced_by: dict[UUID, UUID | None] = {row["id"]: row["superseded_by"] for row in rows}
@@ -167,10 +156,10 @@ async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids:
 async def archive(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Archive those of these memories that the filters still hold of, and note each in the audit log."""
     await lock(tx, *ids)
-    rows = await tx.rows(STILL, **asdict(filters), ids=list(ids))
+    rows = await tx.rows("purge_still", **asdict(filters), ids=list(ids))
     going = [row["id"] for row in rows]
     replaced = await change.behind(tx, going)
-    await tx.send(ARCHIVE, ids=going)
+    await tx.send("archive_many", ids=going)
     await _audit(tx, envelope, AuditAction.ARCHIVE, rows, replaced)
 
 
@@ -253,23 +242,23 @@ async def _take(
     await context.mailboxes.scrub(namespace, erased)
 
 
-async def _rows(context: Context, filters: PurgeFilters, query: bytes, **values: Any) -> list[Row]:
+async def _rows(context: Context, filters: PurgeFilters, query: str, **values: Any) -> list[Row]:
     store = context.store.seen_by(EVERYTHING) if filters.take_private else context.store
     return await store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
 
 
 async def _until_now(context: Context, filters: PurgeFilters) -> PurgeFilters:
     """Return the filters with an end: else somebody who keeps writing would keep this going."""
-    now = (await _rows(context, filters, COUNT, **asdict(filters)))[0]["now"]
+    now = (await _rows(context, filters, "purge_count", **asdict(filters)))[0]["now"]
     return replace(filters, until=now) if filters.until is None or filters.until > now else filters
 
 
 async def _listed(tx: Transaction, filters: PurgeFilters) -> Purged:
     """Return what a purge would take, without taking anything."""
     async with tx.seeing(EVERYTHING if filters.take_private else tx.viewer):
-        counted = await tx.rows(COUNT, **asdict(filters))
+        counted = await tx.rows("purge_count", **asdict(filters))
     after, after_id = BEGINNING
-    rows = await tx.rows(NEXT, **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)
+    rows = await tx.rows("purge_next", **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)
     ids = [str(row["id"]) for row in rows]
     previews = [MemoryPreview(id=memory_id, preview=None) for memory_id in ids]  # read later: see workers/replies.py
     matched, trusted = counted[0]["memories"], counted[0]["of_trusted"]
@@ -280,7 +269,7 @@ async def _listed(tx: Transaction, filters: PurgeFilters) -> Purged:
         memory_previews=previews,
         trusted_count=trusted,
         untrusted_count=matched - trusted,
-        **await _resting(tx, RESTING, **asdict(filters)),
+        **await _resting(tx, "purge_resting", **asdict(filters)),
     )
     if filters.take_graph:
         await purge_graph.tell_listed(tx, reply, filters)
@@ -299,18 +288,18 @@ async def _tell_taken(tx: Transaction, envelope: Envelope, reply: Purged) -> dic
     )
     reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
     reply.emptied_count, reply.taken_back_count = counts["emptied"], counts["taken_back"]
-    (row,) = await _noted(tx, CONSTITUTIVE, envelope)
+    (row,) = await _noted(tx, "purge_constitutive", envelope)
     reply.constitutive_count = row["edges"]
     return counts
 
 
 async def _done(tx: Transaction, envelope: Envelope, action: AuditAction) -> tuple[int, list[str]]:
     """Return with how many things a command has done this by now, whoever carried it out, and the first ids."""
-    (row,) = await _noted(tx, DONE, envelope, action=action, shown=limits.PURGED_SHOWN)
+    (row,) = await _noted(tx, "purge_done", envelope, action=action, shown=limits.PURGED_SHOWN)
     return row["memories"], [str(thing_id) for thing_id in row["ids"] or ()]
 
 
-async def _noted(tx: Transaction, query: bytes, envelope: Envelope, **values: Any) -> list[Row]:
+async def _noted(tx: Transaction, query: str, envelope: Envelope, **values: Any) -> list[Row]:
     """Return what the audit log says of a command, of what was private too."""
     async with tx.seeing(EVERYTHING):
         return await tx.rows(query, command_id=UUID(envelope.id), **values)
@@ -320,23 +309,23 @@ async def _left_resting(tx: Transaction, envelope: Envelope) -> StillResting:
     """Return what rests on what a command took, as far as its principal sees that."""
     reader = tx.viewer.owner
     async with tx.seeing(EVERYTHING):
-        return await _resting(tx, LEFT_RESTING, command_id=UUID(envelope.id), reader=reader)
+        return await _resting(tx, "purge_left_resting", command_id=UUID(envelope.id), reader=reader)
 
 
-async def _resting(tx: Transaction, query: bytes, **values: Any) -> StillResting:
+async def _resting(tx: Transaction, query: str, **values: Any) -> StillResting:
     rows = await tx.rows(query, **values, limit=limits.RESTING_SHOWN)
     return named_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
 
 
 async def _tell_partitions(tx: Transaction, envelope: Envelope, action: AuditAction, reply: Purged) -> None:
     """Add to a reply how many of the memories that a command has taken were trusted, and how many were not."""
-    (row,) = await _noted(tx, DONE, envelope, action=action, shown=0)
+    (row,) = await _noted(tx, "purge_done", envelope, action=action, shown=0)
     reply.trusted_count, reply.untrusted_count = row["of_trusted"], row["memories"] - row["of_trusted"]
 
 
 async def _hidden_by(tx: Transaction, envelope: Envelope) -> list[UUID]:
     """Return what a command's erasures, or what it archived, left hidden and nothing replaces now."""
-    rows = await _noted(tx, HIDDEN, envelope)
+    rows = await _noted(tx, "purge_hidden", envelope)
     return await change.still_hidden(tx, [row["id"] for row in rows])
 
 

@@ -24,31 +24,11 @@ from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.vocabulary import AuditAction, Partition
 from engramq.workers.db import audit, ledger
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions
 from engramq.workers.graph.taking_back import ChangedBy, changed
 from engramq.workers.links.deferred import drop_by_id
-
-COUNT: Final = sql("authored_count")
-EDGES: Final = sql("authored_edges")
-LINKS: Final = sql("authored_links")
-NODES: Final = sql("authored_nodes")
-ERASE_EDGES: Final = sql("erase_authored_edges")
-ERASE_LINKS: Final = sql("erase_authored_links")
-LOCK_NODES: Final = sql("lock_authored_nodes")
-ERASE_NODES: Final = sql("erase_authored_nodes")
-KEPT_NODES: Final = sql("authored_nodes_left")
-EMPTY_NODES: Final = sql("empty_authored_nodes")
-DELETIONS: Final = sql("authored_deletions")
-ERASE_DELETIONS: Final = sql("erase_deletions")
-PROPOSALS: Final = sql("authored_proposals")
-ERASE_PROPOSALS: Final = sql("erase_proposals")
-ERASE_ABOUT: Final = sql("erase_proposals_about")
-
-LOCK_EDGES: Final = sql("lock_authored_edges")
-BARE_NODES: Final = sql("bare_nodes")
 
 BEGINNING: Final = UUID(int=0)  # of the ids, which count up
 
@@ -119,13 +99,13 @@ class GraphKind:
     `stays`: the things themselves stay, so that what is queued about them does too.
     """
 
-    listed_by: bytes
+    listed_by: str
     take: Take
     stays: bool = False
 
 
 async def _erase_edges(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
-    gone = await tx.rows(ERASE_EDGES, **asdict(filters), ids=ids_of(rows))
+    gone = await tx.rows("erase_authored_edges", **asdict(filters), ids=ids_of(rows))
     await _blank_edges(tx, gone)
     await _note(tx, envelope, AuditAction.DELETE_EDGE, gone)
     await _erase_about(tx, envelope, gone)
@@ -133,28 +113,28 @@ async def _erase_edges(tx: Transaction, envelope: Envelope, filters: PurgeFilter
 
 async def _erase_links(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     await lock(tx, *set(chain.from_iterable((row["source_id"], row["target_id"]) for row in rows)))
-    gone = await tx.rows(ERASE_LINKS, **asdict(filters), ids=ids_of(rows))
+    gone = await tx.rows("erase_authored_links", **asdict(filters), ids=ids_of(rows))
     gone += await drop_by_id(tx, ids_of(rows), "What its principal wrote was purged while it waited.")
     await _note(tx, envelope, AuditAction.DISCONNECT, gone)
 
 
 async def _erase_nodes(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
-    locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
-    gone = await tx.rows(ERASE_NODES, ids=ids_of(locked))
+    locked = await tx.rows("lock_authored_nodes", **asdict(filters), ids=ids_of(rows))
+    gone = await tx.rows("erase_authored_nodes", ids=ids_of(locked))
     await _blank_nodes(tx, gone)
     await _note(tx, envelope, AuditAction.DELETE_NODE, gone)
 
 
 async def _empty_nodes(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     """Take the principal's properties from its nodes that stay. They are counted alone: keys can say what values do."""
-    locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
+    locked = await tx.rows("lock_authored_nodes", **asdict(filters), ids=ids_of(rows))
     await ledger.blank(tx, AddNode, "node_id", ids_of(locked), {"properties": {}})
-    emptied = await tx.rows(EMPTY_NODES, **asdict(filters), ids=ids_of(locked))
+    emptied = await tx.rows("empty_authored_nodes", **asdict(filters), ids=ids_of(locked))
     await _note(tx, envelope, AuditAction.ERASE_PROPERTIES, emptied)
 
 
 async def _erase_deletions(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
-    gone = await tx.rows(ERASE_DELETIONS, **asdict(filters), ids=ids_of(rows))
+    gone = await tx.rows("erase_deletions", **asdict(filters), ids=ids_of(rows))
     edges = [row for row in gone if not row["is_node"]]
     await _blank_edges(tx, edges)
     await _blank_nodes(tx, [row for row in gone if row["is_node"]])
@@ -163,25 +143,25 @@ async def _erase_deletions(tx: Transaction, envelope: Envelope, filters: PurgeFi
 
 
 async def _erase_proposals(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
-    gone = await tx.rows(ERASE_PROPOSALS, **asdict(filters), ids=ids_of(rows))
+    gone = await tx.rows("erase_proposals", **asdict(filters), ids=ids_of(rows))
     await _note(tx, envelope, AuditAction.ERASE_PROPOSAL, gone)
 
 
 # In this order: a node that only its own edges hold goes after them, and what somebody deletes meanwhile is found last.
 ERASED: Final = (
-    GraphKind(listed_by=EDGES, take=_erase_edges),
-    GraphKind(listed_by=LINKS, take=_erase_links),
-    GraphKind(listed_by=NODES, take=_erase_nodes),
-    GraphKind(listed_by=KEPT_NODES, take=_empty_nodes, stays=True),
-    GraphKind(listed_by=DELETIONS, take=_erase_deletions),
-    GraphKind(listed_by=PROPOSALS, take=_erase_proposals),
+    GraphKind(listed_by="authored_edges", take=_erase_edges),
+    GraphKind(listed_by="authored_links", take=_erase_links),
+    GraphKind(listed_by="authored_nodes", take=_erase_nodes),
+    GraphKind(listed_by="authored_nodes_left", take=_empty_nodes, stays=True),
+    GraphKind(listed_by="authored_deletions", take=_erase_deletions),
+    GraphKind(listed_by="authored_proposals", take=_erase_proposals),
 )
 
 
 async def _erase_about(tx: Transaction, envelope: Envelope, edges: Sequence[Row]) -> None:
     """Erase proposals about edges that are gone. Who proposes locks the edge, so nobody makes another one."""
     if edges:
-        gone = await tx.rows(ERASE_ABOUT, ids=ids_of(edges))
+        gone = await tx.rows("erase_proposals_about", ids=ids_of(edges))
         await _note(tx, envelope, AuditAction.ERASE_PROPOSAL, gone)
 
 
@@ -205,19 +185,22 @@ async def _blank_nodes(tx: Transaction, gone: Sequence[Row]) -> None:
 
 
 async def _archive_edges(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
-    locked = await tx.rows(LOCK_EDGES, **asdict(filters), ids=ids_of(rows))
+    locked = await tx.rows("lock_authored_edges", **asdict(filters), ids=ids_of(rows))
     olds = {row["id"]: edge_as_it_was(row) | ({"constitutive": True} if row["constitutive"] else {}) for row in locked}
     await delete_edges(tx, await note_deletions(tx, envelope, AuditAction.DELETE_EDGE, olds))
 
 
 async def _archive_nodes(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
-    locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
-    bare = await tx.rows(BARE_NODES, ids=ids_of(locked))
+    locked = await tx.rows("lock_authored_nodes", **asdict(filters), ids=ids_of(rows))
+    bare = await tx.rows("bare_nodes", ids=ids_of(locked))
     olds = {row["id"]: {"label": row["label"], "edges": 0} for row in bare}
     await delete_nodes(tx, await note_deletions(tx, envelope, AuditAction.DELETE_NODE, olds))
 
 
-ARCHIVED: Final = (GraphKind(listed_by=EDGES, take=_archive_edges), GraphKind(listed_by=NODES, take=_archive_nodes))
+ARCHIVED: Final = (
+    GraphKind(listed_by="authored_edges", take=_archive_edges),
+    GraphKind(listed_by="authored_nodes", take=_archive_nodes),
+)
 
 
 async def tell_listed(tx: Transaction, reply: Purged, filters: PurgeFilters) -> None:
@@ -226,10 +209,10 @@ async def tell_listed(tx: Transaction, reply: Purged, filters: PurgeFilters) -> 
     reply.edge_count, reply.constitutive_count, reply.node_count = (
         counts["edges"], counts["constitutive"], counts["nodes"]
     )  # fmt: skip
-    reply.edge_previews = await _first(tx, filters, EDGES)
-    reply.node_previews = await _first(tx, filters, NODES)
+    reply.edge_previews = await _first(tx, filters, "authored_edges")
+    reply.node_previews = await _first(tx, filters, "authored_nodes")
     if not filters.unarchived:
-        reply.link_count, reply.link_previews = counts["links"], await _first(tx, filters, LINKS)
+        reply.link_count, reply.link_previews = counts["links"], await _first(tx, filters, "authored_links")
         reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
         reply.emptied_count = counts["emptied"]
 
@@ -239,10 +222,10 @@ async def tell_left(tx: Transaction, reply: Purged, filters: PurgeFilters) -> Ro
 
     Return the counts of what the principal wrote and is there.
     """
-    counts = await tx.row(COUNT, **asdict(filters))
+    counts = await tx.row("authored_count", **asdict(filters))
     assert counts is not None
     reply.kept_node_count = counts["kept"]
-    reply.kept_node_previews = await _first(tx, filters, NODES, hung_on=True)
+    reply.kept_node_previews = await _first(tx, filters, "authored_nodes", hung_on=True)
     if filters.unarchived and counts["links"]:
         reply.notice = LINKS_STAY
     others = await changed(tx, filters.changes, limits.PURGED_SHOWN)
@@ -258,7 +241,7 @@ def named(ids: Sequence[str]) -> list[GraphPreview]:
     return [GraphPreview(id=thing_id, preview=None) for thing_id in ids]
 
 
-async def _first(tx: Transaction, filters: PurgeFilters, query: bytes, *, hung_on: bool = False) -> list[GraphPreview]:
+async def _first(tx: Transaction, filters: PurgeFilters, query: str, *, hung_on: bool = False) -> list[GraphPreview]:
     limit = limits.PURGED_SHOWN
     rows = await tx.rows(query, **asdict(filters), after_id=BEGINNING, limit=limit, hung_on=hung_on)
     return named([str(row["id"]) for row in rows])

@@ -21,13 +21,11 @@ from engramq.schemas.records import Memory
 from engramq.schemas.settings import Settings
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.runner import Context
 
 log = logging.getLogger(__name__)
 
-AMOUNTS: Final = sql("stored_amounts")
 
 COUNTED_S: Final = 5.0  # for which a count serves
 SHARE: Final = 50  # and for so many times as long as it took, so that counting takes no more than 2 % of the time
@@ -102,7 +100,7 @@ class Quotas:
             if known.began >= since:
                 return
             try:
-                rows = await self._store.read(namespace, lambda tx: tx.rows(AMOUNTS))
+                rows = await self._store.read(namespace, lambda tx: tx.rows("stored_amounts"))
             except EngramqError as problem:
                 log.warning("A quota was not counted", extra={"namespace": namespace, "error": problem.fault.error})
                 known.began, known.until, known.failed = began, began + FAILED_S, True

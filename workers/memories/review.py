@@ -1,6 +1,6 @@
 """Review memories: say how far they are vouched for, and promote them from untrusted to trusted."""
 
-from typing import Any, Final
+from typing import Any
 
 from engramq.schemas.commands import Promoted, PromoteMemory, Verified, VerifyMemory
 from engramq.schemas.envelope import Principal
@@ -10,7 +10,6 @@ from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scop
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import refusal_of
@@ -19,9 +18,6 @@ from engramq.workers.memories.change import StillHidden, behind, named_behind
 from engramq.workers.memories.grounds import VOUCHED_FOR, still_resting
 from engramq.workers.memories.seen import require_as_seen
 from engramq.workers.runner import Context, handles
-
-VERIFY: Final = sql("verify")
-PROMOTE: Final = sql("promote")
 
 
 @handles(VerifyMemory)
@@ -43,7 +39,7 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
     await require_as_seen(tx, memory_id, command.seen, context)
     before = Verification(row["verification"])
     if before is not verification:
-        await tx.send(VERIFY, id=memory_id, verification=verification)
+        await tx.send("verify", id=memory_id, verification=verification)
     new: dict[str, Any] = {"verification": verification}
     if before is Verification.REJECTED and not hides:
         displaced = await make_room_again(tx, memory_id, context.services[LinkRules])
@@ -81,7 +77,7 @@ async def promote_memory(tx: Transaction, command: PromoteMemory, context: Conte
     if not is_trusted:
         if row["state"] == MemoryState.ARCHIVED or row["is_superseded"]:
             raise await refusal_of(tx, row)
-        if await tx.row(PROMOTE, id=memory_id, promoted_by=principal.name) is None:
+        if await tx.row("promote", id=memory_id, promoted_by=principal.name) is None:
             raise Again
         old = {"partition": row["partition"], "verification": row["verification"]}
         new = {**old, "partition": Partition.TRUSTED}

@@ -13,21 +13,12 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import privacy_of
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.consent import sharing_consent
 from engramq.workers.memories import supersession
 from engramq.workers.memories.seen import require_as_seen, require_trusted_principal
 from engramq.workers.runner import Context, handles
-
-SHARE: Final = sql("share")
-SHARE_LINKS: Final = sql("share_links")
-UNSHARE: Final = sql("unshare")
-UNSHARE_LINKS: Final = sql("unshare_links")
-OWN: Final = sql("stored_or_shared_by")
-STANDING_ON: Final = sql("standing_on")
-SHARED_WITH_EXTERNAL_ID: Final = sql("shared_with_external_id")
 
 NAMED_MAX: Final = 5  # memories that a refusal names
 INSTEAD: Final = "Supersede or forget it instead, or talk to them."
@@ -94,13 +85,13 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
     if row["superseded_by"] is not None:
         error = f"Memory {row['superseded_by']} has replaced it, which is private."
         raise refuse(FaultCode.FORBIDDEN, error, recovery="Share that one.", memory_id=str(row["superseded_by"]))
-    taken = await tx.row(SHARED_WITH_EXTERNAL_ID, id=memory_id)
+    taken = await tx.row("shared_with_external_id", id=memory_id)
     if taken is not None:
         error = f"A memory that everybody sees has its external_id: {taken['id']}."
         raise refuse(FaultCode.EXTERNAL_ID_TAKEN, error, memory_id=str(taken["id"]))
-    if await tx.row(SHARE, id=memory_id) is None:
+    if await tx.row("share", id=memory_id) is None:
         raise Again
-    await tx.send(SHARE_LINKS, id=memory_id)
+    await tx.send("share_links", id=memory_id)
     await supersession.let_go(tx, [memory_id])
     data = {"memory_id": str(memory_id)} | {name: row[name] for name in ("partition", "verification", "state")}
     await ledger.tell(tx, envelope, Announcement(WebhookEvent.STORED, data, memory_id))
@@ -118,19 +109,19 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
     if owner is None or not await _is_own(tx, memory_id, envelope.principal.name):
         raise refuse(FaultCode.FORBIDDEN, "Only who stored or shared a memory may make it private.")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private
-        standing = [found["id"] for found in await tx.rows(STANDING_ON, id=memory_id, owner=owner)]
+        standing = [found["id"] for found in await tx.rows("standing_on", id=memory_id, owner=owner)]
         if standing:  # in private, of which nothing is named
             return sorted(str(found) for found in standing if found is not None)[:NAMED_MAX]
-        if await tx.row(UNSHARE, id=memory_id, owner=owner) is None:
+        if await tx.row("unshare", id=memory_id, owner=owner) is None:
             raise Again
-        await tx.send(UNSHARE_LINKS, id=memory_id, owner=owner)
+        await tx.send("unshare_links", id=memory_id, owner=owner)
         await ledger.forget_told(tx, memory_id)
     await _record(tx, envelope, AuditAction.UNSHARE, memory_id)
     return None
 
 
 async def _is_own(tx: Transaction, memory_id: UUID, name: str) -> bool:
-    row = await tx.row(OWN, id=memory_id, name=name)
+    row = await tx.row("stored_or_shared_by", id=memory_id, name=name)
     return row is not None and bool(row["own"])
 
 

@@ -44,7 +44,6 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import memory_record, similarity
 from engramq.workers.db.privacy import usual_visibility
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -63,9 +62,6 @@ from engramq.workers.runner import Context, handles, viewer_of
 
 log = logging.getLogger(__name__)
 
-INSERT_NODE: Final = sql("insert_memory_node")
-INSERT: Final = sql("insert_memory")
-WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
 
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 # Trusted when somebody has vouched for them; research never is, nor is any type that is not known here.
@@ -202,10 +198,10 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     if embedding is not None:  # before the insert, which the search would find
         nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
-    node = await tx.send(INSERT_NODE, **columns)
+    node = await tx.send("insert_memory_node", **columns)
     if command.external_id is not UNSET and await node.fetchone() is None:
         raise await _external_id_taken(tx, command.external_id)
-    inserted = await tx.send(INSERT, **columns, **vector)
+    inserted = await tx.send("insert_memory", **columns, **vector)
     rows = [] if embedding is None else await nearest.fetchall()
     made = await inserted.fetchone()
     assert made is not None  # whatever keeps a row out is an error
@@ -281,7 +277,7 @@ def columns_of(draft: Draft) -> dict[str, Any]:
 
 async def _external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
     """Return the refusal that names the memory which has the external_id; raises Again when it has gone since."""
-    row = await tx.row(WITH_EXTERNAL_ID, external_id=external_id)
+    row = await tx.row("node_with_external_id", external_id=external_id)
     if row is None:
         raise Again
     if row["partition"] == Partition.UNTRUSTED:  # which is not to be used in the place of what was to be stored

@@ -1,7 +1,6 @@
 """Replace one memory by another: both rows and the link between them, in one transaction."""
 
 from collections.abc import Collection
-from typing import Final
 from uuid import UUID
 
 from engramq.schemas.commands import Superseded, SupersedeMemory
@@ -12,24 +11,10 @@ from engramq.schemas.vocabulary import AuditAction, MemoryState, Origin, Partiti
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.snapshot import not_active, refusal_of, replacements, use_instead
 from engramq.workers.memories.grounds import still_resting
 from engramq.workers.runner import Context, handles
-
-SUPERSEDE: Final = sql("supersede")
-SUCCESSORS: Final = sql("successors")
-LINK: Final = sql("link_supersedes")
-OWNERS_AMONG: Final = sql("owners_among")
-UNLINK: Final = sql("unlink_supersedes")
-RELINK: Final = sql("relink_replaced")
-REVEAL: Final = sql("reveal")
-POINT_TO_PREVIOUS: Final = sql("point_to_previous")
-REPLACED_BY: Final = sql("replaced_by")
-MOVE_END: Final = sql("move_end")
-REHANG: Final = sql("rehang")
-LET_GO: Final = sql("let_go")
 
 
 async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | None, Row | None]:
@@ -37,7 +22,7 @@ async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | N
 
     Raises Again when it was replaced, or restored, by somebody else in between.
     """
-    seen = (await tx.row(SUCCESSORS, id=memory_id)) or {"id": None}
+    seen = (await tx.row("successors", id=memory_id)) or {"id": None}
     rows = await lock(tx, *([memory_id] if seen["id"] is None else [memory_id, seen["id"]]))
     row = rows.get(memory_id)
     if row is None:
@@ -75,24 +60,24 @@ async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: C
 async def supersede_locked(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
     """Do the same for two memories that are locked and different; raises the same of their state."""
     await _require_replaceable(tx, old, new, principal)
-    await tx.send(SUPERSEDE, old_id=old["id"], new_id=new["id"])
+    await tx.send("supersede", old_id=old["id"], new_id=new["id"])
     await _link(tx, old["id"], new["id"], new["owner"])
 
 
 async def undo(tx: Transaction, old_id: UUID, new_id: UUID | None) -> None:
     """Let the old memory be seen again; both are locked already, unless the new one (None) was erased."""
-    await tx.send(REVEAL, id=old_id)
+    await tx.send("reveal", id=old_id)
     if new_id is None:
         return
     await point_to_previous(tx, new_id)
     ends = {"old_id": old_id, "new_id": new_id, "relation": Relation.SUPERSEDES}
-    await tx.send(UNLINK, **ends)
-    await tx.send(RELINK, **ends)
+    await tx.send("unlink_supersedes", **ends)
+    await tx.send("relink_replaced", **ends)
 
 
 async def replaced_by(tx: Transaction, memory_id: UUID) -> list[UUID]:
     """Return what a memory replaced, whatever became of it besides, the last first."""
-    return [row["id"] for row in await tx.rows(REPLACED_BY, id=memory_id)]
+    return [row["id"] for row in await tx.rows("replaced_by", id=memory_id)]
 
 
 async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
@@ -100,9 +85,9 @@ async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
     chain = await replaced_by(tx, going)
     if not chain:
         return
-    owners = {row["id"]: row["owner"] for row in await tx.rows(OWNERS_AMONG, ids=[*chain, successor])}
+    owners = {row["id"]: row["owner"] for row in await tx.rows("owners_among", ids=[*chain, successor])}
     for old_id in chain:
-        await tx.send(REHANG, id=old_id, new_id=successor)
+        await tx.send("rehang", id=old_id, new_id=successor)
         await _link(tx, old_id, successor, owners.get(old_id, owners.get(successor)))
 
 
@@ -111,7 +96,7 @@ async def let_go(tx: Transaction, going: Collection[UUID]) -> None:
 
     An erasure must not bring a stale memory back.
     """
-    await tx.send(LET_GO, ids=sorted(going))
+    await tx.send("let_go", ids=sorted(going))
 
 
 async def move_end(tx: Transaction, memory_id: UUID) -> None:
@@ -119,12 +104,12 @@ async def move_end(tx: Transaction, memory_id: UUID) -> None:
 
     Locks them after it, in no canonical order: of two transactions that wait for each other one is tried again.
     """
-    await tx.send(MOVE_END, id=memory_id)
+    await tx.send("move_end", id=memory_id)
 
 
 async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:
     """Let a memory say that it supersedes the one that it replaced last, of those that are still there."""
-    await tx.send(POINT_TO_PREVIOUS, id=memory_id)
+    await tx.send("point_to_previous", id=memory_id)
 
 
 async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
@@ -149,7 +134,7 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
         )
     if new["is_superseded"]:
         # Whatever replaces is not replaced itself, so chains have no cycle; this only tells which refusal it is.
-        chain = [row["id"] for row in await tx.rows(SUCCESSORS, id=new["id"])]
+        chain = [row["id"] for row in await tx.rows("successors", id=new["id"])]
         if old["id"] in chain:
             raise refuse(FaultCode.SUPERSEDE_CYCLE, f"Memory {new['id']} is already replaced by {old['id']}.")
         raise await refusal_of(tx, new)
@@ -159,7 +144,7 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
 
 async def _link(tx: Transaction, old_id: UUID, new_id: UUID, owner: str | None) -> None:
     link = {"id": UUID(uuid7()), "relation": Relation.SUPERSEDES, "origin": Origin.AGENT}
-    await tx.send(LINK, **link, old_id=old_id, new_id=new_id, owner=owner)
+    await tx.send("link_supersedes", **link, old_id=old_id, new_id=new_id, owner=owner)
 
 
 def pointers(superseded_by: UUID | None) -> dict[str, str | None]:

@@ -16,13 +16,11 @@ from engramq.schemas.records import CardLine, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing
 from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.privacy import seeing_as_admin
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.memories.grounds import mark_grounds
 from engramq.workers.memories.reading import KEPT_APART
 from engramq.workers.runner import Context, handles
 
-WHY: Final = sql("why")
 CHARS: Final = 60  # of a text on a card
 CARD_BYTES: Final = 1_300  # of its lines: about 600 tokens, with what is around them
 _encode: Final = msgspec.json.encode
@@ -46,7 +44,7 @@ async def _card(tx: Transaction, command: WhyMemory, principal: Principal) -> Ca
     await mark_grounds(tx, [memory])
     lines: defaultdict[str, list[CardLine]] = defaultdict(list)
     counts = Counter[str]()
-    for row in await tx.rows(WHY, id=memory_id, include_untrusted=command.include_untrusted, limit=LINES):
+    for row in await tx.rows("why", id=memory_id, include_untrusted=command.include_untrusted, limit=LINES):
         counts[row["about"]] = row["of_kind"]
         lines[row["about"]].append(_line(row, reads_audit=reads_audit))
     if memory.evidence:

@@ -22,7 +22,6 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import Sector, SourceType
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import unpacked
 from engramq.workers.embedders.minilm import interchangeable
@@ -34,9 +33,6 @@ from engramq.workers.sectors.wishes import WishModel
 
 ASSISTANT: Final = "assistant"  # a speaker who repeats wishes, and has none
 CONFIDENCE_DIGITS: Final = 2  # as shown: a filter by what was shown finds what showed it
-CONTENTS: Final = sql("unclassified_contents")
-CLASSIFY: Final = sql("classify_memories")
-COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class Classified:
 
 async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Collection[str]) -> list[Unclassified]:
     """Return those of these memories that lack a sector, or whether they are wishes, and are not pending."""
-    rows = await tx.rows(CONTENTS, ids=list(ids), embedders=list(embedders))
+    rows = await tx.rows("unclassified_contents", ids=list(ids), embedders=list(embedders))
     return [
         Unclassified(
             row["id"],
@@ -84,9 +80,9 @@ async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Colle
 
 async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
     """Write the sectors of memories of one turn (by id) that still lack one; return how many did."""
-    await tx.send(COMMIT_WITHOUT_WAITING)
+    await tx.send("commit_without_waiting")
     rows = await tx.rows(
-        CLASSIFY,
+        "classify_memories",
         ids=[guess.memory.id for guess in found],
         fingerprints=[guess.memory.fingerprint for guess in found],
         sectors=[guess.sector and guess.sector.value for guess in found],

@@ -15,18 +15,12 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import Lease
 from engramq.workers.queue.inspection import Inspection
 
 log = logging.getLogger(__name__)
 
-BEGUN: Final = sql("tenant_deletion_begun")
-SOME_MEMORIES: Final = sql("some_memories")
-DELETE_NODES: Final = sql("delete_nodes")
-STOP_CLOCK: Final = sql("stop_clock")
-DELETED: Final = sql("tenant_deleted")
 
 ROWS_AT_ONCE: Final = 1_000
 MEMORIES_AT_ONCE: Final = 100  # each costs its links and an entry in every index
@@ -36,28 +30,28 @@ MEMORIES_AT_ONCE: Final = 100  # each costs its links and an entry in every inde
 class Step:
     """Rows of one kind that go; `counted`: what the audit log calls them, if it counts them."""
 
-    query: bytes
+    query: str
     counted: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 BEFORE: Final = (  # tokens first: nobody shall write what is deleted next
-    Step(sql("revoke_tokens")),
-    Step(sql("delete_tokens"), "tokens"),
-    Step(sql("delete_webhooks")),  # nobody is told any more
-    Step(sql("delete_some_deferred")),
-    Step(sql("delete_some_edges"), "links", {"layer": "association"}),
-    Step(sql("delete_some_edges"), "edges", {"layer": "knowledge"}),
+    Step("revoke_tokens"),
+    Step("delete_tokens", "tokens"),
+    Step("delete_webhooks"),  # nobody is told any more
+    Step("delete_some_deferred"),
+    Step("delete_some_edges", "links", {"layer": "association"}),
+    Step("delete_some_edges", "edges", {"layer": "knowledge"}),
 )
 AFTER: Final = (
-    Step(sql("delete_some_nodes"), "nodes"),
-    Step(sql("delete_some_deleted")),  # after what somebody may have deleted meanwhile
-    Step(sql("delete_some_proposals")),
-    Step(sql("delete_some_imported_rows")),
-    Step(sql("delete_lexeme_counts")),
-    Step(sql("delete_lexeme_rebuild")),
-    Step(sql("delete_some_answers")),
-    Step(sql("blank_some_entries")),
+    Step("delete_some_nodes", "nodes"),
+    Step("delete_some_deleted"),  # after what somebody may have deleted meanwhile
+    Step("delete_some_proposals"),
+    Step("delete_some_imported_rows"),
+    Step("delete_lexeme_counts"),
+    Step("delete_lexeme_rebuild"),
+    Step("delete_some_answers"),
+    Step("blank_some_entries"),
 )
 
 
@@ -88,7 +82,7 @@ class TenantDeletion:
     async def _begin(self, tx: Transaction) -> datetime:
         """Return when the first try began: what was written later is no affair of another one either."""
         tx.lease = self.lease
-        row = await tx.row(BEGUN, command_id=UUID(self.envelope.id), action=AuditAction.DELETE_TENANT)
+        row = await tx.row("tenant_deletion_begun", command_id=UUID(self.envelope.id), action=AuditAction.DELETE_TENANT)
         if row is None:
             reason = audit.reason_of(self.envelope.command)
             new = {"begun": True}
@@ -114,14 +108,16 @@ class TenantDeletion:
     async def _some_memories(self, until: datetime) -> int:
         """Delete the next memories; queues are looked through before and after, as for a single erasure."""
         namespace = self.envelope.namespace
-        found = await self.store.read(namespace, lambda tx: tx.rows(SOME_MEMORIES, until=until, limit=MEMORIES_AT_ONCE))
+        found = await self.store.read(
+            namespace, lambda tx: tx.rows("some_memories", until=until, limit=MEMORIES_AT_ONCE)
+        )
         if not found:
             return 0
         ids, contents = [row["id"] for row in found], {str(row["id"]): row["content"] for row in found}
 
         async def effect(tx: Transaction) -> int:
             tx.lease = self.lease
-            row = await tx.row(DELETE_NODES, ids=ids)
+            row = await tx.row("delete_nodes", ids=ids)
             assert row is not None
             return await self._note(tx, "memories", row["rows"])
 
@@ -140,8 +136,8 @@ class TenantDeletion:
 
 async def recorded(tx: Transaction, envelope: Envelope) -> TenantDeleted:
     """Set the clock back and tell what all tries at the command have deleted."""
-    await tx.send(STOP_CLOCK)
-    row = await tx.row(DELETED, command_id=UUID(envelope.id), action=AuditAction.DELETE_TENANT)
+    await tx.send("stop_clock")
+    row = await tx.row("tenant_deleted", command_id=UUID(envelope.id), action=AuditAction.DELETE_TENANT)
     assert row is not None
     reason = audit.reason_of(envelope.command)
     new = {"finished": True}

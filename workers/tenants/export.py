@@ -9,12 +9,7 @@ import msgspec
 
 from engramq.schemas.exports import FORMAT, VERSION
 from engramq.schemas.ids import format_time
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-
-HEAD: Final = sql("export_head")
-PROJECT_USED: Final = sql("project_is_used")
-PLAN_BY_KEYS: Final = sql("plan_by_keys")
 
 ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then, in a script of four bytes 30
 
@@ -52,21 +47,21 @@ class Part:
 
     type: str
     table: str
-    query: bytes
+    query: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 PARTS: Final = (
-    Part("memory", "memories", sql("export_memories")),
-    Part("node", "nodes", sql("export_nodes")),
-    Part("edge", "edges", sql("export_edges"), {"layer": "knowledge"}),
-    Part("link", "edges", sql("export_edges"), {"layer": "association"}),
-    Part("deferred_link", "deferred_links", sql("export_deferred_links")),
-    Part("tombstone", "link_tombstones", sql("export_tombstones")),
-    Part("proposal", "proposals", sql("export_proposals")),
-    Part("imported_row", "imported_rows", sql("export_imported_rows")),
+    Part("memory", "memories", "export_memories"),
+    Part("node", "nodes", "export_nodes"),
+    Part("edge", "edges", "export_edges", {"layer": "knowledge"}),
+    Part("link", "edges", "export_edges", {"layer": "association"}),
+    Part("deferred_link", "deferred_links", "export_deferred_links"),
+    Part("tombstone", "link_tombstones", "export_tombstones"),
+    Part("proposal", "proposals", "export_proposals"),
+    Part("imported_row", "imported_rows", "export_imported_rows"),
 )
-AUDIT: Final = Part("audit", "audit_log", sql("export_audit"))
+AUDIT: Final = Part("audit", "audit_log", "export_audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +75,7 @@ class ExportChoice:
 
 async def holds_project(tx: Transaction, project: str) -> bool:
     """Return whether any memory is in a project; an export of another would be empty."""
-    row = await tx.row(PROJECT_USED, project=project)
+    row = await tx.row("project_is_used", project=project)
     return row is not None and bool(row["used"])
 
 
@@ -89,7 +84,7 @@ async def lines(tx: Transaction, wanted: ExportChoice, release: str) -> AsyncIte
 
     The first says what it is, the last how many of each type there were: without that one it was broken off.
     """
-    await tx.send(PLAN_BY_KEYS)
+    await tx.send("plan_by_keys")
     yield _line(await _head(tx, wanted, release))
     counts: dict[str, int] = {}
     for part in (*PARTS, AUDIT) if wanted.audit else PARTS:
@@ -102,7 +97,7 @@ async def lines(tx: Transaction, wanted: ExportChoice, release: str) -> AsyncIte
 
 
 async def _head(tx: Transaction, wanted: ExportChoice, release: str) -> dict[str, Any]:
-    row = await tx.row(HEAD)
+    row = await tx.row("export_head")
     assert row is not None
     return {
         "type": FORMAT,

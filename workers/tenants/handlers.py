@@ -8,13 +8,10 @@ from typing import Final
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
 from engramq.schemas.faults import missing
 from engramq.schemas.vocabulary import Thing
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.runner import Context, handles, require_admin
 from engramq.workers.tenants.deletion import TenantDeletion, recorded
-
-CONTENTS: Final = sql("tenant_contents")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +45,7 @@ async def contents(tx: Transaction) -> Contents | None:
     """Count what the namespace holds; None when nobody has ever written to it."""
     if tx.tenant == NOBODY:
         return None
-    row = await tx.row(CONTENTS)
+    row = await tx.row("tenant_contents")
     assert row is not None
     return Contents(**row)
 

@@ -17,21 +17,10 @@ from engramq.workers.db import audit, audit_chain, namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import BadValue, Duplicate
 from engramq.workers.db.loads import LARGE_ROWS, LARGE_SHARE, next_load
-from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import packaged
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.tenants.export_check import FILE, LINE, CheckedLine, ExportReader, ExportRefused, ExportSummary
-
-PLAN_BY_KEYS: Final = sql("plan_by_keys")
-LOCK: Final = sql("lock_restoration")
-THERE: Final = sql("what_is_there")
-CHOSEN: Final = sql("chosen_model")
-NAMESPACE: Final = sql("write_exported_namespace")
-REGISTER: Final = sql("register_model")
-TAKEN: Final = sql("taken_key")
-ADVANCE: Final = sql("advance_audit_ids")
-MEMORIES: Final = sql("write_exported_memories")
 
 ROWS_AT_ONCE: Final = 500
 BYTES_AT_ONCE: Final = 1_000_000
@@ -41,19 +30,19 @@ BYTES_AT_ONCE: Final = 1_000_000
 class Writing:
     """How records of one type, but memories, are written."""
 
-    query: bytes
+    query: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 WRITINGS: Final[Mapping[str, Writing]] = {
-    "node": Writing(sql("write_exported_nodes")),
-    "edge": Writing(sql("write_exported_edges"), {"layer": "knowledge"}),
-    "link": Writing(sql("write_exported_edges"), {"layer": "association"}),
-    "deferred_link": Writing(sql("write_exported_deferred_links")),
-    "tombstone": Writing(sql("write_exported_tombstones")),
-    "proposal": Writing(sql("write_exported_proposals")),
-    "imported_row": Writing(sql("write_exported_imported_rows")),
-    "audit": Writing(sql("write_exported_audit")),
+    "node": Writing("write_exported_nodes"),
+    "edge": Writing("write_exported_edges", {"layer": "knowledge"}),
+    "link": Writing("write_exported_edges", {"layer": "association"}),
+    "deferred_link": Writing("write_exported_deferred_links"),
+    "tombstone": Writing("write_exported_tombstones"),
+    "proposal": Writing("write_exported_proposals"),
+    "imported_row": Writing("write_exported_imported_rows"),
+    "audit": Writing("write_exported_audit"),
 }
 
 Lines = Callable[[], Iterable[bytes]]  # the lines of an export, from the first one each time
@@ -105,8 +94,8 @@ async def restore(
     """
 
     async def write(tx: Transaction) -> Restored:
-        await tx.send(PLAN_BY_KEYS)
-        row = await tx.row(LOCK)
+        await tx.send("plan_by_keys")
+        row = await tx.row("lock_restoration")
         if row is None or not row["locked"]:
             raise NamespaceOccupied(
                 f"Namespace {namespace!r} is being restored by somebody else. Wait until that has ended."
@@ -122,7 +111,7 @@ async def restore(
 
 
 async def _require_empty(tx: Transaction) -> None:
-    row = await tx.row(THERE)
+    row = await tx.row("what_is_there")
     there = [] if row is None else row["found"]
     if there:
         raise NamespaceOccupied(
@@ -144,7 +133,7 @@ async def _taken(store: Store, namespace: str, problem: _Taken) -> ExportRefused
     first = problem.batch[0].number
     if isinstance(problem.batch[0].record, MemoryRecord | NodeRecord):
         lines = [checked.line.decode() for checked in problem.batch]
-        row = await store.read(namespace, lambda tx: tx.row(TAKEN, lines=lines))
+        row = await store.read(namespace, lambda tx: tx.row("taken_key", lines=lines))
         if row is not None:
             number, key = problem.batch[row["place"] - 1].number, f"{row['field']} {row['value']!r}"
             return ExportRefused(number, row["field"], f"somebody has written {key} meanwhile ({problem.constraint}).")
@@ -171,11 +160,11 @@ async def _model(tx: Transaction, summary: ExportSummary) -> _Model | None:
         vectors[model] += count
     if not vectors:
         return None
-    for row in await tx.rows(CHOSEN):
+    for row in await tx.rows("chosen_model"):
         chosen = EmbeddingModel(name=row["name"], sha256=row["sha256"], dimensions=row["dimensions"])
         return _Model(row["id"], chosen) if chosen in vectors else None
     ((model, _),) = vectors.most_common(1)
-    made = await tx.row(REGISTER, name=model.name, sha256=model.sha256, dimensions=model.dimensions)
+    made = await tx.row("register_model", name=model.name, sha256=model.sha256, dimensions=model.dimensions)
     assert made is not None
     return _Model(made["id"], model)
 
@@ -199,9 +188,9 @@ class _Restoration:
         if reading.head() != head:
             raise _changed()
         if self.found.summary.last_audit_id:
-            await tx.send(ADVANCE, last=self.found.summary.last_audit_id)
+            await tx.send("advance_audit_ids", last=self.found.summary.last_audit_id)
         private = {name: getattr(head, name) for name in ("visibility", "sharing_consent", "admins_read")}
-        await tx.send(NAMESPACE, active_hours=head.active_hours, language=head.language, **private)
+        await tx.send("write_exported_namespace", active_hours=head.active_hours, language=head.language, **private)
         await self._choose_loaded()
         whole = self.found.summary.counts.total()
         for batch in _batches(reading.records()):
@@ -259,7 +248,7 @@ class _Restoration:
 
     async def _write_memories(self, batch: Sequence[MemoryRecord], lines: Sequence[str]) -> Row | None:
         return await self.tx.row(
-            MEMORIES,
+            "write_exported_memories",
             lines=lines,
             vectors=[self._vector(memory) for memory in batch],
             model_id=None if self.model is None else self.model.id,

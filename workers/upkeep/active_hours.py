@@ -7,7 +7,6 @@ from typing import Final
 
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.background import Debounce
 from engramq.workers.queue.contract import OutcomeUnknown, SessionUse
@@ -15,9 +14,6 @@ from engramq.workers.queue.contract import OutcomeUnknown, SessionUse
 DEBOUNCE_S: Final = 1.0  # the uses of this long become one statement for each namespace
 WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best effort
 
-LOCK: Final = sql("lock_clock")
-TICK: Final = sql("tick")
-COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 PIECES: Final = 1_000  # of the last day that are told apart
 
@@ -26,9 +22,9 @@ Interval = tuple[int, int]  # from, until: milliseconds of Redis's clock
 
 async def tick(tx: Transaction, intervals: Sequence[Interval]) -> None:
     """Let the clock gain what it has not gained yet of the times in which sessions were in use."""
-    await tx.send(COMMIT_WITHOUT_WAITING)
-    await tx.send(LOCK)
-    await tx.send(TICK, since=[begin for begin, _ in intervals], until=[end for _, end in intervals], pieces=PIECES)
+    await tx.send("commit_without_waiting")
+    await tx.send("lock_clock")
+    await tx.send("tick", since=[begin for begin, _ in intervals], until=[end for _, end in intervals], pieces=PIECES)
 
 
 class SessionClock:

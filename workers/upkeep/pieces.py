@@ -17,7 +17,6 @@ from uuid import UUID
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
@@ -27,10 +26,6 @@ from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
-NAMESPACES: Final = sql("namespaces_without_pieces")
-WITHOUT: Final = sql("without_pieces")
-PUT: Final = sql("put_pieces")
-COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 TOKEN_BYTES: Final = 4  # of a text; English has 4.5 a token, other languages fewer characters of more bytes
 PIECE_BYTES: Final = 800  # with 400 recall is the same, and there are twice as many
@@ -56,7 +51,9 @@ class Pieces:
         if self._reads >= limits.CONTENT_CHARS:
             return
         try:
-            waiting = dict.fromkeys((row["namespace"] for row in await self.store.ask(NAMESPACES)), FIRST)
+            waiting = dict.fromkeys(
+                (row["namespace"] for row in await self.store.ask("namespaces_without_pieces")), FIRST
+            )
             if waiting:
                 await self._make(await self.vectorizer.running_model_id(), waiting)
         except EmbedderUnavailable as problem:
@@ -88,7 +85,7 @@ class Pieces:
                 return None
             rows = await self.store.read(
                 namespace,
-                lambda tx, after=after: tx.rows(WITHOUT, after=after, limit=AT_ONCE, model_id=model_id),  # type: ignore[misc]
+                lambda tx, after=after: tx.rows("without_pieces", after=after, limit=AT_ONCE, model_id=model_id),  # type: ignore[misc]
             )
             if rows:
                 pieces = [await self._pieces(row) for row in rows]
@@ -138,9 +135,9 @@ def _sentences(content: str) -> Iterator[str]:
 
 async def _put(tx: Transaction, rows: Sequence[Row], pieces: Sequence[Sequence[Embedding]], model_id: int) -> None:
     """Write the pieces of memories. COMMIT does not wait for the disk: what is lost is made again."""
-    await tx.send(COMMIT_WITHOUT_WAITING)
+    await tx.send("commit_without_waiting")
     await tx.send(
-        PUT,
+        "put_pieces",
         ids=[row["id"] for row in rows],
         contents=[row["content"] for row in rows],
         piece_vectors=["{" + ",".join(f'"{piece.text}"' for piece in several) + "}" for several in pieces],

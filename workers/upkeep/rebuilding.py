@@ -13,20 +13,12 @@ from typing import Final
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db import namespaces
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
-NAMESPACES: Final = sql("rebuilding_namespaces")
-CLAIM: Final = sql("claim_rebuild")
-REBUILD: Final = sql("rebuild_lexemes")
-NOTE: Final = sql("note_rebuilt")
-END_PASS: Final = sql("end_pass")
-END: Final = sql("end_rebuild")
-COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 AT_ONCE: Final = 25  # memories of a transaction: each one that changes costs inserts into all indexes, 3 to 5 ms
 TURN: Final = 40  # transactions of a namespace before it is another's turn
@@ -48,7 +40,7 @@ class Rebuilding:
     async def run(self) -> None:
         """Make anew what can be; what has to wait is done by a later call."""
         try:
-            waiting = [row["namespace"] for row in await self.store.ask(NAMESPACES)]
+            waiting = [row["namespace"] for row in await self.store.ask("rebuilding_namespaces")]
             while waiting and not self.stopping.is_set():
                 waiting = [each for each in waiting if await self.store.apart(each, self._work(each), False)]
         except (EngramqError, OutcomeUnknown):
@@ -66,18 +58,18 @@ class Rebuilding:
 
     async def _rebuild_some(self, tx: Transaction) -> bool:
         """Make the words of some memories anew; return whether the pass goes on."""
-        await tx.send(COMMIT_WITHOUT_WAITING)
-        place = await tx.row(CLAIM, settled_s=self.settled_s)
+        await tx.send("commit_without_waiting")
+        place = await tx.row("claim_rebuild", settled_s=self.settled_s)
         if place is None:
             return False
-        found = await tx.row(REBUILD, after_id=place["after_id"], limit=AT_ONCE)
+        found = await tx.row("rebuild_lexemes", after_id=place["after_id"], limit=AT_ONCE)
         assert found is not None
         if found["seen"] == AT_ONCE:
-            await tx.send(NOTE, after_id=found["last"], seen=found["seen"])
+            await tx.send("note_rebuilt", after_id=found["last"], seen=found["seen"])
         elif place["is_last"]:
-            await tx.send(END)
+            await tx.send("end_rebuild")
             await namespaces.note(tx)  # the words are to be counted anew
             log.info("Words made anew", extra={"namespace": tx.namespace})
         else:
-            await tx.send(END_PASS)
+            await tx.send("end_pass")
         return bool(found["seen"] == AT_ONCE)

@@ -16,7 +16,6 @@ from uuid import UUID, uuid4
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import Claim
 from engramq.workers.db.transaction import AT_LENGTH, Connection, Row, Transaction, ask, execute, settings_to_take
 from engramq.workers.embedders.interface import EmbedderUnavailable
@@ -27,14 +26,6 @@ from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
-CHOSEN: Final = sql("models_chosen")
-VECTORS: Final = sql("vectors_by_model")
-FOREIGN_BEFORE: Final = sql("foreign_before")
-CONTENTS: Final = sql("foreign_contents")
-EMBED_ANEW: Final = sql("embed_anew")
-RETIRE: Final = sql("retire_models")
-BUILD_SETTINGS: Final = sql("build_settings")
-COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 LOOKED_AT: Final = 1_000  # memories of one look at a namespace: some milliseconds
 EMBEDDED_AT_ONCE: Final = 64
@@ -105,12 +96,12 @@ class Reembedding:
     async def _run(self) -> bool:
         """Return whether anything is being done."""
         spec = await self.vectorizer.spec_in_store()
-        models = await self.store.ask(CHOSEN)
+        models = await self.store.ask("models_chosen")
         own = {model["id"] for model in models if (model["name"], model["sha256"]) == (spec.name, spec.sha256)}
         live = {model["id"] for model in models if not model["is_retired"]}
         if not self._is_new and live <= own and len(live) < 2:
             return False
-        vectors = {row["model_id"]: row["vectors"] for row in await self._alone(VECTORS)}
+        vectors = {row["model_id"]: row["vectors"] for row in await self._alone("vectors_by_model")}
         self._is_new = False
         if live | vectors.keys() <= own and len(live) < 2:
             return False
@@ -132,7 +123,7 @@ class Reembedding:
 
     async def _is_chosen(self, model_id: int) -> bool:
         """Say whether this is the model that all vectors are to become; note it once if it is another."""
-        chosen = (await self.store.ask(CHOSEN))[0]
+        chosen = (await self.store.ask("models_chosen"))[0]
         is_chosen = bool(chosen["id"] == model_id)
         if not (is_chosen or self._is_told):
             log.warning("Another embedder was chosen later", extra={"chosen": chosen["name"]})
@@ -141,16 +132,16 @@ class Reembedding:
 
     async def _finish(self) -> None:
         await reembedding.end(self.store)
-        retired = sum(row["retired"] for row in await self._alone(RETIRE, unused_s=self.unused_s))
+        retired = sum(row["retired"] for row in await self._alone("retire_models", unused_s=self.unused_s))
         if retired:
             log.info("Embedding models retired", extra={"models": retired})
 
-    async def _alone(self, query: bytes, **values: object) -> list[Row]:
+    async def _alone(self, query: str, **values: object) -> list[Row]:
         """Ask what may take long."""
 
         async def look(connection: Connection) -> list[Row]:
             if settings_to_take(connection) is None:
-                await execute(connection, BUILD_SETTINGS, {"timeout": COUNT_MAX})
+                await execute(connection, "build_settings", {"timeout": COUNT_MAX})
             return await ask(connection, query, values, {**AT_LENGTH, "statement_timeout": COUNT_MAX})
 
         return await self.store.alone(look)
@@ -190,7 +181,7 @@ class Reembedding:
         """Embed what the next look finds; return where to go on, None at the end."""
 
         async def look(tx: Transaction) -> Row | None:
-            return await tx.row(FOREIGN_BEFORE, before=before, limit=LOOKED_AT, model_id=change.model_id)
+            return await tx.row("foreign_before", before=before, limit=LOOKED_AT, model_id=change.model_id)
 
         found = await self.store.read(namespace, look)
         assert found is not None
@@ -203,7 +194,9 @@ class Reembedding:
         return last  # type: ignore[no-any-return]  # a UUID or None
 
     async def _embed(self, change: _Change, namespace: str, ids: Sequence[UUID]) -> None:
-        wanted = await self.store.read(namespace, lambda tx: tx.rows(CONTENTS, ids=list(ids), model_id=change.model_id))
+        wanted = await self.store.read(
+            namespace, lambda tx: tx.rows("foreign_contents", ids=list(ids), model_id=change.model_id)
+        )
         vectors = await embedded(wanted, self.vectorizer)
         for start in range(0, len(vectors), WRITTEN_AT_ONCE):
             await self.activity.pause(0.0, GIVE_WAY_MAX_S, self.stopping)
@@ -229,9 +222,9 @@ class Reembedding:
 
 async def _write(tx: Transaction, change: _Change, vectors: Sequence[Vectorized]) -> int:
     """Give memories their new vectors; return how many got them. COMMIT does not wait for the disk."""
-    await tx.send(COMMIT_WITHOUT_WAITING)
+    await tx.send("commit_without_waiting")
     rows = await tx.rows(
-        EMBED_ANEW,
+        "embed_anew",
         ids=[vector.id for vector in vectors],
         contents=[vector.content for vector in vectors],
         embeddings=[vector.embedding.text for vector in vectors],

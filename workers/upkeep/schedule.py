@@ -23,7 +23,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.namespaces import Looks
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import PUBLIC
 from engramq.workers.graph import consent, deletions
@@ -35,9 +34,6 @@ from engramq.workers.upkeep.unfinished import BackOff, Unfinished
 
 log = logging.getLogger(__name__)
 
-FORGET_LEXEME_COUNTS: Final = sql("forget_lexeme_counts")
-COUNT_LEXEMES: Final = sql("count_lexemes")
-PARTITION_SIZE: Final = sql("partition_size")
 
 # Counting every lexeme takes 0.8 s for 100,000 memories; of more the newest are a sample.
 LEXEME_SAMPLE: Final = 100_000
@@ -55,21 +51,17 @@ DECAY_EVERY_S: Final = 900.0
 DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
 FIRST: Final = UUID(int=0)
 
-OUTDATED: Final = sql("outdated_namespaces")
-EXPIRING: Final = sql("expiring_namespaces")
-DECAYING: Final = sql("decaying_namespaces")
-
 
 async def is_worth_counting(tx: Transaction, partition: Partition) -> bool:
     """Say whether a partition of the namespace is large enough for counts of its lexemes."""
-    row = await tx.row(PARTITION_SIZE, partition=partition, limit=COUNTED_FROM)
+    row = await tx.row("partition_size", partition=partition, limit=COUNTED_FROM)
     return row is not None and row["memories"] >= COUNTED_FROM
 
 
 async def count_lexemes(tx: Transaction, partition: Partition) -> int:
     """Write anew how many memories of a partition hold each lexeme; return how many lexemes are not rare."""
-    await tx.send(FORGET_LEXEME_COUNTS, partition=partition)
-    return len(await tx.rows(COUNT_LEXEMES, partition=partition, sample=LEXEME_SAMPLE, rare=RARE))
+    await tx.send("forget_lexeme_counts", partition=partition)
+    return len(await tx.rows("count_lexemes", partition=partition, sample=LEXEME_SAMPLE, rare=RARE))
 
 
 @dataclass(slots=True)
@@ -155,7 +147,7 @@ class Upkeep:
             "pair_days": co_retrieval.KEPT_DAYS,
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
-        outdated = await self._named(OUTDATED, **kept)
+        outdated = await self._named("outdated_namespaces", **kept)
         for kind in (ledger, co_retrieval, deletions, consent):  # each apart: where one fails, the others are trimmed
             await self._each(outdated, partial(self._trim, kind.trim, kind.TRIMMED_AT_ONCE))
 
@@ -165,7 +157,7 @@ class Upkeep:
 
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""
-        await self._each(await self._named(EXPIRING), self._archive_expired)
+        await self._each(await self._named("expiring_namespaces"), self._archive_expired)
 
     async def _archive_expired(self, namespace: str) -> None:
         while await self.store.write(namespace, change.archive_expired) == change.EXPIRED_AT_ONCE:
@@ -199,7 +191,7 @@ class Upkeep:
 
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
-        await self._each(await self._named(DECAYING, hours=DECAYED_ANEW_HOURS), self._decay_links)
+        await self._each(await self._named("decaying_namespaces", hours=DECAYED_ANEW_HOURS), self._decay_links)
 
     async def _decay_links(self, namespace: str) -> None:
         hours = await self.store.read(namespace, writer.clock)
@@ -226,7 +218,7 @@ class Upkeep:
         for namespace in wanted:
             await self.store.apart(namespace, work(namespace), None)
 
-    async def _named(self, query: bytes, **values: Any) -> list[str]:
+    async def _named(self, query: str, **values: Any) -> list[str]:
         """Return the namespaces that a query of all of them names."""
         return [row["namespace"] for row in await self.store.ask(query, **values)]
 

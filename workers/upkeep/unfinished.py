@@ -14,7 +14,6 @@ from uuid import UUID
 from engramq.schemas.commands import Activated
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.deferred import deferred_due
 from engramq.workers.memories.store import finishing
@@ -46,8 +45,6 @@ ROUND_EVERY_S: Final = 600.0
 LOAD_MAX_S: Final = 600.0  # how long links wait for the end of bulk loads
 
 
-UNFINISHED: Final = sql("unfinished_before")
-
 _NO_ID: Final = UUID(int=0)
 
 
@@ -77,7 +74,7 @@ class Seen:
 async def look(tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int) -> Seen:
     """Look at the next `limit` memories that are older than that, not beyond so many that lack their links."""
     row = await tx.row(
-        UNFINISHED,
+        "unfinished_before",
         before=place.before,
         before_id=place.before_id,
         older_than_s=older_than_s,

@@ -19,20 +19,12 @@ import anyio
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.webhooks.sending import Message, Sender, signing_key
 
 log = logging.getLogger(__name__)
 
-DUE_NAMESPACES: Final = sql("namespaces_to_tell")
-DUE: Final = sql("due_messages")
-RECEIVED: Final = sql("messages_received")
-RECOVERED: Final = sql("webhook_recovered")
-HAS_TURN: Final = sql("webhook_has_turn")
-FAILED: Final = sql("webhook_failed")
-TRIM: Final = sql("trim_messages")
 
 MESSAGES_AT_ONCE: Final = 50  # of one webhook
 RECEIVERS_AT_ONCE: Final = 8
@@ -57,7 +49,7 @@ class Delivery:
     async def run(self) -> None:
         """Tell what is due; while the database is away there is nothing to tell."""
         try:
-            due = [row["namespace"] for row in await self.store.ask(DUE_NAMESPACES, days=DEAD_DAYS)]
+            due = [row["namespace"] for row in await self.store.ask("namespaces_to_tell", days=DEAD_DAYS)]
             if due:
                 await self._tell(due)
         except (EngramqError, OutcomeUnknown):
@@ -81,8 +73,8 @@ class Delivery:
         """Return the messages of each webhook that are due, and forget those that died long ago."""
 
         async def work(tx: Transaction) -> list[dict[str, Any]]:
-            await tx.send(TRIM, days=DEAD_DAYS)
-            return await tx.rows(DUE, limit=MESSAGES_AT_ONCE, key_id=key_id)
+            await tx.send("trim_messages", days=DEAD_DAYS)
+            return await tx.rows("due_messages", limit=MESSAGES_AT_ONCE, key_id=key_id)
 
         rows = sorted(await self.store.write(namespace, work), key=_webhook)  # stable: still the oldest first
         return [list(waiting) for _, waiting in groupby(rows, key=_webhook)]
@@ -114,7 +106,7 @@ class Delivery:
     async def _has_turn(self, namespace: str, webhook_id: UUID) -> bool:
         """Note that a webhook has its turn; False where that cannot be noted, nor could what it takes."""
         try:
-            await self.store.write(namespace, lambda tx: tx.send(HAS_TURN, webhook_id=webhook_id))
+            await self.store.write(namespace, lambda tx: tx.send("webhook_has_turn", webhook_id=webhook_id))
         except (EngramqError, OutcomeUnknown):
             log.warning("A webhook is not told: the database is away", extra={"webhook": str(webhook_id)})
             return False
@@ -122,14 +114,14 @@ class Delivery:
 
     async def _note(self, namespace: str, row: dict[str, Any], problem: str | None) -> None:
         async def received(tx: Transaction) -> None:
-            await tx.send(RECEIVED, ids=[row["id"]])
+            await tx.send("messages_received", ids=[row["id"]])
             if row["failures"]:
-                await tx.send(RECOVERED, webhook_id=row["webhook_id"])
+                await tx.send("webhook_recovered", webhook_id=row["webhook_id"])
 
         async def failed(tx: Transaction) -> list[dict[str, Any]]:
             waits_s, most = [self._jittered(wait_s) for wait_s in self.waits_s], min(WAITS_OF_ALL, len(self.waits_s))
             about = {"id": row["id"], "webhook_id": row["webhook_id"], "problem": problem}
-            return await tx.rows(FAILED, waits_s=waits_s, most=most, **about)
+            return await tx.rows("webhook_failed", waits_s=waits_s, most=most, **about)
 
         if problem is None:
             await self.store.write(namespace, received)

@@ -11,15 +11,8 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import AuditAction, WebhookEvent
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.webhooks.sending import Message, Sender, check_url, signing_key
-
-ADD: Final = sql("add_webhook")
-LIST: Final = sql("list_webhooks")
-REMOVE: Final = sql("remove_webhook")
-DEAD: Final = sql("dead_messages")
-RETRY: Final = sql("retry_messages")
 
 TEST_EVENT: Final = "webhook.test"
 
@@ -65,7 +58,7 @@ async def add(
 
     async def work(tx: Transaction) -> None:
         await tx.row(
-            ADD,
+            "add_webhook",
             id=webhook_id,
             url=url,
             events=words,
@@ -82,14 +75,14 @@ async def add(
 
 async def listed(store: Store, namespace: str) -> list[Webhook]:
     """Return the webhooks of a namespace, oldest first."""
-    return [Webhook(**row) for row in await store.read(namespace, lambda tx: tx.rows(LIST))]
+    return [Webhook(**row) for row in await store.read(namespace, lambda tx: tx.rows("list_webhooks"))]
 
 
 async def remove(store: Store, namespace: str, webhook_id: UUID, actor: str) -> bool:
     """Tell a webhook nothing any more, not even what waits; False when there is none of that id."""
 
     async def work(tx: Transaction) -> bool:
-        row = await tx.row(REMOVE, id=webhook_id)
+        row = await tx.row("remove_webhook", id=webhook_id)
         if row is not None:
             await audit.write(tx, actor, AuditAction.REMOVE_WEBHOOK, webhook_id, old={"url": row["url"]}, new={})
         return row is not None
@@ -99,14 +92,14 @@ async def remove(store: Store, namespace: str, webhook_id: UUID, actor: str) -> 
 
 async def dead(store: Store, namespace: str) -> list[DeadMessage]:
     """Return the messages of a namespace that nobody took, oldest first."""
-    return [DeadMessage(**row) for row in await store.read(namespace, lambda tx: tx.rows(DEAD))]
+    return [DeadMessage(**row) for row in await store.read(namespace, lambda tx: tx.rows("dead_messages"))]
 
 
 async def retry(store: Store, namespace: str, wanted: UUID) -> int:
     """Send a dead message once more, or all of a webhook; return how many."""
 
     async def work(tx: Transaction) -> int:
-        row = await tx.row(RETRY, id=wanted)
+        row = await tx.row("retry_messages", id=wanted)
         return 0 if row is None else int(row["messages"])
 
     return await store.write(namespace, work)

@@ -1,6 +1,8 @@
 """The SQL files: every query is one that the migrated schema understands, and one that somebody uses."""
 
+import ast
 import re
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -12,6 +14,8 @@ from tests.conftest import Database
 
 # What PostgreSQL prepares: these four kinds of statement.
 PREPARABLE = re.compile(r"\s*(select|insert|update|delete|with)\b", re.IGNORECASE)
+# Calls that take a query by its name.
+ASKING = {"send", "rows", "row", "ask", "execute", "Lookup", "native", "sql", "sized_sql"}
 
 
 def test_every_query_is_understood_by_the_migrated_schema(database: Database) -> None:
@@ -30,7 +34,24 @@ def test_every_query_is_used() -> None:
     assert [name for name in queries.names() if f'"{name}"' not in source] == []
 
 
-def test_a_query_that_does_not_exist_is_refused_when_its_module_is_loaded() -> None:
+def test_every_query_that_is_asked_for_by_its_name_exists() -> None:
+    asked = {name for module in modules("workers") for name in asked_for(module.tree)}
+    assert len(asked) > 300
+    assert asked - set(queries.names()) == set()
+
+
+def asked_for(tree: ast.Module) -> Iterator[str]:
+    """Give the names of queries in the calls that take one."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if called.lstrip("_") in ASKING:
+            yield from (part.value for part in call.args if isinstance(part, ast.Constant) and type(part.value) is str)
+
+
+def test_a_query_that_does_not_exist_is_refused() -> None:
+    for name in ("no_such_query", "nearest_exact"):
+        with pytest.raises(KeyError):
+            native(name)
     with pytest.raises(KeyError):
         sql("no_such_query")
     with pytest.raises(KeyError):

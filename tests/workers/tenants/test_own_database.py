@@ -14,9 +14,9 @@ from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
+from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
-from engramq.workers.graph.reads import NAMES_ALIKE
 from engramq.workers.search.candidates import Filters, choose_query, find_candidates
 from engramq.workers.search.question import Question
 from tests.conftest import Database, TestServers
@@ -107,7 +107,7 @@ async def test_full_text_and_vectors_keep_their_indexes(store: Store, degraded: 
 
 
 async def test_names_that_resemble_keep_their_index(store: Store) -> None:
-    plan = await explained(store, NAMES_ALIKE, {"name": "node 77", "beginning": "node 77%", "limit": 5})
+    plan = await explained(store, sql("names_alike"), {"name": "node 77", "beginning": "node 77%", "limit": 5})
     assert plan.count("nodes_name_folded") >= 2
     assert "Seq Scan" not in plan
 

@@ -421,10 +421,10 @@ async def test_what_was_written_with_a_retired_model_is_found_at_the_next_start(
 
 async def test_a_store_of_one_model_is_counted_once(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
     await change.world.keep("pump")
-    asked: list[bytes] = []
+    asked: list[str] = []
     alone = Reembedding._alone
 
-    async def noting(self: Reembedding, query: bytes, **values: object) -> Awaitable[Any]:
+    async def noting(self: Reembedding, query: str, **values: object) -> Awaitable[Any]:
         asked.append(query)
         return await alone(self, query, **values)  # type: ignore[return-value]
 
@@ -432,4 +432,4 @@ async def test_a_store_of_one_model_is_counted_once(change: Change, monkeypatch:
     work = change.upkeep()
     for _ in range(3):
         await work.run()
-    assert asked == [reembedding.VECTORS], "once, for what was written with a model after it was retired"
+    assert asked == ["vectors_by_model"], "once, for what was written with a model after it was retired"

@@ -23,7 +23,7 @@ DAY_MS = 24 * HOUR_MS
 
 async def hours(store: Store, namespace: str) -> float:
     async def read(tx: Transaction) -> float:
-        row = await tx.row(clock.LOCK)
+        row = await tx.row("lock_clock")
         return 0.0 if row is None else float(row["active_hours"])
 
     return await store.write(namespace, read)

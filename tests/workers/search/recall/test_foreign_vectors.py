@@ -9,6 +9,7 @@ from msgspec import UNSET
 from engramq.schemas.commands import ConnectByQuery, ForgetMemory, Forgotten, MemoryList, QueryConnected
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import transaction
+from engramq.workers.db.queries import Query
 from engramq.workers.embedders import other_models
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec
@@ -87,10 +88,10 @@ async def test_a_notice_goes_when_nothing_foreign_is_left(
 async def test_nothing_is_counted_where_one_model_made_all_vectors(
     scene: Scene, other_model: BatchingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[bytes] = []
+    sent: list[Query] = []
     execute = transaction.execute
 
-    async def noting(connection: Any, query: bytes, values: Any) -> Any:
+    async def noting(connection: Any, query: Query, values: Any) -> Any:
         sent.append(query)
         return await execute(connection, query, values)
 
@@ -98,8 +99,8 @@ async def test_nothing_is_counted_where_one_model_made_all_vectors(
     monkeypatch.setattr(transaction, "execute", noting)
     for _ in range(2):
         await ask_both_ways(scene)
-    assert other_models.COUNT not in sent
+    assert "count_by_model" not in sent
     change_model(scene, other_model)
     for _ in range(3):
         await ask_both_ways(scene)
-    assert sent.count(other_models.COUNT) == 1
+    assert sent.count("count_by_model") == 1

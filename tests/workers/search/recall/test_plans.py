@@ -15,9 +15,10 @@ from engramq.schemas.commands import SearchMemories
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Ranking
 from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
-from engramq.workers.memories.reading import RECENT, Listed
+from engramq.workers.memories.reading import Listed
 from engramq.workers.search.candidates import (
     CANDIDATES,
     Filters,
@@ -181,7 +182,7 @@ async def test_a_list_of_a_tag_reads_no_more_than_the_rows_that_have_it(filled: 
         wanted = Listed(partitions=[Partition.TRUSTED], tags=["tag7"], project=EVERY_PROJECT)
         values = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
         page: dict[str, Any] = {"before": None, "before_id": None, "limit": 50}
-        rows = await tx.rows(b"explain (analyze) " + RECENT, **values, **page)
+        rows = await tx.rows(b"explain (analyze) " + sql("recent_memories"), **values, **page)
         return "\n".join(row["QUERY PLAN"] for row in rows)
 
     told = await filled.read("large", explain)
