@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.base import Command, Reply, WriteCommand, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Identifier, Moment, Name, Note
 from engramq.schemas.records import TokenRecord
@@ -34,7 +34,7 @@ class TokenList(Reply, kw_only=True, tag="tokens"):
     omitted: int = 0
 
 
-class CreateToken(Command, frozen=True, kw_only=True, omit_defaults=True, tag="create_token"):
+class CreateToken(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="create_token"):
     """Let somebody in by a token of the namespace. It is made where it is shown: only its SHA-256 (hex) travels.
 
     It may do no more than who makes it, and it expires.
@@ -42,7 +42,6 @@ class CreateToken(Command, frozen=True, kw_only=True, omit_defaults=True, tag="c
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
-    write: ClassVar[bool] = True
 
     token_sha256: Identifier
     principal: Annotated[Name, Meta(description="Who comes in by it")]
@@ -76,12 +75,11 @@ class TokenCreated(WriteReply, kw_only=True, tag="token_created"):
     token: TokenRecord
 
 
-class RevokeToken(Command, frozen=True, kw_only=True, omit_defaults=True, tag="revoke_token"):
+class RevokeToken(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="revoke_token"):
     """Let a token of the namespace count no longer."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
-    write: ClassVar[bool] = True
 
     token_id: Identifier
     reason: Note | UnsetType = UNSET
@@ -118,12 +116,11 @@ class TenantDescribed(Reply, kw_only=True, tag="tenant_described"):
     hint: str | UnsetType = UNSET
 
 
-class DeleteTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="delete_tenant"):
+class DeleteTenant(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="delete_tenant"):
     """Erase for good everything that the namespace holds, its bearer tokens first; the audit log stays."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
-    write: ClassVar[bool] = True
 
     reason: Note | UnsetType = UNSET
 

@@ -39,6 +39,13 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         return None
 
 
+class WriteCommand(Command, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that changes what is stored."""
+
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+
 class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
     """What a worker answers when a command was carried out; refusals travel as Fault.
 

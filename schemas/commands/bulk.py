@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.faults import Fault, invalid
 from engramq.schemas.fields import MemoryId, Name, UnitInterval
@@ -47,7 +47,7 @@ class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
         return NewMemory(**self.given)
 
 
-class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):
+class ImportBatch(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):
     """Store many memories of one namespace in one transaction. Rows have been validated at the door.
 
     `identities`: by what each record is known again, whatever batch and principal brings it; () when by nothing but the
@@ -55,8 +55,6 @@ class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="i
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     records: Annotated[tuple[ImportRecord, ...], Meta(min_length=1, max_length=limits.IMPORT_ROWS)]
     on_duplicate: OnDuplicate = OnDuplicate.SKIP
@@ -101,12 +99,10 @@ class ImportRow(ImportRecord, frozen=True, kw_only=True, omit_defaults=True):
     fault: Fault | UnsetType = UNSET
 
 
-class ImportMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="import_memories"):
+class ImportMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="import_memories"):
     """Keep many memories in one transaction. They get their vectors later; a bad one is a receipt."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     records: Annotated[
         tuple[ImportRow, ...],
@@ -203,12 +199,11 @@ class DuplicateGroup(msgspec.Struct, frozen=True, kw_only=True):
     similarities: tuple[float, ...] = ()
 
 
-class RenameProject(Command, frozen=True, kw_only=True, omit_defaults=True, tag="rename_project"):
+class RenameProject(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="rename_project"):
     """Call a project something else; with `merge` put it into one that has memories already. No tool of an agent's."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
-    write: ClassVar[bool] = True
 
     old_name: Name
     new_name: Name
@@ -288,12 +283,11 @@ class DuplicatesGrouped(Reply, kw_only=True, tag="duplicates_grouped"):
     previews: list[MemoryPreview] | UnsetType = UNSET
 
 
-class MergeDuplicates(Command, frozen=True, kw_only=True, omit_defaults=True, tag="merge_duplicates"):
+class MergeDuplicates(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="merge_duplicates"):
     """Supersede memories by those that stand for them, in one transaction. What is no duplicate any more is left."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
     scope: ClassVar[Scope] = Scope.ADMIN
-    write: ClassVar[bool] = True
 
     groups: Annotated[tuple[DuplicateGroup, ...], Meta(min_length=1, max_length=limits.DUPLICATES_MERGED)]
     similarity: UnitInterval

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.faults import invalid
@@ -51,12 +51,10 @@ _SEARCH_OLD: Final = Step(tool="search_memories", arguments={"query": "When is t
 _IT: Final = {"memory_id": "<stored.id>"}
 
 
-class SupersedeMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):
+class SupersedeMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):
     """Replace an old memory by a newer one."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     old_memory_id: MemoryReference
     new_memory_id: MemoryReference
@@ -107,12 +105,10 @@ SUPERSEDE_MEMORY: Final = Tool(
 )
 
 
-class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
+class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
     """Change what is said about a memory; its content is never edited."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     memory_id: MemoryReference
     sector: Annotated[Sector, Meta(description="Final: it stays")] | UnsetType = UNSET
@@ -236,12 +232,10 @@ UPDATE_MEMORY: Final = Tool(
 )
 
 
-class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
+class ForgetMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
     """Archive a memory, or erase it for good."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     memory_id: MemoryReference
     reason: Note | UnsetType = UNSET
@@ -295,12 +289,10 @@ FORGET_MEMORY: Final = Tool(
 )
 
 
-class RestoreMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):
+class RestoreMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):
     """Undo an archive or a supersession."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     memory_id: MemoryReference
     reason: Note | UnsetType = UNSET

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Page, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Page, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.graph import AnySector, AsWritten
 from engramq.schemas.fields import (
     Cursor,
@@ -43,12 +43,10 @@ _PROPOSE: Final = Step(
 )
 
 
-class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
+class ReclassifySector(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
     """Choose the sector of an edge by hand, for good."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     source_name: Name
     target_name: Name
@@ -103,12 +101,12 @@ RECLASSIFY_SECTOR: Final = Tool(
 )
 
 
-class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"):
+class ProposeReclassification(
+    WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"
+):
     """Ask for consent to another sector of an edge, or join who asked before; counts as the proposer's approval."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     edge_id: Identifier
     new_sector: AnySector
@@ -169,12 +167,11 @@ PROPOSE_RECLASSIFICATION: Final = Tool(
 )
 
 
-class DecideProposal(Command, frozen=True, kw_only=True, omit_defaults=True, tag="decide_proposal"):
+class DecideProposal(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="decide_proposal"):
     """Approve or reject a proposal. Approving twice counts once; one rejection ends it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
     scope: ClassVar[Scope] = Scope.VERIFY
-    write: ClassVar[bool] = True
 
     proposal_id: Identifier
     decision: Decision

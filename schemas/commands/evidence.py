@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from engramq.schemas.commands.base import Command, WriteReply
+from engramq.schemas.commands.base import WriteCommand, WriteReply
 from engramq.schemas.evidence import CITATIONS, CheckedCitation
 from engramq.schemas.fields import MemoryId
-from engramq.schemas.vocabulary import Scope, WorkerKind
+from engramq.schemas.vocabulary import WorkerKind
 
 REPORTED_AT_ONCE: Final = 100  # memories of one report, whose locks others wait for
 
@@ -20,12 +20,10 @@ class CheckedMemory(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Annotated[tuple[CheckedCitation, ...], Meta(min_length=1, max_length=CITATIONS)]
 
 
-class ReportEvidence(Command, frozen=True, kw_only=True, omit_defaults=True, tag="report_evidence"):
+class ReportEvidence(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="report_evidence"):
     """Keep what a comparison of evidence with the files that it cites has found; no tool."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     found: Annotated[tuple[CheckedMemory, ...], Meta(min_length=1, max_length=REPORTED_AT_ONCE)]
 

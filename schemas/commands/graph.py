@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
@@ -50,12 +50,10 @@ _ADD_WRONG: Final = Step(
 )
 
 
-class AddNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_node"):
+class AddNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_node"):
     """Make a named node, or merge properties into it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     name: Name
     label: Annotated[Name, Meta(description="Kind, e.g. Person")] = ENTITY_LABEL
@@ -95,12 +93,10 @@ ADD_NODE: Final = Tool(
 )
 
 
-class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_edge"):
+class AddEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_edge"):
     """Write a fact, source --relation--> target, or merge properties into it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     source_name: Name
     target_name: Name
@@ -203,23 +199,19 @@ ADD_EDGE: Final = Tool(
 )
 
 
-class DeleteEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_edge"):
+class DeleteEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_edge"):
     """Remove an edge. Of a constitutive one the first call is a proposal to delete it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     edge_id: Identifier
     reason: Note | UnsetType = UNSET
 
 
-class DeleteNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_node"):
+class DeleteNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_node"):
     """Remove a named node and its edges. With a constitutive edge the first call is a proposal to delete it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     node_id: Identifier
     reason: Note | UnsetType = UNSET
@@ -303,12 +295,11 @@ DELETE_NODE: Final = Tool(
 )
 
 
-class RestoreGraph(Command, frozen=True, kw_only=True, omit_defaults=True, tag="restore_graph"):
+class RestoreGraph(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="restore_graph"):
     """Undo a deletion in the graph: `audit_id` is the id of its entry in the audit log."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
     scope: ClassVar[Scope] = Scope.ADMIN
-    write: ClassVar[bool] = True
 
     audit_id: Annotated[int, Meta(ge=1, le=limits.AUDIT_ID_MAX)]
     reason: Note | UnsetType = UNSET

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
@@ -81,12 +81,12 @@ def refuse_reserved(relation: str | UnsetType) -> None:
         raise invalid("relation", error, "Leave it out, or use another word. supersede_memory writes that one.")
 
 
-class Connect(LinkRequest, Command, frozen=True, kw_only=True, omit_defaults=True, tag="connect", tag_field="type"):
+class Connect(
+    LinkRequest, WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="connect", tag_field="type"
+):
     """Assert that two memories are related."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,12 +153,10 @@ CONNECT: Final = Tool(
 )
 
 
-class Disconnect(Command, frozen=True, kw_only=True, omit_defaults=True, tag="disconnect"):
+class Disconnect(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="disconnect"):
     """Remove the link between two memories, in either order."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     source: MemoryReference
     target: MemoryReference
@@ -213,12 +211,10 @@ DISCONNECT: Final = Tool(
 )
 
 
-class ConnectByQuery(Command, frozen=True, kw_only=True, omit_defaults=True, tag="connect_by_query"):
+class ConnectByQuery(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="connect_by_query"):
     """Link the memory that best answers one query to the one that best answers another."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     source_query: Annotated[Query, Meta(description="What one memory says")]
     target_query: Annotated[Query, Meta(description="What the other says")]
@@ -297,12 +293,10 @@ class BatchLink(LinkRequest, frozen=True, kw_only=True, omit_defaults=True):
     fault: Fault | UnsetType = UNSET
 
 
-class Connects(Command, frozen=True, kw_only=True, omit_defaults=True, tag="connects"):
+class Connects(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="connects"):
     """Assert many links. Bad ones are errors of their index; `atomic`: all or nothing."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     edges: Annotated[tuple[BatchLink, ...], Meta(max_length=limits.BATCH_LINKS, description="The links; at most 200")]
     atomic: Annotated[bool, Meta(description="All or nothing")] = False
@@ -387,12 +381,10 @@ CONNECTS: Final = Tool(
 )
 
 
-class RecordOutcome(Command, frozen=True, kw_only=True, omit_defaults=True, tag="record_outcome"):
+class RecordOutcome(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="record_outcome"):
     """Say how much memories helped: 1 fully, 0 not at all."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     memory_ids: Annotated[
         tuple[Identifier, ...],

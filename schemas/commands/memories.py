@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.fields import (
     AsOf,
@@ -42,7 +42,6 @@ from engramq.schemas.vocabulary import (
     MemoryState,
     Partition,
     Ranking,
-    Scope,
     Sector,
     Thing,
     Verification,
@@ -107,13 +106,11 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoreMemory(
-    NewMemory, Command, frozen=True, kw_only=True, omit_defaults=True, tag="store_memory", tag_field="type"
+    NewMemory, WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="store_memory", tag_field="type"
 ):
     """Keep one memory."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EMBEDDING
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
 
 class Stored(WriteReply, kw_only=True, tag="stored", omit_defaults=False):

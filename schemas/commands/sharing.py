@@ -4,9 +4,9 @@ from typing import ClassVar, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.commands.base import Command, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.fields import MemoryId, Note, Seen
-from engramq.schemas.vocabulary import Scope, Thing, WorkerKind
+from engramq.schemas.vocabulary import Thing, WorkerKind
 
 # What the examples of the guide are about.
 _KEEP: Final = Step(
@@ -15,12 +15,10 @@ _KEEP: Final = Step(
 _SHARE: Final = Step(tool="share_memory", arguments={"memory_id": "<stored.id>"})
 
 
-class ShareMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
+class ShareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
     """Let everybody in the namespace see a private memory."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     memory_id: MemoryId
     seen: Seen | UnsetType = UNSET
@@ -69,12 +67,10 @@ SHARE_MEMORY: Final = Tool(
 )
 
 
-class UnshareMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="unshare_memory"):
+class UnshareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="unshare_memory"):
     """Make a memory private again."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
 
     memory_id: MemoryId
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteReply
+from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project, refuse_reversed
 from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
@@ -22,12 +22,11 @@ _VERIFY: Final = Step(
 )
 
 
-class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="verify_memory"):
+class VerifyMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="verify_memory"):
     """Say how far a memory is vouched for."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.VERIFY
-    write: ClassVar[bool] = True
 
     memory_id: MemoryId
     verification: Annotated[Verification, Meta(description="rejected: false, or an injection")]
@@ -88,12 +87,11 @@ VERIFY_MEMORY: Final = Tool(
 )
 
 
-class PromoteMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_promote_to_trusted"):
+class PromoteMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="memory_promote_to_trusted"):
     """Move a verified memory from untrusted to trusted."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.VERIFY
-    write: ClassVar[bool] = True
 
     record_id: MemoryId
     seen: Seen | UnsetType = UNSET
@@ -208,7 +206,7 @@ LIST_CONTRADICTIONS: Final = Tool(
 )
 
 
-class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
+class PurgeMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
     """Find, and with `erase` erase for good, all memories of a principal, a source type, a project, a time; all that is
     given has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had
     replaced, and of others' edges and nodes what the principal changed.
@@ -220,7 +218,6 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
     scope: ClassVar[Scope] = Scope.ADMIN
-    write: ClassVar[bool] = True
 
     created_by: Name | UnsetType = UNSET
     source_type: Name | UnsetType = UNSET
