@@ -1,4 +1,4 @@
-"""Run a worker process: the table of worker kinds and their handlers, and what the handlers share."""
+"""Run a worker process: the handlers of each worker kind, and what they share."""
 
 from __future__ import annotations
 
@@ -83,79 +83,36 @@ FIRST_PAUSE_S: Final = 0.05  # a home's worker loads while its PostgreSQL is sti
 LONGEST_PAUSE_S: Final = 0.5
 SAY_AGAIN_S: Final = 60.0
 
-# What each worker kind carries out; a command's `mailbox` names the same kind.
+# The modules that have handlers.
+_SLICES: Final = (
+    *(auth, change, commands, connect, consent, contradictions, deletions, disconnect, duplicates, edges, evidence),
+    *(
+        importing,
+        lookup,
+        nodes,
+        outcomes,
+        pending,
+        projects,
+        proposals,
+        purge,
+        reading,
+        reads,
+        receipts,
+        review,
+        search,
+    ),
+    *(sectors, sharing, similarity, storing, supersession, survey, tenants, walks, why),
+)
+
+
+def _handlers(kind: WorkerKind) -> tuple[CommandHandler[..., Any], ...]:
+    """Return the handlers of the commands that go to the mailbox of this kind."""
+    found = [value for module in _SLICES for value in vars(module).values() if isinstance(value, CommandHandler)]
+    return tuple(handler for handler in found if handler.command.mailbox is kind)
+
+
 HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
-    WorkerKind.EMBEDDING: (storing.store_memory,),
-    WorkerKind.SECTORS: (sectors.classify_sectors,),
-    WorkerKind.EDGES: (
-        connect.connect,
-        connect.connect_all,
-        disconnect.disconnect,
-        lookup.connect_by_query,
-        outcomes.record_outcome,
-        similarity.link_activated,
-        nodes.add_node,
-        edges.add_edge,
-        edges.delete_edge,
-        edges.delete_node,
-        deletions.restore_graph,
-        edges.reclassify_sector,
-        consent.propose,
-        consent.decide,
-    ),
-    WorkerKind.PROMOTION: (
-        supersession.supersede_memory,
-        change.update_memory,
-        change.forget_memory,
-        change.restore_memory,
-        evidence.report_evidence,
-        review.verify_memory,
-        review.promote_memory,
-        sharing.share_memory,
-        sharing.unshare_memory,
-        purge.purge_memories,
-        projects.rename_project,
-        tenants.delete_tenant,
-        auth.create_token,
-        auth.revoke_token,
-    ),
-    WorkerKind.RECALL: (
-        search.search_memories,
-        survey.survey_memories,
-        reading.list_recent,
-        reading.list_standing,
-        reading.get_memory,
-        why.why,
-        reading.memory_stats,
-        importing.list_imports,
-        contradictions.list_contradictions,
-        reads.get_node,
-        reads.get_edge,
-        reads.list_edges,
-        reads.list_nodes,
-        walks.query_neighbors,
-        walks.find_path,
-        proposals.list_proposals,
-        deletions.list_deleted,
-        commands.get_command,
-        commands.list_audit,
-        receipts.make_receipt,
-        receipts.verify_audit,
-        receipts.receipt_key,
-        commands.ping,
-        auth.authenticate,
-        auth.list_tokens,
-        tenants.describe_tenant,
-    ),
-    WorkerKind.IMPORTS: (
-        importing.import_batch,
-        pending.embed_pending,
-        importing.import_memories,
-        duplicates.find_duplicates,
-        duplicates.group_duplicates,
-        duplicates.merge_duplicates,
-    ),
-    WorkerKind.UPKEEP: (),
+    kind: _handlers(kind) for kind in WorkerKind
 }
 USUAL_CONCURRENCY: Final = 32  # commands that one process carries out at a time
 CONCURRENCY: Final[Mapping[WorkerKind, int]] = {

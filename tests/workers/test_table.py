@@ -1,4 +1,4 @@
-"""The table of worker kinds: every command has one handler, in the kind that its Struct names."""
+"""The handlers of worker kinds: every command has one, in the kind that its Struct names."""
 
 from engramq.schemas.commands import COMMANDS
 from engramq.schemas.vocabulary import WorkerKind
