@@ -24,22 +24,8 @@ from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.redaction import WITH_MEMORIES, redacted
-from engramq.gateway.replies import (
-    ReplyStyle,
-    body_of,
-    notice_of,
-    rest_of,
-    withheld_body_of,
-)
-from engramq.gateway.sessions import (
-    Breadcrumbs,
-    NothingFound,
-    fresh_session,
-    naming,
-    no_session,
-    stood_for,
-    with_ids,
-)
+from engramq.gateway.replies import ReplyStyle, body_of, notice_of, rest_of, withheld_body_of
+from engramq.gateway.sessions import Breadcrumbs, NothingFound, fresh_session, naming, no_session, stood_for, with_ids
 from engramq.schemas.codec import fault_body, fingerprint
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import BreadcrumbTrail, Command, GuideTopic, Reply, SessionBegun, StoreMemory, Tool

@@ -28,15 +28,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING, Viewer
-from engramq.workers.queue.contract import (
-    FollowUp,
-    Job,
-    Lease,
-    Outcome,
-    OutcomeUnknown,
-    SessionState,
-    SessionUse,
-)
+from engramq.workers.queue.contract import FollowUp, Job, Lease, Outcome, OutcomeUnknown, SessionState, SessionUse
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.replies import announcement, fill, filled, naming, strip, subject
 

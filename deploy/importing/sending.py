@@ -39,14 +39,7 @@ from engramq.schemas.packed_lines import Source
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import COUNT_PRESENT
 from engramq.schemas.settings import Redact, Settings
-from engramq.schemas.vocabulary import (
-    Absence,
-    OnDuplicate,
-    ReceiptStatus,
-    RowFormat,
-    Visibility,
-    WorkerKind,
-)
+from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat, Visibility, WorkerKind
 
 
 class CannotReject(Exception):

@@ -31,12 +31,7 @@ from engramq.schemas.fields import (
 )
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory, MemoryPreview
-from engramq.schemas.vocabulary import (
-    Scope,
-    Sector,
-    Thing,
-    WorkerKind,
-)
+from engramq.schemas.vocabulary import Scope, Sector, Thing, WorkerKind
 
 # What the examples of the guide are about.
 _STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})

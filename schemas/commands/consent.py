@@ -6,24 +6,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, Page, Step, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.graph import AnySector, AsWritten
-from engramq.schemas.fields import (
-    Cursor,
-    Identifier,
-    Name,
-    Note,
-    Seen,
-)
+from engramq.schemas.fields import Cursor, Identifier, Name, Note, Seen
 from engramq.schemas.ids import list_position
 from engramq.schemas.records import EdgeCandidate, Proposal
-from engramq.schemas.vocabulary import (
-    Decision,
-    ProposalState,
-    ReclassifyStatus,
-    Scope,
-    Sector,
-    Thing,
-    WorkerKind,
-)
+from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, Sector, Thing, WorkerKind
 
 # What the examples of the guide are about.
 _FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}

@@ -10,21 +10,10 @@ from engramq.schemas.commands.graph import AsWritten, LabelOfHomonym
 from engramq.schemas.commands.memories import Sectors
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import (
-    AsOf,
-    Cursor,
-    Identifier,
-    Name,
-    refuse_future,
-)
+from engramq.schemas.fields import AsOf, Cursor, Identifier, Name, refuse_future
 from engramq.schemas.ids import weight_position
 from engramq.schemas.records import Candidate, CountedNode, GraphEdge, Neighbor, NodeRef, PathEdge
-from engramq.schemas.vocabulary import (
-    Following,
-    Sector,
-    Thing,
-    WorkerKind,
-)
+from engramq.schemas.vocabulary import Following, Sector, Thing, WorkerKind
 
 # What the examples of the guide are about.
 _FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
