@@ -68,9 +68,7 @@ class GatewayConnection:
     def greet(self, environment: dict[str, str], conversation: Conversation) -> None:
         """Connect, say who the client is, and repeat its handshake.
 
-        Raises:
-            OSError: the gateway has gone again, or does not answer.
-            DeployError: it refuses this client.
+        Raises OSError when the gateway has gone again, or does not answer; DeployError when it refuses this client.
         """
         self._socket.settimeout(ANSWER_BOUND_S)
         self._socket.connect(self.lease.addresses["gateway_socket"])
@@ -106,8 +104,7 @@ class GatewayConnection:
 def open_connection(home: Home, environment: dict[str, str], conversation: Conversation) -> GatewayConnection:
     """Get the stack running, a connection and the handshake done, in OPEN_BOUND_S and several tries if need be.
 
-    Raises:
-        DeployError: not in time, or not with these settings.
+    Raises DeployError when that takes longer, or cannot be with these settings.
     """
     settings.require_text(environment, (settings.NAMESPACE, settings.PRINCIPAL, *_WISHES.values()))
     deadline = time.monotonic() + OPEN_BOUND_S

@@ -69,9 +69,8 @@ class Home:
     def ensure(self) -> None:
         """Make the folders that are missing and refuse what somebody else owns, can write to, or has put there.
 
-        Raises:
-            DeployError: a folder cannot be made, is a link, or could hold what another user has written; or a backup
-                was restored here in part.
+        Raises DeployError when a folder cannot be made, is a link, or could hold what another user has written; or a
+        backup was restored here in part.
         """
         try:
             self.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -96,8 +95,7 @@ class Home:
         included: nobody runs another's. The folders that PostgreSQL may own are for `embedded.postgres` to judge. A
         folder that is empty is closed instead.
 
-        Raises:
-            DeployError: it is such a home; what is wrong, and how to mend it.
+        Raises DeployError saying what is wrong, and how to mend it.
         """
         if not exists(self.path) or not self.path.is_dir():
             raise DeployError("home_unusable", f"{self.path} is not a folder.", _ELSEWHERE)
@@ -145,8 +143,7 @@ def refuse_unsupported_platform() -> None:
 def private_folder(folder: Path) -> None:
     """Make a folder that only this user can enter, or check that an existing one is so.
 
-    Raises:
-        DeployError: it is a link, belongs to another user or holds files of one, or cannot be made.
+    Raises DeployError when it is a link, belongs to another user or holds files of one, or cannot be made.
     """
     try:
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -165,8 +162,7 @@ def private_folder(folder: Path) -> None:
 def refuse_foreign(folder: Path, owners: Collection[int] = (), except_for: Collection[str] = ()) -> None:
     """Refuse a folder in which somebody else's files are; `owners` may have some besides this user and root.
 
-    Raises:
-        DeployError: there is such a file; it is named.
+    Raises DeployError naming such a file.
     """
     ours = {0, os.geteuid(), *owners}
     try:

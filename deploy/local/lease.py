@@ -72,8 +72,7 @@ def connect(home: Home) -> Channel | None:
 def ask_status(home: Home) -> dict[str, object] | None:
     """What the home's supervisor tells of its stack, or None when there is none.
 
-    Raises:
-        DeployError: it does not answer (`not_answering`).
+    Raises DeployError when it does not answer (`not_answering`).
     """
     channel = connect(home)
     if channel is None:
@@ -102,9 +101,8 @@ def take_lease(
     `kind` is `stdio`, `up`, `detached`, `worker`, `backup` or `command`: it decides what is waited for, and which
     settings are refused.
 
-    Raises:
-        DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings; or,
-            where it is not to be started, it does not run (`not_running`).
+    Raises DeployError when it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings;
+    or, where it is not to be started, it does not run (`not_running`).
     """
     settings.linger_s(environment)
     settings.port(environment)

@@ -64,9 +64,7 @@ class Channel:
     def receive(self, bound_s: float) -> dict[str, Any] | None:
         """Receive one object, or None when the other side has hung up.
 
-        Raises:
-            TimeoutError: nothing came in `bound_s` seconds.
-            ValueError: what came is no JSON.
+        Raises TimeoutError when nothing came in `bound_s` seconds; ValueError when what came is no JSON.
         """
         deadline = time.monotonic() + bound_s
         while not self._lines:

@@ -54,9 +54,7 @@ def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[S
     Otherwise this process holds a lease on the home's stack, which is started if it does not run. `given` are
     variables that options stand for: they win over the environment.
 
-    Raises:
-        SettingsError: a setting is bad; nothing was started.
-        DeployError: the embedded stack cannot be used.
+    Raises SettingsError when a setting is bad; nothing was started; DeployError when the embedded stack cannot be used.
     """
     environment = {**os.environ, **given}
     if environment.get(settings.URL) and command not in _SERVERS:

@@ -123,8 +123,7 @@ def differing(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
 def linger_s(environment: dict[str, str]) -> float:
     """Seconds that a stack stays up after its last client.
 
-    Raises:
-        DeployError: the variable is not a number from 0 to 86,400.
+    Raises DeployError when the variable is not a number from 0 to 86,400.
     """
     text = environment.get(LINGER_S) or str(DEFAULT_LINGER_S)
     try:
@@ -139,8 +138,7 @@ def linger_s(environment: dict[str, str]) -> float:
 def port(environment: dict[str, str]) -> int:
     """The port of the HTTP gateway; 0 lets the supervisor find a free one.
 
-    Raises:
-        DeployError: the variable is not a port.
+    Raises DeployError when the variable is not a port.
     """
     text = environment.get(PORT) or str(DEFAULT_PORT)
     if not text.isascii() or not text.isdigit() or int(text) > 65_535:
@@ -151,8 +149,7 @@ def port(environment: dict[str, str]) -> int:
 def require_endpoint(environment: dict[str, str]) -> None:
     """Refuse an embedder that cannot be reached.
 
-    Raises:
-        DeployError: somebody else serves it, and neither its endpoint nor a key is set.
+    Raises DeployError when somebody else serves it, and neither its endpoint nor a key is set.
     """
     key = next((environment[name] for name in EMBEDDER_KEYS if environment.get(name)), "")
     problem = endpoint_problem(environment.get(EMBEDDER, ""), environment.get(EMBEDDER_URL, ""), key)
@@ -161,11 +158,7 @@ def require_endpoint(environment: dict[str, str]) -> None:
 
 
 def output_schemas(environment: dict[str, str]) -> bool:
-    """Whether this client wants output schemas listed.
-
-    Raises:
-        DeployError: the variable is neither yes nor no.
-    """
+    """Whether this client wants output schemas listed. Raises DeployError when the variable is neither yes nor no."""
     text = (environment.get(OUTPUT_SCHEMAS) or "0").lower()
     if text not in {"0", "1", "true", "false", "yes", "no"}:
         raise DeployError("bad_setting", f"{OUTPUT_SCHEMAS}={text!r} is neither 1 nor 0.")
@@ -175,8 +168,7 @@ def output_schemas(environment: dict[str, str]) -> bool:
 def require_text(environment: Mapping[str, str], names: Iterable[str]) -> None:
     """Refuse variables with bytes that are no UTF-8, which no message to a gateway can hold.
 
-    Raises:
-        DeployError: it names the first of them.
+    Raises DeployError naming the first of them.
     """
     for name in names:
         try:
@@ -224,8 +216,7 @@ def take_secrets(environment: MutableMapping[str, str]) -> None:
 
     The end of the last line does not belong to a secret.
 
-    Raises:
-        DeployError: a file cannot be read, or the variable is set, too.
+    Raises DeployError when a file cannot be read, or the variable is set, too.
     """
     for variable in SECRETS:
         file = environment.pop(variable + SUFFIX, "")

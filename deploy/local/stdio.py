@@ -63,8 +63,7 @@ class Relay:
     def run(self) -> None:
         """Relay until the client closes stdin (and has its last answers) or stdout.
 
-        Raises:
-            DeployError: the stack cannot be used with these settings at all.
+        Raises DeployError when the stack cannot be used with these settings at all.
         """
         try:
             self._attach()

@@ -122,8 +122,7 @@ class ArchiveWriter:
 class ArchiveReader:
     """Reads an archive from `source`, as often as is asked for, and trusts nothing that is in it.
 
-    Raises:
-        DeployError: it is no backup (`not_a_backup`), of a newer format (`backup_newer`), or damaged.
+    Raises DeployError when it is no backup (`not_a_backup`), of a newer format (`backup_newer`), or damaged.
     """
 
     def __init__(self, source: IO[bytes]) -> None:

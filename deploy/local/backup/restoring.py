@@ -67,8 +67,7 @@ def verify(file: Path, report: ReportProgress) -> RestoredBackup:
 
     It is unpacked beside the system's other temporary files, to see what its database can run.
 
-    Raises:
-        DeployError: it cannot be read, is cut, damaged, or for another release, server or machine.
+    Raises DeployError when it cannot be read, is cut, damaged, or for another release, server or machine.
     """
     with _opened(file) as source:
         reader = ArchiveReader(source)
@@ -92,10 +91,9 @@ def restore(
 ) -> RestoredBackup:
     """Make a home of a backup. With `force` what the home holds is moved aside within it first.
 
-    Raises:
-        DeployError: as `verify`; its database can run what this release's cannot, and there is no `trust_code`; the
-            home is in use or holds something, or there is no room for it; then nothing was changed. Or it could not be
-            written to; then what was there still is, or is named.
+    Raises DeployError as `verify` does, and when its database can run what this release's cannot without `trust_code`,
+    the home is in use or holds something, or there is no room: then nothing was changed. Where it could not be written
+    to, what there was still is, or is named.
     """
     refuse_own_database(environment)
     with _opened(file) as source, contextlib.ExitStack() as held:

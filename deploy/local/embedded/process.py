@@ -79,8 +79,7 @@ def stream(launch: LaunchOrder, errors: IO[bytes]) -> subprocess.Popen[bytes]:
 def run(launch: LaunchOrder, timeout_s: float, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run a program to its end within `timeout_s` seconds and return what it printed.
 
-    Raises:
-        subprocess.TimeoutExpired: it did not end in time; it has been killed.
+    Raises subprocess.TimeoutExpired when it did not end in time; it has been killed.
     """
     return subprocess.run(
         _argv(launch, None),

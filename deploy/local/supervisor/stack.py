@@ -90,8 +90,7 @@ class Stack:
 def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     """The stack that the environment asks for. A server that it gives a URL for is not embedded.
 
-    Raises:
-        DeployError: the embedder cannot be reached.
+    Raises DeployError when the embedder cannot be reached.
     """
     settings.require_endpoint(dict(environment))
     database_url = environment.get(settings.DATABASE_URL, "")
@@ -211,8 +210,7 @@ def accepts(family: socket.AddressFamily, address: str | tuple[str, int]) -> boo
 def free_address(host: str, port: int) -> tuple[socket.AddressFamily, str, int]:
     """Check that a TCP port can be listened on, and choose one if it is 0.
 
-    Raises:
-        DeployError: somebody else listens there, or the host is not an address of this machine.
+    Raises DeployError when somebody else listens there, or the host is not an address of this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

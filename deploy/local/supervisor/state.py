@@ -98,11 +98,8 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
     A supervisor that does not stop within `stop_bound_s` seconds of being asked, or holds the home's lock and does not
     answer for `answer_bound_s`, is ended by force.
 
-    Returns:
-        whether anything ran.
-
-    Raises:
-        DeployError: something could not be stopped; it is named. Or others may have written to the home.
+    Returns whether anything ran. Raises DeployError naming what could not be stopped, and when
+    others may have written to the home.
     """
     if not exists(home.path):
         return False

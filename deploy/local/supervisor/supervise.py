@@ -71,8 +71,7 @@ class Supervisor:
     async def wait_ready(self, names: Sequence[str]) -> None:
         """Wait until all of these services are ready.
 
-        Raises:
-            DeployError: one of them keeps failing, or the stack is being stopped.
+        Raises DeployError when one of them keeps failing, or the stack is being stopped.
         """
         while True:
             if self.stopping.is_set():
@@ -111,11 +110,7 @@ class Supervisor:
     async def start_http(self, settings: dict[str, str]) -> str:
         """Start the HTTP gateway for a lease that serves it, unless it runs already.
 
-        Returns:
-            its URL.
-
-        Raises:
-            DeployError: the port is taken.
+        Returns its URL. Raises DeployError when the port is taken.
         """
         async with self._http_lock:
             if self.stack.http is not None and HTTP not in self._runners:
