@@ -1,7 +1,5 @@
 """Cite a file as it is: its path from the repository's root, its hash, and the commit that is checked out."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Final

@@ -7,8 +7,6 @@ before a LF counts for nothing: git writes it into some checkouts and not into o
 # ruff: noqa: PTH114, PTH117, PTH118, PTH120
 # pathlib takes 10 ms to import, which a hook does without.
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -3,8 +3,6 @@
 No command here reads the working tree's files, whose filters are programs of the repository's choice.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

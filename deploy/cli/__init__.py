@@ -1,7 +1,5 @@
 """The `engramq` command. `stdio` and `hook` go past everything else, because clients wait for them."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """`engramq audit`: who did what."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import partial
 from typing import Any, Final

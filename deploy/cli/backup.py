@@ -1,7 +1,5 @@
 """`engramq backup`: save the home in a file, while it is used."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`engramq check`: compare what memories cite with the files of a repository."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

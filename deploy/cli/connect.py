@@ -1,7 +1,5 @@
 """`engramq connect`: write engramq into the configuration of an MCP client, or take it out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

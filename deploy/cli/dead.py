@@ -1,7 +1,5 @@
 """`engramq dead`: list, show, retry and drop commands that were given up."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from datetime import UTC, datetime
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 An entry: `- 2026-11-22, superseded 2026-11-24 by "There is one database" (store). **A tenant lives in ...**: ...`
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

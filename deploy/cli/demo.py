@@ -1,7 +1,5 @@
 """`engramq demo`: a throw-away home full of this project's decisions, and a tour of it on the terminal and the page."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

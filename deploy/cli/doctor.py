@@ -1,7 +1,5 @@
 """`engramq doctor`: what is wrong, and how to mend it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Final

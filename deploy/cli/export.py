@@ -1,7 +1,5 @@
 """`engramq export`: everything of a namespace in a file that `engramq import` restores."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

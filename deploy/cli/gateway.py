@@ -1,7 +1,5 @@
 """`engramq gateway`: serve MCP over HTTP (or on a socket), with the servers of the environment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`engramq graph`: list deleted edges and nodes of the knowledge graph, and restore them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import click

@@ -1,7 +1,5 @@
 """`engramq hooks`: let Claude Code, Codex or Gemini CLI recall and capture; and `engramq hook`, which they run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

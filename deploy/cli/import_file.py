@@ -1,7 +1,5 @@
 """`engramq import`: bring in the rows of a file or another system's export, or restore an export of ours."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

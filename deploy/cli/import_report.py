@@ -1,7 +1,5 @@
 """What imports say of themselves: counts, what was left out and why, and refusals that they cannot go on after."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """`engramq import` of coding agents' past sessions: those that are named, or all that lie on this disk."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The commands that call one tool each: search, survey, list, recent, standing, show, why, store, forget."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Mapping

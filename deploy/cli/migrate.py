@@ -1,7 +1,5 @@
 """`engramq migrate`: bring the database's schema up to this version."""
 
-from __future__ import annotations
-
 import click
 
 from engramq.deploy.local.servers_for import servers_for

@@ -1,7 +1,5 @@
 """`engramq model`: list the models that make vectors here, and build the multilingual one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A gateway elsewhere takes them from who has the scope `admin`, in the namespace 
 agent's: nothing lists them.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import time

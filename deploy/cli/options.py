@@ -3,8 +3,6 @@
 A type is a function that reads a text and raises ValueError saying what is wrong with it; click shows that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

@@ -3,8 +3,6 @@
 What others wrote is inert in all of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

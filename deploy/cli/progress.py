@@ -1,7 +1,5 @@
 """Show how far a long command is: a bar on a terminal, a line every 5 s elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """`engramq projects`: list them, give one another name, merge one into another."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`engramq purge`: list, then erase for good, what a principal wrote, or memories of a source, project or time."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

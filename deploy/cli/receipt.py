@@ -1,7 +1,5 @@
 """`engramq receipt`: prove to somebody else what was done. `engramq verify FILE` checks such a receipt."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

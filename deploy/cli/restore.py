@@ -1,7 +1,5 @@
 """`engramq restore`: bring back a memory, by its ID, or make a home of a backup, by its FILE."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

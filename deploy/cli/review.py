@@ -1,7 +1,5 @@
 """The commands that judge and correct what is kept: verify, promote, reject, supersede and update."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice

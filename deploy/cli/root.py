@@ -4,8 +4,6 @@ Each command is a module of this package, loaded when it is called: together the
 takes a second, and the list of commands or a wrong name should not wait for it.
 """
 
-from __future__ import annotations
-
 import errno
 import importlib
 import io

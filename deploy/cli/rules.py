@@ -1,7 +1,5 @@
 """`engramq rules`: print what AGENTS.md or CLAUDE.md should say of the memory, or write it there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -1,7 +1,5 @@
 """`engramq service`: have the system start the home's stack when its user logs in: systemd's user units, or launchd."""
 
-from __future__ import annotations
-
 import os
 import plistlib
 import subprocess

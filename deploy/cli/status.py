@@ -1,7 +1,5 @@
 """`engramq status`: what runs, and how it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """`engramq stdio`: serve MCP on standard input and output, sharing the home's stack."""
 
-from __future__ import annotations
-
 import os
 
 import click

@@ -1,7 +1,5 @@
 """`engramq tenant`: list, configure and delete whole namespaces."""
 
-from __future__ import annotations
-
 import shlex
 from functools import partial
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """`engramq token`: make, list and revoke bearer tokens. A token is shown once, when it is made."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID

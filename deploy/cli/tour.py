@@ -1,7 +1,5 @@
 """The tour of `engramq demo`: what two agents and a person see, as calls of tools, and then on the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode

@@ -1,7 +1,5 @@
 """`engramq up`: everything until Ctrl-C, or with --detach until `engramq down`, which ends it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`engramq webhook`: tell servers of yours what happens. A secret is shown once, when a webhook is added."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import click

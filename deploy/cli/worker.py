@@ -1,7 +1,5 @@
 """`engramq worker`: workers until they are asked to stop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -3,8 +3,6 @@
 Made after each client's own documentation, which docs/connect.md names; versions of autumn 2026.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The entry of engramq in one client's file, JSON or TOML: shown, looked for, written, taken out."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from functools import partial

@@ -1,7 +1,5 @@
 """Reads and writes the files of others: whole or not at all, with a backup, in their own mode and place."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The hooks of engramq in the settings of clients that have such: which events, in which file, found again by name."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

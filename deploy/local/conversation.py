@@ -4,8 +4,6 @@ Pure: lines in, lines out. It knows of MCP only the names of three messages, and
 stdio relay: standard library only.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

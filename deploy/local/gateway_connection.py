@@ -3,8 +3,6 @@
 Imported by the stdio relay: standard library only. Opening blocks, within a bound; afterwards nothing does.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time

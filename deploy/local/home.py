@@ -3,8 +3,6 @@
 Imported by the stdio relay, which has to start in milliseconds: standard library only, and nothing heavy of it.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -3,8 +3,6 @@
 Imported by the stdio relay: standard library only. Every function blocks, within a bound.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -3,8 +3,6 @@
 Imported by the stdio relay and by hooks: standard library only, and nothing heavy of it.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time

@@ -1,7 +1,5 @@
 """Gives a command of gateway or workers the servers it needs: the user's own, else the home's embedded ones."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator, Mapping

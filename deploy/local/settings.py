@@ -5,8 +5,6 @@ Secrets may be mounted as files: ENGRAMQ_DATABASE_URL_FILE names the file that h
 Imported by the stdio relay: standard library only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 

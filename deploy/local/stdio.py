@@ -5,8 +5,6 @@ handing its streams over, so that when the gateway or the whole stack dies it ca
 error, bring the stack back, repeat the client's handshake and go on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """Turn texts into embeddings, and know the id of the model that makes them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

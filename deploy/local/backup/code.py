@@ -5,8 +5,6 @@ can connect to: it runs no triggers of events, no background work and no setting
 from a database that this release makes beside.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -4,8 +4,6 @@ The database is written beside its place, under a name that every start refuses,
 disk. So a home that was being restored is what it was before, named as unfinished, or restored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

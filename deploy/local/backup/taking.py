@@ -1,7 +1,5 @@
 """`engramq backup`: a home's database, its owner's settings and its token, in one file, while others read and write."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -5,8 +5,6 @@
 What has to be imported for a check is imported when there is something to look at.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -3,8 +3,6 @@
 Standard library and msgspec only, beside the table of checks: `engramq up` makes them before every start.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

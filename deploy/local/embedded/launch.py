@@ -4,8 +4,6 @@ Run as a script (`python -I -S launch.py JSON`), because none of this may be don
 of a Python parent. The process id stays the same through the exec.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

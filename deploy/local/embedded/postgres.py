@@ -4,8 +4,6 @@ Knows how to make the cluster, mend what a crash left, start, probe and stop it;
 Every function blocks, within a bound.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Child processes: starting them so that none is ever lost, knowing them again by pid and start time, ending them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ Append-only file on and nothing ever evicted: what it has acknowledged survives 
 Every function blocks, within a bound.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

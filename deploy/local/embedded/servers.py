@@ -1,7 +1,5 @@
 """Run the embedded servers for a caller: take the home's lock, run PostgreSQL alone for the length of a block."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

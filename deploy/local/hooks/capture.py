@@ -5,8 +5,6 @@ that is not understood is passed over, but where somebody spoke and no line is u
 release that does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ It says of itself that it is not to be trusted: what it stores is kept apart, an
 nothing: without a stack there is no memory.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

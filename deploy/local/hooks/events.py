@@ -1,7 +1,5 @@
 """An event as a client writes it on a hook's standard input: one JSON object, read into one form for all clients."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tell beside a memory whether the files that it cites are as they were, within what a client waits for its hook."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any, Final

@@ -3,8 +3,6 @@
 A file is no question, so that what a search calls an answer to its name need be none.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Collection, Iterator, Sequence

@@ -3,8 +3,6 @@
 A small file for each session below the home. It holds no text of anybody, so erasing need not know of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

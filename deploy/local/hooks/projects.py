@@ -4,8 +4,6 @@ The home keeps a file of them: by namespace and name the folders and addresses t
 the repository's, with its owner only where another project had it first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """What a model is told of the memory: hits for a prompt, the newest at a session's start, within a budget of tokens."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -7,8 +7,6 @@ share a git folder; clones share the address that they were cloned from, which i
 # ruff: noqa: PTH111, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH123
 # os.path takes what may not be looked at for what is not there, and is faster.
 
-from __future__ import annotations
-
 import os
 from typing import Final, NamedTuple
 

@@ -3,8 +3,6 @@
 An event is one JSON object on standard input; here it has the name that Claude Code gives it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

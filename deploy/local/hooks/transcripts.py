@@ -3,8 +3,6 @@
 Lines are only ever added to a transcript, so its last one may be half written.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """Turn what somebody said into a memory's content: take out what clients and hooks put in between."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple

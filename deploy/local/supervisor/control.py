@@ -4,8 +4,6 @@ Requests: {"op": "lease", "kind", "pid", "settings", "http"}, then {"op": "relea
 {"op": "status"}; {"op": "stop"}. Answers have "ok". Holders of leases also receive {"event": "stopping"}.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Keep one service running: start it in its turn, watch it, restart it with growing delays, stop it in bounded time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -6,8 +6,6 @@ For example a worker under SIGSTOP says no more that its event loop turns, and a
 A machine that slept is no hang: time in which the supervisor did not run either is not counted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

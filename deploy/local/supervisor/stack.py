@@ -4,8 +4,6 @@
 gateways. Knows nothing of how services are run (runner.py), so tests supervise programs of their own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

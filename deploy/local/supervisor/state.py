@@ -3,8 +3,6 @@
 `engramq down` (`shut_down`) stops a home's stack whoever uses it, also when its supervisor hangs or has been killed.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

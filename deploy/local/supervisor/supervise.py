@@ -1,7 +1,5 @@
 """The supervisor: runs a stack's services in order, counts its leases, says how all is, stops with the last lease."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
