@@ -22,7 +22,7 @@ from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates
+from engramq.workers.search.ranking import Candidates, as_array
 from tools.loading import Loaded, load
 from tools.relevance.worlds import Asked, World
 
@@ -52,7 +52,8 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 def read(worlds: Sequence[World], cache: Path) -> list[Collected]:
     """Return what was collected of these worlds, in the order of their files."""
     files = sorted(_file(cache, world) for world in worlds)
-    return [msgspec.msgpack.decode(zlib.decompress(file.read_bytes()), type=Collected) for file in files]
+    decoder = msgspec.msgpack.Decoder(Collected, dec_hook=as_array)
+    return [decoder.decode(zlib.decompress(file.read_bytes())) for file in files]
 
 
 def collect(worlds: Sequence[World], cache: Path) -> None:
@@ -74,7 +75,7 @@ async def _collect(missing: Mapping[Path, World], stack: PrivateStack) -> None:
         for file, world in missing.items():
             found = [await _ask(store, vectorizer, world, asked) for asked in world.asked]
             kept = Collected(name=world.name, corpus=world.corpus, group=world.group, found=found)
-            file.write_bytes(zlib.compress(msgspec.msgpack.encode(kept)))
+            file.write_bytes(zlib.compress(msgspec.msgpack.encode(kept, enc_hook=lambda column: column.tolist())))
             click.echo(f"{world.name}: {len(world.memories)} memories, {len(found)} questions", err=True)
 
 

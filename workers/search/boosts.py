@@ -95,8 +95,8 @@ def boosted(measure: Measure, first: Ranked, around: Surroundings, boosts: Boost
 
 def _leading(first: Ranked, around: Surroundings) -> list[Reached]:
     """Return the links that may be followed: none leads from an untrusted memory to a trusted one."""
-    trusted = dict(zip(around.linked.ids, around.linked.trusted, strict=True))
-    trusted |= zip(first.candidates.ids, first.candidates.trusted, strict=True)
+    trusted = dict(zip(around.linked.ids, around.linked.trusted.tolist(), strict=True))
+    trusted |= zip(first.candidates.ids, first.candidates.trusted.tolist(), strict=True)
     return [link for link in around.links if trusted[link.seed] or not trusted[link.other]]
 
 

@@ -4,6 +4,7 @@ Vectors that a former model made are compared by that model. Its cosines become 
 curve of the model that runs, so that one ranking holds for all candidates.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,7 +21,7 @@ from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEAR
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.other_models import Reading
 from engramq.workers.search.question import HALF_LENGTH, TIME_WORDS, Question
-from engramq.workers.search.ranking import Candidates
+from engramq.workers.search.ranking import Candidates, as_array
 
 Measured = Callable[[Embedding | None], Awaitable[Candidates]]
 
@@ -48,7 +49,7 @@ class QuestionVectors:
         if own is None:
             return candidates
         similarity, meaning = (
-            [None if cosine is None else own.cosine_of(cosine, curve) for cosine in cosines]
+            [cosine if math.isnan(cosine) else own.cosine_of(cosine, curve) for cosine in cosines.tolist()]
             for cosines in (candidates.similarity, candidates.meaning)
         )
         return msgspec.structs.replace(candidates, similarity=similarity, meaning=meaning)
@@ -67,7 +68,7 @@ WORDS: Final = 64  # of the question, the rarest
 LINKED: Final = "search_linked"
 NO_VECTOR: Final = 1  # dimensions that the query is made for when there is no vector to compare
 
-_candidates: Final = msgspec.json.Decoder(Candidates)
+_candidates: Final = msgspec.json.Decoder(Candidates, dec_hook=as_array)
 
 
 def single_partitions(partitions: Sequence[Partition]) -> dict[str, Partition]:

@@ -20,10 +20,7 @@ from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpacked
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
 from engramq.workers.search.question import HALF_LENGTH, Question
-from engramq.workers.search.ranking import Candidates, Column
-
-Mask = NDArray[np.bool_]
-Rows = NDArray[np.intp]
+from engramq.workers.search.ranking import Candidates, Column, Mask, Rows
 
 PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pieces; see the fragment `by_pieces`
 # Vectors that are multiplied at a time: with twice as many OpenBLAS takes a second thread, and five times the CPU.
@@ -36,11 +33,10 @@ ROW_BYTES: Final = 900
 COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
-# What is kept of a memory as the query `copy_rows` has it, a list for each.
-_COLUMNS: Final = (
-    "is_trusted", "thread", "position", "speaker", "moment", "asks", "tells_self", "tells_time",
-    "sector", "fits_none", "sector_confidence", "confidence", "active_hours", "tags", "project",
-)  # fmt: skip
+# What is kept of a memory as the query `copy_rows` has it: lists, arrays of truths and of numbers, nan for none.
+_COLUMNS: Final = ("thread", "speaker", "moment", "sector", "tags", "project")
+_TRUTHS: Final = ("is_trusted", "asks", "tells_self", "tells_time", "fits_none")
+_NUMBERS: Final = ("position", "sector_confidence", "confidence", "active_hours")
 
 
 class _Cosines(NamedTuple):
@@ -64,6 +60,8 @@ class NamespaceCopy:
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        self._truths = {name: np.zeros(ROWS_AT_FIRST, dtype=np.bool_) for name in _TRUTHS}
+        self._numbers = {name: np.zeros(ROWS_AT_FIRST) for name in _NUMBERS}
         self._pieces: dict[int, NDArray[np.float32]] = {}  # vectors [pieces, dimensions] of long memories, of length 1
         self._postings: dict[str, array[int]] = {}
         self._words = self._tags = self._piece_bytes = 0
@@ -109,6 +107,9 @@ class NamespaceCopy:
                 column.append(sector if name == "sector" else row[name])
             if place == len(self._live):
                 self._grow()
+            for columns in (self._truths, self._numbers):
+                for name, values in columns.items():
+                    values[place] = row[name]
             self._live[place], self._superseded[place] = not row["hidden"], row["superseded"]
             self._begins[place] = row["begins"].timestamp()
             self._ends[place], self._expires[place] = _seconds(row["ends"]), _seconds(row["expires"])
@@ -154,8 +155,9 @@ class NamespaceCopy:
 
     def _grow(self) -> None:
         for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_words_of", "_models", "_vectors"):
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.zeros_like(old[: max(ROWS_AT_FIRST, len(old) // 4)])]))
+            setattr(self, name, _grown(getattr(self, name)))
+        self._truths = {name: _grown(values) for name, values in self._truths.items()}
+        self._numbers = {name: _grown(values) for name, values in self._numbers.items()}
 
     def _put_vector(self, place: int, model_id: int | None, packed: bytes | None) -> None:
         self._models[place] = model_id or 0
@@ -187,9 +189,9 @@ class NamespaceCopy:
             if wanted is not None:
                 chosen &= np.array([value in wanted for value in self._columns[name]], dtype=np.bool_)
         if filters.sectors is not None:
-            chosen &= ~np.array(self._columns["fits_none"], dtype=np.bool_)
+            chosen &= ~self._truths["fits_none"][:count]
         if filters.min_sector_confidence is not None:
-            sure = np.array(self._columns["sector_confidence"], dtype=np.float32)  # nan where it has no sector
+            sure = self._numbers["sector_confidence"][:count].astype(np.float32)  # nan where it has no sector
             chosen &= sure >= np.float32(filters.min_sector_confidence)
         if filters.tags is not None:
             tags = frozenset(filters.tags)
@@ -276,37 +278,29 @@ class NamespaceCopy:
         cosines: "_Cosines | None",
         asked_weight: float = 1.0,
     ) -> Candidates:
-        chosen = rows.tolist()
-        several = _several(chosen)
-        words: list[float | None] = (
-            [None] * len(chosen) if lexical is None else [score or None for score in lexical[rows].tolist()]
-        )
-        factors = (1 + self._words_of[rows] / HALF_LENGTH).tolist()
-        weights = [None if score is None else score * factor for score, factor in zip(words, factors, strict=True)]
+        several, unknown = _several(rows.tolist()), np.full(len(rows), np.nan)
+        words = unknown if lexical is None else np.where(lexical[rows] > 0, lexical[rows], np.nan)
+        weights = words * (1 + self._words_of[rows] / HALF_LENGTH)
         alone = math.log(1 + (max(len(self), 1) - 0.5) / 1.5)  # what a word weighs that one memory has
-
-        def column(name: str) -> list[Any]:
-            return several(self._columns[name])
-
         return Candidates(
             ids=several(self._ids),
-            trusted=column("is_trusted"),
+            trusted=self._truths["is_trusted"][rows],
             lexical=words,
-            covered=[weight and weight / (asked_weight or 1.0) for weight in weights],
-            worth=[weight and weight / alone for weight in weights],
-            similarity=_listed(None if cosines is None else cosines.plain[rows], len(rows)),
-            meaning=_listed(None if cosines is None else self._nearest(cosines, rows), len(rows)),
-            thread=column("thread"),
-            position=column("position"),
-            speaker=column("speaker"),
-            occurred_at=column("moment") if question.names_a_date else None,
-            asks=column("asks"),
-            tells_self=column("tells_self"),
-            words=self._words_of[rows].astype(int).tolist(),
-            tells_time=column("tells_time") if question.asks_when else [False] * len(chosen),
-            sector=column("sector"),
-            confidence=column("confidence"),
-            active_hours=column("active_hours"),
+            covered=weights / (asked_weight or 1.0),
+            worth=weights / alone,
+            similarity=unknown if cosines is None else cosines.plain[rows],
+            meaning=unknown if cosines is None else self._nearest(cosines, rows),
+            thread=several(self._columns["thread"]),
+            position=self._numbers["position"][rows],
+            speaker=several(self._columns["speaker"]),
+            occurred_at=several(self._columns["moment"]) if question.names_a_date else None,
+            asks=self._truths["asks"][rows],
+            tells_self=self._truths["tells_self"][rows],
+            words=self._words_of[rows],
+            tells_time=self._truths["tells_time"][rows] & question.asks_when,
+            sector=several(self._columns["sector"]),
+            confidence=self._numbers["confidence"][rows],
+            active_hours=self._numbers["active_hours"][rows],
         )
 
 
@@ -318,10 +312,8 @@ def _several(rows: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
     return lambda column: list(taken(column))
 
 
-def _listed(column: Column | None, count: int) -> list[float | None]:
-    if column is None:
-        return [None] * count
-    return [None if math.isnan(value) else value for value in column.tolist()]
+def _grown(values: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([values, np.zeros_like(values[: max(ROWS_AT_FIRST, len(values) // 4)])])
 
 
 def _between(moment: datetime, filters: Filters) -> bool:

@@ -12,9 +12,10 @@ Candidates come as columns, since a few operations on arrays cost a fifth of a l
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -26,6 +27,8 @@ from engramq.workers.search.neighbours import Around, in_order_of_storing, in_th
 from engramq.workers.search.question import Question, by_share, trust
 
 Column: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Rows: TypeAlias = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,69 +64,97 @@ COSINE_DEVIATION: Final = 0.05
 # and a score by ten times that: without this, chance would put memories that are equal in order.
 EQUAL_COSINES: Final = 1e-6
 EQUAL_SCORES: Final = 1e-5
+_NONE: Final = np.zeros(0, dtype=np.bool_)
+_NOTHING: Final = np.zeros(0)
 
 
-class Candidates(msgspec.Struct, array_like=True):
-    """What ranking knows of some memories, a list for each field and a row for each memory.
+class Candidates(msgspec.Struct, array_like=True, dict=True):
+    """What ranking knows of some memories, a list or an array for each field and a row for each memory.
 
-    Null scores: no word of the question in it, no vector to compare. `occurred_at` is null when nobody needs it.
+    nan: no word of the question in it, no vector to compare, no place in a thread. Lists of numbers that are given
+    become arrays. `occurred_at` is null when nobody needs it.
     """
 
     ids: list[str] = []
-    trusted: list[bool] = []
-    lexical: list[float | None] = []
-    covered: list[float | None] = []  # the share of what the words of the question weigh that it has
-    worth: list[float | None] = []  # of these words: 1 is as much as one that no other memory has
-    similarity: list[float | None] = []
-    meaning: list[float | None] = []  # the same for ranking: without the names in the question
+    trusted: Mask = _NONE
+    lexical: Column = _NOTHING
+    covered: Column = _NOTHING  # the share of what the words of the question weigh that it has
+    worth: Column = _NOTHING  # of these words: 1 is as much as one that no other memory has
+    similarity: Column = _NOTHING
+    meaning: Column = _NOTHING  # the same for ranking: without the names in the question
     thread: list[str | None] = []
-    position: list[int | None] = []
+    position: Column = _NOTHING
     speaker: list[str | None] = []
     occurred_at: list[datetime | None] | None = None  # else created_at
-    asks: list[bool] = []  # its content ends with a question mark
-    tells_self: list[bool] = []  # it begins with words of who speaks of himself
-    words: list[int] = []  # different ones
-    tells_time: list[bool] = []  # it holds a word such as yesterday
+    asks: Mask = _NONE  # its content ends with a question mark
+    tells_self: Mask = _NONE  # it begins with words of who speaks of himself
+    words: Column = _NOTHING  # different ones
+    tells_time: Mask = _NONE  # it holds a word such as yesterday
     sector: list[Sector] = []
-    confidence: list[float] = []
-    active_hours: list[float] = []  # of the namespace's clock, when it was stored
+    confidence: Column = _NOTHING
+    active_hours: Column = _NOTHING  # of the namespace's clock, when it was stored
+
+    def __post_init__(self) -> None:
+        for name, kind in _ARRAYS:
+            setattr(self, name, np.asarray(getattr(self, name), dtype=kind))
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    @cached_property
+    def oldest_first(self) -> Rows:
+        """The rows in the order in which the memories were stored: ids are made in order of time."""
+        return np.array(sorted(range(len(self)), key=self.ids.__getitem__), dtype=np.intp)
+
     def chosen(self, rows: Sequence[int]) -> "Candidates":
         """Return those of these rows."""
-        return Candidates._of([None if column is None else [column[row] for row in rows] for column in self._columns()])
+        places = np.array(rows, dtype=np.intp)
+        return Candidates._of(
+            column[places] if isinstance(column, np.ndarray) else column and [column[row] for row in rows]
+            for column in msgspec.structs.astuple(self)
+        )
 
     def trusted_ones(self) -> "Candidates":
         """Return the trusted ones among these."""
-        rows = [row for row, trusted in enumerate(self.trusted) if trusted]
-        return self if len(rows) == len(self) else self.chosen(rows)
+        return self if self.trusted.all() else self.chosen(np.flatnonzero(self.trusted).tolist())
 
     def joined(self, others: "Candidates") -> "Candidates":
         """Return these, followed by others."""
-        pairs = zip(self._columns(), others._columns(), strict=True)
-        return Candidates._of([None if own is None or other is None else [*own, *other] for own, other in pairs])
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(others), strict=True)
+        return Candidates._of(
+            None
+            if own is None or other is None
+            else np.concatenate([own, other])
+            if isinstance(own, np.ndarray)
+            else [*own, *other]
+            for own, other in pairs
+        )
 
     def completed(self, others: "Candidates") -> "Candidates":
         """Return these, with the similarities of others where they lack one, followed by those that are new."""
         rows = {memory_id: row for row, memory_id in enumerate(others.ids)}
-        both = [("similarity", self.similarity, others.similarity), ("meaning", self.meaning, others.meaning)]
-        cosines = {
-            name: [theirs[rows[memory_id]] if cosine is None and memory_id in rows else cosine
-                   for memory_id, cosine in zip(self.ids, mine, strict=True)]
-            for name, mine, theirs in both
-        }  # fmt: skip
-        known_ids = set(self.ids)
-        new = others.chosen([row for memory_id, row in rows.items() if memory_id not in known_ids])
-        return msgspec.structs.replace(self, **cosines).joined(new)
-
-    def _columns(self) -> tuple[list[Any] | None, ...]:
-        return msgspec.structs.astuple(self)
+        both = [place for place, memory_id in enumerate(self.ids) if memory_id in rows]
+        theirs = [rows.pop(self.ids[place]) for place in both]
+        cosines = {"similarity": self.similarity.copy(), "meaning": self.meaning.copy()}
+        for name, mine in cosines.items():
+            mine[both] = np.where(np.isnan(mine[both]), getattr(others, name)[theirs], mine[both])
+        return msgspec.structs.replace(self, **cosines).joined(others.chosen(list(rows.values())))
 
     @staticmethod
-    def _of(columns: Sequence[Any]) -> "Candidates":
+    def _of(columns: Iterable[Any]) -> "Candidates":
         return Candidates(*columns)
+
+
+_ARRAYS: Final = tuple(
+    (field.name, field.default.dtype)
+    for field in msgspec.structs.fields(Candidates)
+    if isinstance(field.default, np.ndarray)
+)
+
+
+def as_array(_kind: type, values: Any) -> Column:
+    """Return what JSON has of an array, nan for null."""
+    return np.array(values, dtype=np.float64)
 
 
 class Scale(NamedTuple):
@@ -163,13 +194,10 @@ class Ranked:
 
     def foremost(self, count: int) -> list[str]:
         """Return the best so many of each partition, in order: untrusted ones take no trusted one's place."""
-        ids, left = [], {True: count, False: count}
-        for row in self.order:
-            trusted = self.candidates.trusted[row]
-            if left[trusted]:
-                left[trusted] -= 1
-                ids.append(self.candidates.ids[row])
-        return ids
+        order = np.array(self.order, dtype=np.intp)
+        trusted = self.candidates.trusted[order]
+        places = np.where(trusted, np.cumsum(trusted), np.cumsum(~trusted))
+        return [self.candidates.ids[row] for row in order[places <= count].tolist()]
 
     def explained(self, row: int) -> dict[str, float | None]:
         """Return what each part adds to a score; null: nothing to compare. Rules that add nothing are left out."""
@@ -198,9 +226,9 @@ class Measure:
         """
         measured = candidates.trusted_ones() or candidates
         words = _lexical(measured, weights)
-        believed = trust(question, as_column(measured.covered), as_column(measured.worth))
+        believed = trust(question, measured.covered, measured.worth)
         speakers: dict[bool, set[str]] = {}
-        for trusted, speaker in set(zip(candidates.trusted, candidates.speaker, strict=True)):
+        for trusted, speaker in set(zip(candidates.trusted.tolist(), candidates.speaker, strict=True)):
             if speaker is not None:
                 speakers.setdefault(trusted, set()).add(speaker)
         return cls(
@@ -208,33 +236,32 @@ class Measure:
             weights=weights,
             trust=1.0 - weights.doubt * (1.0 - believed),
             lexical=Scale.of(words, weights.lexical, _least_deviation(words)),
-            similarity=Scale.of(as_column(measured.meaning), weights.similarity, COSINE_DEVIATION),
+            similarity=Scale.of(measured.meaning, weights.similarity, COSINE_DEVIATION),
             named={side: names for side, known in speakers.items() if (names := question.speaker_asked_about(known))},
         )
 
     def own_parts(self, candidates: Candidates) -> dict[str, Column]:
         """Return what each candidate has by itself: words, vector, speaker, time."""
         question, weights = self.question, self.weights
-        similarity = self.similarity.apply(as_column(candidates.meaning))
+        similarity = self.similarity.apply(candidates.meaning)
         # What has no vector is known by its words alone.
         believed = np.where(np.isnan(similarity), 1.0, self.trust)
         parts = {
             "lexical": believed * self.lexical.apply(_lexical(candidates, weights)),
             "similarity": similarity,
-            "tells_self": self.trust * weights.tells_self * as_column(candidates.tells_self),
+            "tells_self": np.where(candidates.tells_self, self.trust * weights.tells_self, 0.0),
         }
-        asking = np.array(candidates.asks, dtype=bool) & ~np.array(candidates.tells_self, dtype=bool)
-        parts["only_asks"] = weights.only_asks * asking
+        parts["only_asks"] = np.where(candidates.asks & ~candidates.tells_self, weights.only_asks, 0.0)
         if self.named:
             is_named = [
                 speaker in self.named.get(trusted, ())
-                for trusted, speaker in zip(candidates.trusted, candidates.speaker, strict=True)
+                for trusted, speaker in zip(candidates.trusted.tolist(), candidates.speaker, strict=True)
             ]
-            parts["speaker"] = weights.speaker * as_column(is_named)
+            parts["speaker"] = weights.speaker * np.array(is_named)
         if question.asks_when:
-            parts["time_words"] = weights.time_words * as_column(candidates.tells_time)
+            parts["time_words"] = np.where(candidates.tells_time, weights.time_words, 0.0)
         if question.names_a_date and candidates.occurred_at is not None:
-            parts["date"] = weights.date * as_column([question.is_about(moment) for moment in candidates.occurred_at])
+            parts["date"] = weights.date * np.array([question.is_about(moment) for moment in candidates.occurred_at])
         return parts
 
 
@@ -243,9 +270,8 @@ _ALWAYS_SHOWN: Final = ("lexical", "similarity")
 
 def by_similarity(candidates: Candidates) -> Ranked:
     """Order by the cosine of the content alone; candidates without one are left out."""
-    scores = as_column(candidates.similarity)
-    rows = np.flatnonzero(~np.isnan(scores)).tolist()
-    return in_order(candidates, scores, {"similarity": scores}, rows, equal_within=EQUAL_COSINES)
+    scores = candidates.similarity
+    return in_order(candidates, scores, {"similarity": scores}, ~np.isnan(scores), equal_within=EQUAL_COSINES)
 
 
 def by_relevance(measure: Measure, candidates: Candidates) -> Ranked:
@@ -267,25 +293,25 @@ def in_order(
     candidates: Candidates,
     scores: Column,
     parts: Mapping[str, Column],
-    rows: Sequence[int] | None = None,
+    among: Mask | None = None,
     *,
     equal_within: float = EQUAL_SCORES,
 ) -> Ranked:
-    """Put candidates (those of `rows`) in order; among equals the newer first, since ids are made in order of time.
+    """Put candidates (those `among` all) in order; among equals the newer first.
 
     Scores that differ from the next by less than `equal_within` are equal.
     """
-    chosen = range(len(scores)) if rows is None else rows
-    trusted = np.array(candidates.trusted, dtype=bool)
-    rows_of = np.array(chosen, dtype=np.intp)
-    for side in (True, False):  # each by itself: what is untrusted moves no trusted one
-        scores = _evened(scores, rows_of[trusted[rows_of] == side], equal_within)
-    keys = list(zip(scores.tolist(), candidates.ids, strict=True))
-    order = sorted(chosen, key=keys.__getitem__, reverse=True)
-    return Ranked(candidates=candidates, scores=scores, parts=parts, order=order)
+    newest_first = candidates.oldest_first[::-1]
+    if among is not None:
+        newest_first = newest_first[among[newest_first]]
+    trusted = candidates.trusted[newest_first]
+    for side in (trusted, ~trusted):  # each by itself: what is untrusted moves no trusted one
+        scores = _evened(scores, newest_first[side], equal_within)
+    order = newest_first[np.argsort(-scores[newest_first], kind="stable")]
+    return Ranked(candidates=candidates, scores=scores, parts=parts, order=order.tolist())
 
 
-def _evened(scores: Column, rows: NDArray[np.intp], equal_within: float) -> Column:
+def _evened(scores: Column, rows: Rows, equal_within: float) -> Column:
     """Return the scores with those of these rows that are nearly equal made equal: to the least of them."""
     if len(rows) < 2:
         return scores
@@ -300,16 +326,17 @@ def _evened(scores: Column, rows: NDArray[np.intp], equal_within: float) -> Colu
 def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights: Weights) -> dict[str, Column]:
     """Return what the rules about threads add to each candidate. A place that no candidate has counts 0, the mean."""
     fused = or_nothing(parts["lexical"]) + or_nothing(parts["similarity"])
-    threads, count = numbered(list(zip(candidates.trusted, candidates.thread, strict=True)))
+    threads, count = numbered(list(zip(candidates.trusted.tolist(), candidates.thread, strict=True)))
     around = Around(next_to=weights.next_to, near_to=weights.near_to, answers=weights.answers)
-    asks = np.array(candidates.asks, dtype=bool)
-    threaded = in_threads(threads, as_column(candidates.position), fused, asks, around)
+    asks, oldest_first = candidates.asks, candidates.oldest_first
+    alone = oldest_first[threads[oldest_first] < 0]
+    threaded = in_threads(threads, candidates.position, fused, asks, around)
     vectors = or_nothing(parts["similarity"])
     trusted, untrusted = (
-        in_order_of_storing(_in_order_of_ids(candidates, threads, side), fused, vectors, asks, around)
+        in_order_of_storing(alone[candidates.trusted[alone] == side], fused, vectors, asks, around)
         for side in (True, False)
     )
-    leans = leaning(as_column(candidates.words), weights.leaning)
+    leans = leaning(candidates.words, weights.leaning)
     boosts = {
         name: leans * (threaded[name] + (trusted[name] + untrusted[name]) * weights.in_order) for name in threaded
     }
@@ -319,12 +346,6 @@ def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights:
         best[-1] = 0.0  # of those without a thread
         boosts["best_of_thread"] = weights.best_of_thread * best[threads]
     return boosts
-
-
-def _in_order_of_ids(candidates: Candidates, threads: NDArray[np.int64], side: bool) -> NDArray[np.intp]:
-    """Return the rows of a partition that have no thread, the first stored first."""
-    rows = [row for row in np.flatnonzero(threads < 0).tolist() if candidates.trusted[row] is side]
-    return np.array(sorted(rows, key=candidates.ids.__getitem__), dtype=np.intp)
 
 
 def or_nothing(values: Column) -> Column:
@@ -341,10 +362,4 @@ def _least_deviation(words: Column) -> float:
 
 
 def _lexical(candidates: Candidates, weights: Weights) -> Column:
-    lexical = or_nothing(as_column(candidates.lexical))
-    return by_share(lexical, as_column(candidates.covered), as_column(candidates.words), weights.share)
-
-
-def as_column(values: Sequence[float | None]) -> Column:
-    """Return numbers as an array, nan for None."""
-    return np.array(values, dtype=np.float64)
+    return by_share(or_nothing(candidates.lexical), candidates.covered, candidates.words, weights.share)

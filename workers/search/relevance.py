@@ -21,7 +21,7 @@ from engramq.schemas.settings import Settings
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.hashing import NAME as WORD_COUNTS
 from engramq.workers.search.question import READ
-from engramq.workers.search.ranking import Column, Measure, Ranked, as_column, or_nothing
+from engramq.workers.search.ranking import Column, Measure, Ranked, or_nothing
 
 Matrix: TypeAlias = NDArray[np.float64]
 
@@ -115,8 +115,7 @@ class Seen:
     @cached_property
     def by_words(self) -> bool:
         """Whether no vector is read."""
-        similarity = self.ranked.candidates.similarity
-        return self.curve is None or all(similarity[row] is None for row in self.ranked.order)
+        return self.curve is None or bool(np.isnan(self.ranked.candidates.similarity[self._order]).all())
 
     @property
     def judges(self) -> Judges:
@@ -134,10 +133,7 @@ class Seen:
 
     def inputs(self, rows: Sequence[int]) -> Matrix:
         """Return the inputs of these rows of the ranking [rows, INPUTS]."""
-        chosen = list(rows)
-        columns = np.stack([self._of_hits[name][chosen] for name in HIT_INPUTS], axis=1)
-        of_question = np.array([self._of_question[name] for name in QUESTION_INPUTS])
-        return np.hstack([np.tile(of_question, (len(chosen), 1)), columns])
+        return np.hstack([np.tile(self._of_question, (len(rows), 1)), self._of_hits[np.array(rows, dtype=np.intp)]])
 
     @cached_property
     def _order(self) -> NDArray[np.intp]:
@@ -145,25 +141,21 @@ class Seen:
 
     @cached_property
     def _covered(self) -> Column:
-        return or_nothing(as_column(self.ranked.candidates.covered))
+        return or_nothing(self.ranked.candidates.covered)
 
     @cached_property
     def _worth(self) -> Column:
-        return or_nothing(as_column(self.ranked.candidates.worth))
+        return or_nothing(self.ranked.candidates.worth)
 
     @cached_property
-    def _cosines(self) -> Column:
-        return as_column(self.ranked.candidates.similarity)
-
-    @cached_property
-    def _of_hits(self) -> Mapping[str, Column]:
-        """The inputs of all rows."""
+    def _of_hits(self) -> Matrix:
+        """The inputs of all rows [candidates, HIT_INPUTS]."""
         candidates, parts, covered = self.ranked.candidates, self.ranked.parts, self._covered
         nothing = np.zeros(len(candidates))
         among = self._order
         known = {name: or_nothing(parts.get(name, nothing)) for name in (*_PARTS, *NEIGHBOURS)}
         shares = np.sort(covered[among])
-        return {
+        found = {
             **known,
             **self._of_places(),
             **self._of_vectors(),
@@ -173,11 +165,12 @@ class Seen:
             "covered_below": shares[-1] - covered,
             "worth_below": self._worth[among].max() - self._worth,
             "as_covered": np.log1p(len(shares) - np.searchsorted(shares, covered - _OVER)),
-            "words": np.log1p(as_column(candidates.words)),
-            "asks": as_column(candidates.asks),
-            "tells_self": as_column(candidates.tells_self),
+            "words": np.log1p(candidates.words),
+            "asks": candidates.asks,
+            "tells_self": candidates.tells_self,
             "neighbours": sum((known[name] for name in NEIGHBOURS), nothing),
         }
+        return np.array([found[name] for name in HIT_INPUTS]).T
 
     def _of_places(self) -> dict[str, Column]:
         """Return where each row stands among those in order: its rank, and how far the next ones are."""
@@ -201,25 +194,25 @@ class Seen:
         if curve is None or self.by_words:
             return dict.fromkeys(_BY_VECTORS, np.zeros(len(candidates)))
         best, mean, spread = self._best_cosines
-        odds = _odds(self._cosines, curve)
+        odds = _odds(candidates.similarity, curve)
         return {
             "cosine": or_nothing(odds),
-            "cosine_apart": or_nothing((self._cosines - mean) / spread),
+            "cosine_apart": or_nothing((candidates.similarity - mean) / spread),
             "cosine_below": or_nothing(_odds(best, curve) - odds),
-            "meaning": or_nothing(_odds(as_column(candidates.meaning), curve)),
+            "meaning": or_nothing(_odds(candidates.meaning, curve)),
             "similarity": or_nothing(self.ranked.parts["similarity"]),
-            "no_vector": np.isnan(self._cosines).astype(np.float64),
+            "no_vector": np.isnan(candidates.similarity),
         }
 
     @cached_property
     def _best_cosines(self) -> tuple[float, float, float]:
         """The best cosine, the mean of all and their spread."""
-        known = self._cosines[self._order]
+        known = self.ranked.candidates.similarity[self._order]
         known = known[~np.isnan(known)]
         return float(known.max()), float(known.mean()), max(float(known.std()), LEAST_SPREAD)
 
     @cached_property
-    def _of_question(self) -> Mapping[str, float]:
+    def _of_question(self) -> Column:
         """The inputs of the question, and of all that was found."""
         question, order = self.measure.question, self._order
         threads, in_order = self.ranked.candidates.thread, self.ranked.scores[order]
@@ -243,7 +236,7 @@ class Seen:
         if self.curve is not None and not self.by_words:
             best, mean, spread = self._best_cosines
             found |= {"q_cosine": float(_odds(best, self.curve)), "q_cosine_apart": (best - mean) / spread}
-        return found
+        return np.array([found[name] for name in QUESTION_INPUTS])
 
 
 def least_shown(best: float, least: float = LEAST, share: float = SHARE_OF_BEST) -> float:
@@ -291,9 +284,9 @@ class Judged:
     def of(cls, measure: Measure, ranked: Ranked, curve: Calibration | None) -> "Judged":
         """Judge a ranking that has at least one row."""
         everything = trusted = Seen(measure, ranked, curve)
-        are_trusted = ranked.candidates.trusted
-        rows = [row for row in ranked.order if are_trusted[row]]
-        if 0 < len(rows) < len(ranked.order):
+        order = np.array(ranked.order, dtype=np.intp)
+        rows = order[ranked.candidates.trusted[order]].tolist()
+        if 0 < len(rows) < len(order):
             trusted = Seen(measure, replace(ranked, order=rows), curve)
         anything = trusted.anything
         return cls(everything, trusted, anything, anything if trusted is everything else everything.anything)
@@ -316,8 +309,7 @@ class Judged:
         """Say of each row whether it is untrusted where others are trusted."""
         if self.trusted is self.everything:
             return np.zeros(len(rows), dtype=np.bool_)
-        are_trusted = self.everything.ranked.candidates.trusted
-        return np.array([not are_trusted[row] for row in rows], dtype=np.bool_)
+        return ~self.everything.ranked.candidates.trusted[np.array(rows, dtype=np.intp)]
 
     def shown(self, rows: Sequence[int], chances: Sequence[float], asked: float | None) -> list[bool]:
         """Say which of these rows, with these chances, are shown; `asked`: the least chance that was chosen."""

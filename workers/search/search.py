@@ -3,6 +3,7 @@
 `find` does so from the tables or from a proven copy of them; which of the two makes no difference to what it finds.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -176,12 +177,12 @@ def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], 
         ids=known.ids,
         usefulness=[
             usefulness(confidence, usage.helped, usage.hindered)
-            for confidence, usage in zip(known.confidence, used, strict=True)
+            for confidence, usage in zip(known.confidence.tolist(), used, strict=True)
         ],
         sector=known.sector,
         idle_hours=[
             nearby.hours - max(stored, usage.last_active_hours)
-            for stored, usage in zip(known.active_hours, used, strict=True)
+            for stored, usage in zip(known.active_hours.tolist(), used, strict=True)
         ],
     )
     links = [
@@ -203,7 +204,7 @@ async def _shown(
     candidates, order = ranking.ranked.candidates, ranking.ranked.order
     if (least := command.min_similarity) is not UNSET:
         cosines = candidates.similarity
-        order = [row for row in order if (cosine := cosines[row]) is not None and cosine >= least]
+        order = [row for row in order if cosines[row] >= least]
     memories: list[tuple[int, Memory]] = []
     twins = Twins()
     for start in range(0, len(order), command.limit):
@@ -265,9 +266,9 @@ def judged_hits(
 
 def _scored(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:
     ranked = ranking.ranked
-    similarity = ranked.candidates.similarity[row]
+    similarity = float(ranked.candidates.similarity[row])
     memory.score = round(float(ranked.scores[row]), DIGITS)
-    memory.similarity = None if similarity is None else round(similarity, DIGITS)
+    memory.similarity = None if math.isnan(similarity) else round(similarity, DIGITS)
     if (link := ranking.via.get(row)) is not None:
         memory.via = Via(memory_id=link.seed, relation=link.relation, weight=link.weight)
     if explain:

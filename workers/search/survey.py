@@ -23,7 +23,7 @@ from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.handlers import Searched, searched
-from engramq.workers.search.ranking import Candidates, Column
+from engramq.workers.search.ranking import Candidates, Column, or_nothing
 from engramq.workers.search.relevance import Floor
 
 # The chance that anything is about a topic below which nothing is shown: less than for a question, whose judge it is.
@@ -102,7 +102,7 @@ def lifted(topic: str, candidates: Candidates) -> Column:
         return SAID_BY_USER * np.array([speaker == _USER for speaker in candidates.speaker], dtype=np.float64)
     if not _SUMMARY.search(topic):
         return np.zeros(len(candidates))
-    covered = np.array([share or 0.0 for share in candidates.covered], dtype=np.float64)
+    covered = or_nothing(candidates.covered)
     lift: Column = WHOLE_WORDS * (covered - covered.mean()) / (float(covered.std()) or 1.0)
     return lift
 

@@ -50,7 +50,8 @@ def made_of(several: list[dict[str, Any]]) -> Candidates:
         EMPTY | {"ids": f"{number:04}", "meaning": fields.get("similarity")} | fields
         for number, fields in enumerate(several)
     ]
-    return Candidates(*([row[name] for row in rows] for name in Candidates.__struct_fields__))
+    columns: list[Any] = [[row[name] for row in rows] for name in Candidates.__struct_fields__]
+    return Candidates(*columns)
 
 
 def ranked(text: str, candidates: Candidates) -> Ranked:

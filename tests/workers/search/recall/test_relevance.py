@@ -1,6 +1,7 @@
 """Judges of hits: what moves a relevance, and what is shown of a reply."""
 
 import math
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -22,25 +23,26 @@ chances = st.lists(st.floats(0, 1), max_size=20)
 def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: int = 0) -> Candidates:
     """Return memories that differ by their cosines, the last ones untrusted."""
     count = len(cosines)
-    return Candidates(
-        ids=[f"{number:04}" for number in range(count)],
-        trusted=[number < count - untrusted for number in range(count)],
-        lexical=[None if covered is None else 4.0 * covered] * count,
-        covered=[covered] * count,
-        worth=[covered] * count,
-        similarity=list(cosines),
-        meaning=list(cosines),
-        thread=[None] * count,
-        position=[None] * count,
-        speaker=[None] * count,
-        asks=[False] * count,
-        tells_self=[False] * count,
-        words=[8] * count,
-        tells_time=[False] * count,
-        sector=[Sector.SEMANTIC] * count,
-        confidence=[1.0] * count,
-        active_hours=[0.0] * count,
-    )
+    fields: dict[str, Any] = {
+        "ids": [f"{number:04}" for number in range(count)],
+        "trusted": [number < count - untrusted for number in range(count)],
+        "lexical": [None if covered is None else 4.0 * covered] * count,
+        "covered": [covered] * count,
+        "worth": [covered] * count,
+        "similarity": list(cosines),
+        "meaning": list(cosines),
+        "thread": [None] * count,
+        "position": [None] * count,
+        "speaker": [None] * count,
+        "asks": [False] * count,
+        "tells_self": [False] * count,
+        "words": [8] * count,
+        "tells_time": [False] * count,
+        "sector": [Sector.SEMANTIC] * count,
+        "confidence": [1.0] * count,
+        "active_hours": [0.0] * count,
+    }
+    return Candidates(**fields)
 
 
 def judged(found: Candidates, curve: Calibration | None = CURVE) -> Judged:
