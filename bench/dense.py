@@ -23,7 +23,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bench.common import McpClient, emit, private_stack
 from bench.retrieval import EVERYTHING, read_lines
@@ -38,6 +38,12 @@ HALVES: Final = (SHOWN, "aside")
 Row = dict[str, Any]
 
 
+class Caller(Protocol):
+    """Whatever calls tools and returns their replies."""
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]: ...
+
+
 def figures(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, Any]:
     """Return the figures of (keys of the hits, keys that are expected), as the head of this module defines them."""
     right = [len({*hits} & {*expects}) for hits, expects in pairs]
@@ -49,12 +55,12 @@ def figures(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, A
         "precision_if_known": mean(share for share, (_, expects) in zip(precision, pairs, strict=True) if expects),
         "recall": mean(count / len(expects) for count, (_, expects) in zip(right, pairs, strict=True) if expects),
         "exact": mean({*hits} == {*expects} for hits, expects in pairs),
-        "silent": mean(not hits for hits, expects in pairs if not expects),
+        "silent": mean([not hits for hits, expects in pairs if not expects] or [1.0]),
         "hits": mean(len(hits) for hits, _ in pairs),
     }
 
 
-async def store(client: McpClient, facts: Sequence[Row]) -> None:
+async def store(client: Caller, facts: Sequence[Row]) -> None:
     """Store the facts as an agent does, one after the other, and replace what is no longer true."""
     ids: dict[str, str] = {}
     for fact in facts:
@@ -66,7 +72,7 @@ async def store(client: McpClient, facts: Sequence[Row]) -> None:
             await client.call("supersede_memory", old_memory_id=old, new_memory_id=ids[fact["key"]])
 
 
-async def ask(client: McpClient, questions: Sequence[Row], **more: Any) -> list[tuple[Row, list[Row]]]:
+async def ask(client: Caller, questions: Sequence[Row], **more: Any) -> list[tuple[Row, list[Row]]]:
     """Return each question with its hits; `more`: parameters of the search."""
     answered = []
     for question in questions:

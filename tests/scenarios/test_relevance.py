@@ -8,7 +8,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from bench.dense import SET, ask, figures
+from bench.dense import store as store_facts
 from bench.lookup import PAIRS
+from bench.retrieval import read_lines
 from bench.silence import UNKNOWN
 from engramq.workers.embedders.confidence import Pair, bystanders, read_pairs
 from tests.conftest import Database
@@ -122,3 +125,19 @@ async def test_what_is_left_out_is_counted_and_can_be_seen(database: Database, r
     assert sure["memories"] == []
     assert refused.structured_content is not None
     assert "min_relevance" in refused.structured_content["error"]
+
+
+@pytest.mark.promise("PR-4")
+async def test_a_reply_about_one_of_many_alike_facts_holds_what_answers_and_little_else(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    rows = read_lines(SET)
+    questions = [row for row in rows if row.get("expects")]
+    async with asked(database, redis_url, key_prefix, []) as agent:
+        await store_facts(agent, [row for row in rows if "key" in row])
+        answered = await ask(agent, questions)
+    pairs = [([hit["external_id"] for hit in hits], question["expects"]) for question, hits in answered]
+    assert len(pairs) > 100
+    reached = figures(pairs)
+    assert reached["precision"] >= 0.85
+    assert reached["recall"] >= 0.85

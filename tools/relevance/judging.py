@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engramq.workers.search.ranking import Column
-from engramq.workers.search.relevance import LEAST, NOTHING_BELOW, SHARE_OF_BEST, least_shown
+from engramq.workers.search.relevance import INPUTS, NOTHING_BELOW, least_shown
 from tools.measure_confidence import expected_error
 from tools.relevance.learning import SHARES, judges_of
 from tools.relevance.samples import ANSWERING, FOLDS, Kind, Reply
 
 SILENT_BELOW: Final = (0.05, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
-BOUNDS: Final = ((0.0, 0.0), (0.005, 0.02), (0.01, 0.02), (0.01, 0.04), (0.02, 0.04), (0.02, 0.06), (0.03, 0.1))
+SAID: Final = INPUTS.index("q_said")
 
 
 class Judgement(NamedTuple):
@@ -22,12 +22,12 @@ class Judgement(NamedTuple):
     anything: float
     hits: Column
 
-    def shown(self, silent_below: float, least: float, share: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which of the first ten hits pass these bounds."""
+    def shown(self, silent_below: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return which of the first ten hits are shown where nothing is below this chance that anything answers."""
         hits = self.hits[:ANSWERING]
         if self.anything < silent_below:
             return np.zeros(len(hits), dtype=np.bool_)
-        return np.asarray(hits >= least_shown(float(hits.max()), least, share))
+        return np.asarray(hits >= least_shown(float(hits.max()), float(self.reply.inputs[0, SAID])))
 
 
 def held_out(replies: Sequence[Reply]) -> list[Judgement]:
@@ -58,20 +58,17 @@ def report(judged: Sequence[Judgement], *, by_words: bool) -> Iterator[dict[str,
             "of_anything": round(expected_error(anything, answered), 4),
         }  # fmt: skip
     for silent_below in SILENT_BELOW:
-        yield {"by": kind, "silent_below": silent_below, **_lost(judged, silent_below, 0.0, 0.0)}
-    for least, share in BOUNDS:
-        lost = _lost(judged, NOTHING_BELOW, least, share)
-        chosen = (least, share) == (LEAST, SHARE_OF_BEST)
-        yield {"by": kind, "least": least, "share": share, "chosen": chosen, **lost}
+        chosen = silent_below == NOTHING_BELOW
+        yield {"by": kind, "silent_below": silent_below, "chosen": chosen, **_lost(judged, silent_below)}
 
 
-def _lost(judged: Sequence[Judgement], silent_below: float, least: float, share: float) -> dict[str, Any]:
+def _lost(judged: Sequence[Judgement], silent_below: float) -> dict[str, Any]:
     """Return, by corpus, the R@10 that bounds lose, of questions without an answer those that have a hit, of right
     first hits those that are left out, and the share of hits that is shown."""
     figures: dict[str, Any] = {}
     for corpus in SHARES:
         own = [item for item in judged if item.reply.corpus == corpus]
-        passed = [item.shown(silent_below, least, share) for item in own]
+        passed = [item.shown(silent_below) for item in own]
         known = [(item.reply, mask) for item, mask in zip(own, passed, strict=True) if item.reply.wanted]
         unknown = {
             kind: [bool(mask.any()) for item, mask in zip(own, passed, strict=True) if item.reply.kind is kind]

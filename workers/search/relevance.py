@@ -30,20 +30,27 @@ NOTHING_BELOW: Final = 0.12
 SURE_FROM: Final = 0.5
 # A hit is shown whose chance is so much, and this share of the best one's: five times as much beside a sure one, which
 # is mostly one fact's, less by the cube beside others, of which several answer. See `python -m tools.relevance`.
-LEAST: Final = 0.005
-SHARE_OF_BEST: Final = 0.02
+LEAST: Final = 0.003
+SHARE_OF_BEST: Final = 0.01
 BESIDE_SURE: Final = 5.0
+# Where less of what was found than this was said by people, it is facts: most answers are one of them or a few that are
+# about as likely, and the others are about something else.
+SAID: Final = 0.34
+LEAST_OF_FACTS: Final = 0.1
+SHARE_OF_BEST_FACT: Final = 0.5
 WEIGHTS: Final = Path(__file__).with_name("relevance.json")
 DIGITS: Final = 2  # of a relevance as it is told
 LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learned
 LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 LEAST_SPREAD: Final = 0.03  # of cosines
+ALIKE: Final = 0.1  # scores that differ by less
 _OVER: Final = 0.001  # by which shares are equal
 NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # What each input is; `q_` of the question and of all that was found, the others of a hit.
 QUESTION_INPUTS: Final = (
     "q_words", "q_exact", "q_names", "q_asks_when", "q_speaker", "q_found", "q_trust", "q_cosine",
     "q_cosine_apart", "q_covered", "q_worth", "q_spread", "q_second", "q_fifth", "q_tenth", "q_threads",
+    "q_said",
 )  # fmt: skip
 HIT_INPUTS: Final = (
     "cosine", "cosine_apart", "cosine_below", "meaning", "covered", "covered_much", "worth", "covered_below",
@@ -173,19 +180,21 @@ class Seen:
         return np.array([found[name] for name in HIT_INPUTS]).T
 
     def _of_places(self) -> dict[str, Column]:
-        """Return where each row stands among those in order: its rank, and how far the next ones are."""
+        """Return where each row stands among those in order: its rank, and how far the next ones are.
+
+        Those with about the same score stand in one place, so that none of several equal facts is the last.
+        """
         scores, order = self.ranked.scores, self._order
         in_order = scores[order]
-        places = np.searchsorted(-in_order, -scores)  # of rows that are not in order: where they would be
-        places[order] = np.arange(len(order))
-        steps = np.append(-np.diff(in_order), 0.0)
+        better = np.searchsorted(-in_order, -(scores + ALIKE))  # how many score more
+        worse = np.searchsorted(-in_order, -(scores - ALIKE), side="right")  # the place of the next that scores less
         last = len(order) - 1
         return {
             "score": scores,
             "score_below": in_order[0] - scores,
-            "rank": np.log1p(places.astype(np.float64)),
-            "ahead": steps[np.minimum(places, last)],
-            "behind": np.append(0.0, steps)[np.minimum(places, last)],
+            "rank": np.log1p(better.astype(np.float64)),
+            "ahead": np.where(worse > last, 0.0, scores - in_order[np.minimum(worse, last)]),
+            "behind": np.where(better == 0, 0.0, in_order[np.maximum(better - 1, 0)] - scores),
         }
 
     def _of_vectors(self) -> dict[str, Column]:
@@ -212,6 +221,12 @@ class Seen:
         return float(known.max()), float(known.mean()), max(float(known.std()), LEAST_SPREAD)
 
     @cached_property
+    def said(self) -> float:
+        """The share of what was found that people said to each other: that asks, or tells of who speaks."""
+        candidates = self.ranked.candidates
+        return float((candidates.asks | candidates.tells_self)[self._order].mean())
+
+    @cached_property
     def _of_question(self) -> Column:
         """The inputs of the question, and of all that was found."""
         question, order = self.measure.question, self._order
@@ -225,6 +240,7 @@ class Seen:
             "q_found": math.log1p(len(order)),
             "q_trust": self.measure.trust,
             "q_threads": sum(threads[row] is not None for row in self.ranked.order) / len(order),
+            "q_said": self.said,
             "q_covered": float(self._covered[order].max()),
             "q_worth": float(self._worth[order].max()),
             "q_spread": float(in_order.std()),
@@ -239,9 +255,11 @@ class Seen:
         return np.array([found[name] for name in QUESTION_INPUTS])
 
 
-def least_shown(best: float, least: float = LEAST, share: float = SHARE_OF_BEST) -> float:
-    """Return the chance from which hits are shown beside one with the chance `best`."""
-    return max(least, share * best, BESIDE_SURE * share * best**3)
+def least_shown(best: float, said: float) -> float:
+    """Return the chance from which hits are shown beside one with the chance `best`; `said`: see `Seen`."""
+    if said < SAID:
+        return max(LEAST_OF_FACTS, SHARE_OF_BEST_FACT * best)
+    return max(LEAST, SHARE_OF_BEST * best, BESIDE_SURE * SHARE_OF_BEST * best**3)
 
 
 def _odds(cosine: Any, curve: Calibration) -> Any:
@@ -263,7 +281,7 @@ KINDS: Final[Mapping[str, Sequence[str]]] = {
     "conversation": ("neighbours", "best_of_thread", "q_threads"),
     "speaker": ("speaker", "q_speaker", "q_names"),
     "time": ("date", "time_words", "q_asks_when"),
-    "form": ("words", "asks", "tells_self"),
+    "form": ("words", "asks", "tells_self", "q_said"),
     "question": ("q_words", "q_exact", "q_found"),
 }  # fmt: skip
 
@@ -315,8 +333,8 @@ class Judged:
         """Say which of these rows, with these chances, are shown; `asked`: the least chance that was chosen."""
         others = self._others(rows).tolist()
         of_trusted = [chance for chance, other in zip(chances, others, strict=True) if not other]
-        least = least_of(of_trusted, self.anything, asked)
-        least_of_others = least_of(chances, self.anything_at_all, asked)
+        least = least_of(of_trusted, self.trusted, self.anything, asked)
+        least_of_others = least_of(chances, self.everything, self.anything_at_all, asked)
         return [
             max(chance, round(chance, DIGITS)) >= (least_of_others if other else least)
             for chance, other in zip(chances, others, strict=True)
@@ -334,11 +352,11 @@ class Judged:
         return dict(zip(KINDS, lifts.tolist(), strict=True))
 
 
-def least_of(chances: Sequence[float], anything: float, asked: float | None) -> float:
+def least_of(chances: Sequence[float], seen: Seen, anything: float, asked: float | None) -> float:
     """Return the least chance of a hit that is shown, of hits with these."""
     if asked is not None:
         return asked
-    return math.inf if anything < NOTHING_BELOW else least_shown(max(chances, default=0.0))
+    return math.inf if anything < NOTHING_BELOW else least_shown(max(chances, default=0.0), seen.said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Judges of hits: what moves a relevance, and what is shown of a reply."""
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,16 @@ from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search.boosts import Boosted, Reached
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance
-from engramq.workers.search.relevance import INPUTS, KINDS, LEAST, Judged, learned, least_of
+from engramq.workers.search.relevance import (
+    INPUTS,
+    KINDS,
+    LEAST,
+    LEAST_OF_FACTS,
+    NOTHING_BELOW,
+    Judged,
+    learned,
+    least_shown,
+)
 from engramq.workers.search.search import Found, judged_hits
 
 CURVE = Calibration(15.0, -7.7)
@@ -108,12 +117,21 @@ def test_nothing_that_is_shown_is_no_answer() -> None:
 
 @given(chances, st.none() | st.floats(0, 1))
 def test_what_is_asked_for_is_the_floor_and_else_a_part_of_the_best(several: list[float], asked: float | None) -> None:
-    least = least_of(several, 0.9, asked)
+    judges = judged(candidates(*[0.5] * max(1, len(several))))
+    shown = judges.shown(range(len(several)), several, asked)
     if asked is not None:
-        assert least == asked
-    else:
-        assert LEAST <= least <= max(LEAST, *several, 0.0)
-    assert least_of(several, 0.01, None) == math.inf
+        assert shown == [round(chance, 2) >= asked or chance >= asked for chance in several]
+    elif judges.anything >= NOTHING_BELOW and several and max(several) >= LEAST_OF_FACTS:
+        assert shown[several.index(max(several))]
+    assert not any(replace(judges, anything=0.01).shown(range(len(several)), several, None))
+
+
+@given(st.floats(0, 1))
+def test_among_facts_fewer_are_shown_beside_the_best_than_among_what_people_said(best: float) -> None:
+    among_facts, among_turns = least_shown(best, 0.0), least_shown(best, 1.0)
+    assert among_turns <= among_facts
+    assert among_turns <= max(best, LEAST)
+    assert least_shown(best, 0.5) == among_turns
 
 
 def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> None:
