@@ -53,6 +53,6 @@ async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_
     asked = Asked(SearchMemories(query=TEXTS[0]), Embedding.of(model_id, vector))
     statements = await record(store, NAMESPACE, asked, Sizes())
     assert VISIBLE_BY_ID in [statement.query for statement in statements]
-    assert any(b"embedding" in statement.query for statement in statements)
+    assert any("embedding" in str(statement.query) for statement in statements)
     assert 0 < max(statement.waited_for for statement in statements) <= len(statements)
     await replay(store, NAMESPACE, statements)
