@@ -196,6 +196,12 @@ async def show_memory(page: PageRequest) -> Response:
     return await _memory_page(page)
 
 
+async def show_content(page: PageRequest) -> Response:
+    """Show the words of a memory alone, for the row of a list in which they are cut."""
+    memory = (await read(page, page.request.path_params["memory_id"]))["memory"]
+    return page.missing("memory") if memory is None else page.render("content.html", memory=memory)
+
+
 async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Response:
     """Show a memory, with why what was asked for is refused; after a mistake in a form with what was entered."""
     memory_id = page.request.path_params["memory_id"]

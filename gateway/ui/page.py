@@ -107,6 +107,7 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/changes", "POST", changes.note_seen),
     ("/projects", "GET", editing.list_projects),
     ("/memories/{memory_id}", "GET", memory.show_memory),
+    ("/memories/{memory_id}/content", "GET", memory.show_content),
     ("/memories/{memory_id}/{action}", "POST", memory.change_memory),
     ("/inbox", "GET", inbox.show_inbox),
     ("/inbox", "POST", inbox.decide_many),
