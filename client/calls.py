@@ -40,7 +40,6 @@ def store(
 
 def recent(
     *,
-    limit: int | None = None,
     partitions: Sequence[Literal["trusted", "untrusted"]] | None = None,
     sectors: Sequence[Literal["emotional", "episodic", "semantic", "procedural", "reflective"]] | None = None,
     tags: Sequence[str] | None = None,
@@ -57,6 +56,7 @@ def recent(
     evidence: Literal["cited", "stale"] | None = None,
     include_superseded: bool | None = None,
     as_of: datetime | date | str | None = None,
+    limit: int | None = None,
     cursor: str | None = None,
 ) -> ClientCall[replies.MemoryList]:
     """List memories, newest first."""

@@ -100,6 +100,19 @@ class MemoryFilters:
         }
 
     @property
+    def of_list(self) -> dict[str, Any]:
+        """What a list takes, and the counts of its timeline."""
+        return {
+            "states": [self.state] if self.state else None,
+            "verifications": [self.verification] if self.verification else None,
+            "source_type": self.source_type,
+            "created_by": self.created_by,
+            "external_id": self.external_id,
+            "evidence": self.evidence,
+            **self.common,
+        }
+
+    @property
     def are_set(self) -> bool:
         """Whether more is asked for than a search for these words in trusted."""
         return self != MemoryFilters(q=self.q, unlikely=self.unlikely)
@@ -188,18 +201,7 @@ def _rests(hit: Body, wanted: str) -> bool:
 
 async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -> Body:
     """Return the newest memories that pass the filters, from the cursor in the address on."""
-    return await page.ask(
-        "list_recent_memories",
-        limit=limit,
-        states=[filters.state] if filters.state else None,
-        verifications=[filters.verification] if filters.verification else None,
-        source_type=filters.source_type,
-        created_by=filters.created_by,
-        external_id=filters.external_id,
-        evidence=filters.evidence,
-        cursor=page.query("cursor"),
-        **filters.common,
-    )
+    return await page.ask("list_recent_memories", limit=limit, cursor=page.query("cursor"), **filters.of_list)
 
 
 async def show_contradictions(page: PageRequest) -> Response:

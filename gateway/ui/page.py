@@ -15,7 +15,7 @@ from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.service import Service
-from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory
+from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, timeline
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.request import (
@@ -101,6 +101,7 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/memories", "POST", editing.store_new),
     ("/memories/new", "GET", editing.show_new),
     ("/memories/many", "POST", memories.change_many),
+    ("/timeline", "GET", timeline.show_timeline),
     ("/contradictions", "GET", memories.show_contradictions),
     ("/standing", "GET", changes.show_wishes),
     ("/changes", "GET", changes.show_changes),

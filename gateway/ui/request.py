@@ -20,11 +20,13 @@ from engramq.schemas.checks import InstallationState
 from engramq.schemas.commands import (
     OPERATOR_TOOLS,
     TOOLS,
+    CountMemories,
     CreateToken,
     ImportList,
     ListImports,
     ListNodes,
     ListTokens,
+    MemoryTimeline,
     NodeList,
     RevokeToken,
     TokenCreated,
@@ -37,6 +39,7 @@ from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.vocabulary import Scope
 
 _OWN: Final = (
+    unlisted(CountMemories, MemoryTimeline, "count_memories()"),
     unlisted(ListImports, ImportList, "list_imports()"),
     unlisted(ListNodes, NodeList, "list_nodes()"),
     unlisted(ListTokens, TokenList, "list_tokens()"),

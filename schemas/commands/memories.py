@@ -251,15 +251,12 @@ SEARCH_MEMORIES: Final = Tool(
 )
 
 
-class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories"):
-    """List the newest memories. The gateway checks a cursor and hands its inner position on.
+class ListFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which memories a list is of.
 
-    Archived and rejected memories are listed where `states` and `verifications` name them, and nowhere else.
+    Archived and rejected ones are where `states` and `verifications` name them, and nowhere else.
     """
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
-    limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 10
     partitions: _PARTITIONS = DEFAULT_PARTITIONS
     sectors: _Only | UnsetType = UNSET
     tags: _AllTags | UnsetType = UNSET
@@ -280,12 +277,22 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
     evidence: Annotated[EvidenceFilter, Meta(description="stale: what it rests on changed")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
     as_of: AsOf | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
 
     def check(self) -> None:
         """Raise EngramqError for a look into the future, and a span that ends before it begins."""
         refuse_future(self.as_of)
         refuse_reversed(self.since, self.until)
+
+
+class ListRecentMemories(
+    ListFilter, Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories", tag_field="type"
+):
+    """List the newest memories. The gateway checks a cursor and hands its inner position on."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 10
+    cursor: Cursor | UnsetType = UNSET
 
 
 LIST_RECENT_MEMORIES: Final = Tool(
@@ -312,6 +319,32 @@ LIST_RECENT_MEMORIES: Final = Tool(
         example=Step(tool="list_recent_memories", arguments={"limit": 20}),
     ),
 )
+
+
+class CountMemories(
+    ListFilter, Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_memories", tag_field="type"
+):
+    """Count the memories of a list by when they were stored. The page sends it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+
+class TimeSpan(msgspec.Struct, kw_only=True):
+    """A span of time, by its first day in UTC, and how many memories were stored in it."""
+
+    begins: str
+    memory_count: int
+
+
+class MemoryTimeline(Reply, kw_only=True, tag="timeline"):
+    """The spans in which memories were stored, the first one first.
+
+    They are days as long as all memories were stored within `limits.TIMELINE_DAYS`, else months, or years.
+    """
+
+    status: Literal["success"] = "success"
+    unit: Literal["day", "month", "year"]
+    spans: list[TimeSpan]
 
 
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):

@@ -54,6 +54,8 @@ def test_every_page_is_accessible_in_both_themes(stack: Stack, opened: Callable[
         page = seen.go(address)
         if address == "/ui":
             page.wait_for_selector(".tiles")
+        if address == "/ui/memories":
+            page.wait_for_selector("[data-bars]")
         page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
         assert (address, violations(page)) == (address, [])
     page.click("form[action='/ui/sign-out'] button")
@@ -136,6 +138,33 @@ def test_words_are_corrected_and_lists_walked_by_keyboard_alone(stack: Stack, op
     expect(page.locator("[data-row]").first).to_contain_text("The keyboard port is 8082")
     page.keyboard.press("y")
     expect(page.locator("[data-row]")).to_have_count(0)
+
+
+def test_a_timeline_is_walked_and_cut_words_are_opened_by_keyboard_alone(
+    stack: Stack, opened: Callable[..., Watched]
+) -> None:
+    stack.call("ada", "store_memory", content="The keyboard is long. " * 30 + "And this is its end.")
+    page = opened().go("/ui/memories")
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    row = page.locator("[data-row].current")
+    expect(row.get_by_text("And this is its end.")).to_be_visible()
+    expect(row.locator(".beginning")).to_be_hidden()
+    expect(page).to_have_url(re.compile("/ui/memories$"))
+    page.keyboard.press("o")
+    expect(row.locator(".beginning")).to_be_visible()
+    page.wait_for_selector("[data-bars]")
+    page.keyboard.press("t")
+    bar = page.locator("[data-bars] a").last
+    expect(bar).to_be_focused()
+    for key in ("Home", "End", "ArrowRight", "ArrowLeft", "End"):
+        page.keyboard.press(key)
+    expect(bar).to_be_focused()
+    name = str(bar.get_attribute("title"))
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(rf"since={name[:10]}&until={name[:10]}$"))
+    expect(page.locator("[data-bars] [aria-current]")).to_have_attribute("title", name)
+    expect(page.locator("h2.day", has_text=name[:10])).to_be_visible()
 
 
 def test_times_are_those_of_the_readers_zone_and_name_it(opened: Callable[..., Watched]) -> None:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import (
+    CountMemories,
     EdgeCount,
     GetMemory,
     ListRecentMemories,
@@ -18,11 +19,13 @@ from engramq.schemas.commands import (
     MemoryFound,
     MemoryList,
     MemoryStats,
+    MemoryTimeline,
     ProjectCount,
     QueueDepth,
     Stats,
+    TimeSpan,
 )
-from engramq.schemas.commands.memories import DEFAULT_PARTITIONS
+from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, ListFilter
 from engramq.schemas.faults import invalid, missing
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_uuid
@@ -78,7 +81,7 @@ class Listed:
     until: datetime | None = None
 
     @classmethod
-    def by(cls, command: ListRecentMemories, project: str | None) -> Self:
+    def by(cls, command: ListFilter, project: str | None) -> Self:
         """Return which memories a command asks for, of this project and of none."""
         return cls(
             partitions=list(dict.fromkeys(command.partitions)),
@@ -126,6 +129,19 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
     return MemoryList(memories=memories, count=len(shown), next_cursor=cursor)
+
+
+@handles(CountMemories)
+async def count_memories(tx: Transaction, command: CountMemories, context: Context) -> MemoryTimeline:
+    """Count the memories of a list by when they were stored, in the finest unit that leaves few spans."""
+    if command.sectors == ():
+        return MemoryTimeline(unit="day", spans=[])
+    listed = Listed.by(command, context.envelope.project_named(command.project))
+    few = {"days": limits.TIMELINE_DAYS, "months": limits.TIMELINE_MONTHS}
+    async with seeing_as_admin(tx, context.envelope.principal):
+        rows = await tx.rows("memories_by_time", **listed.values, **few)
+    spans = [TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]
+    return MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans)
 
 
 @handles(ListStanding)

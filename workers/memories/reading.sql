@@ -42,6 +42,24 @@ left join lateral (
 ) u on true
 order by l.created_at desc, l.node_id desc
 
+-- name: memories_by_time
+-- How many memories of a list were stored on each day, in each month or each year, as their span allows.
+with chosen as materialized (
+    select m.created_at at time zone 'UTC' as stored from memories_in_namespace m where {listed}
+), span as (
+    select case
+        when max(stored) - min(stored) < make_interval(days => %(days)s) then 'day'
+        when max(stored) - min(stored) < make_interval(months => %(months)s) then 'month'
+        else 'year'
+    end as unit
+    from chosen
+)
+select s.unit, date_trunc(s.unit, c.stored)::date as begins, count(*) as memories
+from chosen c
+cross join span s
+group by 1, 2
+order by 2
+
 -- name: standing_memories
 -- Standing wishes of a project and of none, the newest first.
 select {memory_columns}

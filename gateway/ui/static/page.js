@@ -94,6 +94,14 @@
     } else if (row && find("[data-inbox]")) say(key === "p" ? "Verify it first." : "That cannot be done here.");
     return Boolean(button);
   };
+  // Of a timeline one bar is a stop of Tab; the arrows go to the others.
+  const bars = () => [...document.querySelectorAll("[data-bars] a")];
+  const steps = { ArrowLeft: (all, at) => all[at - 1], ArrowRight: (all, at) => all[at + 1], Home: (all) => all[0], End: (all) => all.at(-1) };
+  const stepped = (key, bar) => steps[key]?.(bars(), bars().indexOf(bar));
+  const stop = (bar) => {
+    bars().forEach((one) => (one.tabIndex = one === bar ? 0 : -1));
+    bar.focus();
+  };
   const go = (letter) => [...document.querySelectorAll(".side nav a")].find((link) => link.textContent[0].toLowerCase() === letter)?.click();
 
   let isGoing = false; // after g
@@ -111,6 +119,8 @@
     else if (key === "?") keys?.showModal();
     else if (key === "/") find("[data-search]") ? find("[data-search]").focus() : location.assign("/ui/memories#q");
     else if (key === "j" || key === "k") stand(at + (key === "j" ? 1 : -1));
+    else if (key === "t" && bars().length) stop(bars().find((bar) => bar.tabIndex === 0));
+    else if (event.target.matches?.("[data-bars] a") && key in steps) stop(stepped(key, event.target) ?? event.target);
     else if (key === "x") find("input[type=checkbox]", rows()[at] ?? document.createElement("p"))?.click();
     else if (key === "Enter" && event.target.matches?.("[data-row]")) find("[data-open]", event.target)?.click();
     else if (!/^[a-z]$/.test(key) || !press(key)) return;

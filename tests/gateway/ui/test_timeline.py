@@ -1,0 +1,92 @@
+"""A timeline has a bar for each day, month or year of a whole list, and cut words are shown whole in their row."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.conftest import Database
+from tests.gateway.ui.browsing import Browser
+from tests.gateway.ui.conftest import Served
+from tests.scenarios.stage import Agent
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+
+LIST = "/ui/memories"
+TIMELINE = "/ui/timeline"
+BAR = re.compile(r'<a href="([^"]+)" title="([^"]+)"( aria-current="true")?( tabindex="-1")?>')
+
+
+async def store_at(agent: Agent, database: Database, at: str, count: int = 1, **more: object) -> None:
+    """Store memories as if it had been then."""
+    for number in range(count):
+        memory = await agent.store(f"Fact {number} of {at}", **more)
+        database.rows("update memories set created_at = %s::timestamptz where node_id = %s::uuid", at, memory["id"])
+
+
+async def bars(browser: Browser, address: str = "") -> dict[str, str]:
+    """Return the addresses of the bars of a timeline by what they say; one that is chosen says so."""
+    page = await browser.get(f"{TIMELINE}?{address}")
+    assert page.status == 200, page.text
+    return {f"{title}{' chosen' if chosen else ''}": href for href, title, chosen, _ in BAR.findall(page.response.text)}
+
+
+async def test_a_bar_leads_to_the_memories_of_its_day_and_no_others(here: Served, database: Database) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await store_at(agent, database, "2026-03-30T23:59:59Z")
+    await store_at(agent, database, "2026-04-01T00:00:00Z", 2, project="rover")
+    await store_at(agent, database, "2026-04-02T10:00:00Z", 30, project="rover")
+    days = await bars(browser)
+    assert list(days) == ["2026-03-30: 1", "2026-04-01: 2", "2026-04-02: 30"], "more than one page of the list"
+    assert "Timeline" not in (await browser.get(f"{LIST}?q=fact")).text, "hits are not in the order of time"
+    address = days["2026-04-01: 2"].replace("&amp;", "&")
+    assert address.endswith("since=2026-04-01&until=2026-04-01"), "the state is in the address"
+    shown = await browser.get(address)
+    assert len(shown.values("shown")) == 2
+    around = await bars(browser, urlsplit(address).query)
+    assert list(around) == ["2026-04-01: 2 chosen", "2026-04-02: 30"], "of a day its month is shown"
+    assert list(await bars(browser, "project=rover&project_only=1")) == ["2026-04-01: 2", "2026-04-02: 30"]
+    assert await bars(browser, "created_by=nobody") == {}
+    refused = await browser.get(f"{TIMELINE}?since=2026-04-02&until=2026-04-01")
+    assert refused.status == 400
+
+
+async def test_a_longer_time_has_bars_of_months_and_of_years(here: Served, database: Database) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for at in ("2026-01-31T12:00:00Z", "2026-02-01T12:00:00Z", "2026-05-02T12:00:00Z"):
+        await store_at(agent, database, at)
+    months = await bars(browser)
+    assert list(months) == ["2026-01: 1", "2026-02: 1", "2026-05: 1"]
+    assert months["2026-02: 1"].endswith("since=2026-02-01&amp;until=2026-02-28")
+    assert list(await bars(browser, "since=2026-02-01&until=2026-02-28")) == ["2026-02-01: 1"]
+    await store_at(agent, database, "2019-05-02T12:00:00Z")
+    assert list(await bars(browser)) == ["2019: 1", "2026: 3"]
+
+
+@pytest.mark.promise("PV-1")
+async def test_everybody_counts_what_they_may_read_and_nothing_else(here: Served, database: Database) -> None:
+    ada = await here.agent("ada")
+    await store_at(ada, database, "2026-04-01T12:00:00Z", visibility="private")
+    await store_at(ada, database, "2026-04-02T12:00:00Z")
+    await store_at(await here.agent("researcher"), database, "2026-04-03T12:00:00Z")
+    assert list(await bars(await here.browser("ada"))) == ["2026-04-01: 1", "2026-04-02: 1"]
+    for name in ("grace", "keeper", "reader"):
+        seen = await bars(await here.browser(name))
+        assert list(seen) == ["2026-04-02: 1"], "nothing private of others, nothing untrusted unasked"
+    assert list(await bars(await here.browser("reader"), "partition=untrusted")) == ["2026-04-03: 1"]
+
+
+async def test_words_that_a_list_cuts_are_shown_whole_in_their_row(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    short = await agent.store("It is short")
+    long = await agent.store("The tea of Ada. " * 40 + "And the\u200bend.")
+    for path in (LIST, "/ui/changes"):
+        page = await browser.get(path)
+        assert "end." not in page.text
+        opened = [given["hx-get"] for _, given in page.reader.elements if "hx-get" in given]
+        assert [place for place in opened if place.endswith("/content")] == [f"{LIST}/{long['id']}/content"]
+    whole = await browser.get(f"{LIST}/{long['id']}/content")
+    assert "U+200B end." in whole.text
+    assert (await browser.get(f"{LIST}/{short['id']}/content")).text == "It is short"
+    private = await agent.store("Mine " * 100, visibility="private")
+    assert (await (await here.browser("grace")).get(f"{LIST}/{private['id']}/content")).status == 404
