@@ -42,7 +42,7 @@ from engramq.schemas.records import (
     NodeRef,
     Words,
 )
-from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Visibility
+from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, StandingSource, Visibility
 
 SIMILARITY_DIGITS: Final = 2
 SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no mention
@@ -62,13 +62,16 @@ class BriefMemory(MemoryFields, kw_only=True, omit_defaults=True):
 
 
 class StoredMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the pipeline made of a memory, as far as it is not the usual."""
+    """What became of a memory, as far as it is not the usual."""
 
     id: str
     partition: Partition = Partition.TRUSTED
     state: MemoryState = MemoryState.ACTIVE
     expires_at: str | None = None
+    standing: bool | None = None
+    standing_source: StandingSource | None = None
     visibility: Visibility | UnsetType = UNSET
+    evidence: Contents[list[dict[str, Any]]] = []
     differs_from: list[Difference] | UnsetType = UNSET
 
 
@@ -340,4 +343,4 @@ def _repeated(value: Any, asked: Any, blank: Any) -> Any:
     """Return what of a field the caller has sent in the same words, else what stands there instead."""
     if isinstance(value, dict) and isinstance(asked, dict):
         return {key: part for key, part in value.items() if key in asked and asked[key] == part}
-    return value if asked is not UNSET and asked == value else blank
+    return value if asked is not UNSET and msgspec.to_builtins(asked) == value else blank

@@ -40,6 +40,7 @@ from engramq.schemas.vocabulary import (
     Partition,
     Sector,
     SectorSource,
+    StandingSource,
     Verification,
 )
 from tests.gateway.any_replies import ASKED, AT, LONG, ME, REPLIES, memory
@@ -152,6 +153,8 @@ def test_writes_repeat_nothing() -> None:
 def test_a_store_says_what_the_pipeline_decided_otherwise() -> None:
     pending = brief(Stored(stored=memory(state=MemoryState.PENDING), degraded=True, command_id="c"))
     assert (pending["stored"]["state"], pending["degraded"]) == ("pending", True)
+    wish = brief(Stored(stored=memory(standing=True, standing_source=StandingSource.GIVEN), command_id="c"))
+    assert wish["stored"].items() >= {"standing": True, "standing_source": "given"}.items()
 
 
 @pytest.mark.promise("AG-18")
