@@ -52,8 +52,10 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
     @property
     def as_kept(self) -> dict[str, Any]:
-        """The citation as it is stored, what it does not say left out; an id as it is looked up."""
+        """The citation as it is stored, what it does not say left out; ids and paths in the form that is compared."""
         kept: dict[str, Any] = msgspec.to_builtins(self)
+        if self.path is not UNSET:
+            kept["path"] = "/".join(part for part in self.path.split("/") if part not in ("", ".")) or "."
         known = parse_uuid(kept.get("memory_id", ""))
         return kept if known is None else kept | {"memory_id": str(known)}
 

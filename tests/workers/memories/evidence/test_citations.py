@@ -122,6 +122,13 @@ async def test_memories_of_the_session_are_cited_by_reference(agent: Agent) -> N
 
 
 @pytest.mark.promise("EV-1")
+@pytest.mark.parametrize("path", ["./src/oven.py", "src//oven.py", "src/./oven.py"])
+async def test_a_path_is_kept_as_git_writes_it(agent: Agent, path: str) -> None:
+    stored = await agent.store("The oven heats to 230", evidence=[{**FILE, "path": path}])
+    assert (await shown(agent, stored["id"]))["evidence"] == [FILE]
+
+
+@pytest.mark.promise("EV-1")
 async def test_more_than_ten_are_refused(agent: Agent) -> None:
     refused = await agent.call("store_memory", content="The oven hums", evidence=[PAGE] * 11)
     assert (refused["status"], refused["field"]) == ("invalid_parameter", "evidence")
