@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from engramq.schemas.commands import Card, WhyMemory
 from engramq.schemas.commands.why import LINES
@@ -22,7 +23,8 @@ from engramq.workers.memories.reading import KEPT_APART
 from engramq.workers.runner import Context, handles
 
 CHARS: Final = 60  # of a text on a card
-CARD_BYTES: Final = 1_300  # of its lines: about 600 tokens, with what is around them
+_FEWER_CHARS: Final = (40, 20, 10, 4)  # of each, where a line of each kind is too long
+CARD_BYTES: Final = 1_200  # of its lines: about 600 tokens, with what is around them
 _encode: Final = msgspec.json.encode
 
 
@@ -58,9 +60,18 @@ async def _card(tx: Transaction, command: WhyMemory, principal: Principal) -> Ca
 
 
 def _fit(lines: dict[str, list[CardLine]]) -> None:
-    """Drop the oldest line of the longest kind until the card is short; one line of each kind stays."""
+    """Drop the oldest line of the longest kind, then shorten texts, until the card is short; of each kind one stays."""
     while len(_encode(lines)) > CARD_BYTES and (longest := max(lines.values(), key=len))[1:]:
         longest.pop()
+    for chars in _FEWER_CHARS:
+        if len(_encode(lines)) > CARD_BYTES:
+            for shown in lines.values():
+                shown[:] = [_shorter(line, chars) for line in shown]
+
+
+def _shorter(line: CardLine, chars: int) -> CardLine:
+    texts = {"by": line.by, "says": line.says, "reason": line.reason}
+    return replace(line, **{name: UNSET if text is UNSET else preview_of(text, chars) for name, text in texts.items()})
 
 
 def _line(row: Row, *, reads_audit: bool) -> CardLine:
@@ -68,7 +79,7 @@ def _line(row: Row, *, reads_audit: bool) -> CardLine:
     details = {name: value for name, value in row["details"].items() if value not in silent}
     return CardLine(
         at=UNSET if row["at"] is None else format_time(row["at"]),
-        by=_or_unset(row["by"]),
+        by=_text(row["by"] or ""),
         memory_id=UNSET if row["other"] is None else str(row["other"]),
         says=_text(", ".join(f"{name} {_plain(value)}" for name, value in details.items())),
         reason=_text(row["reason"] or "" if row["audit_id"] is None or reads_audit else ""),

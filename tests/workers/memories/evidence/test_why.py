@@ -98,6 +98,28 @@ async def test_a_card_of_long_texts_is_short_as_well(agent: Agent) -> None:
     assert tokens(json.dumps(card, separators=(",", ":"))) <= 600
 
 
+async def test_a_card_with_a_line_of_each_kind_is_short_in_other_scripts_too(stage: Stage) -> None:
+    long = "麵包房的烤爐加熱到兩百三十度" * 20
+    name = "wang.xiaoming@research.example.com"
+    async with agent_of(await stage.gateway(), "ns", name) as agent:
+        known = await agent.store(f"known {long}", thread=long[:60], speaker=long[:20], external_id=long[:60])
+        for verification in ("verified", "approved"):
+            await agent.call("verify_memory", memory_id=known["id"], verification=verification, reason=long[:200])
+        for number in range(3):
+            other = await agent.store(f"{number} {long}", evidence=[{"memory_id": known["id"]}])
+            await agent.call("connect", source=known["id"], target=other["id"], relation="supports", note=long[:200])
+            await agent.call("record_outcome", memory_ids=[known["id"]], signal=1.0, note=long[:200])
+        old = await agent.store(f"old {long}")
+        await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=known["id"])
+        await agent.call("update_memory", memory_id=known["id"], evidence=[{"path": long[:90]}])
+        new = await agent.store(f"new {long}")
+        await agent.call("supersede_memory", old_memory_id=known["id"], new_memory_id=new["id"])
+        card = await agent.call("why", memory_id=known["id"])
+    kinds = {"recorded", "trusted", "replaced_by", "replacing", "outcomes", "linked", "cited", "resting_on"}
+    assert card.keys() >= kinds
+    assert tokens(json.dumps(card, ensure_ascii=False, separators=(",", ":"))) <= 600
+
+
 async def test_the_first_of_a_thread_says_its_place(agent: Agent) -> None:
     known = await agent.store("The oven is red", thread="kitchen", position=0)
     (stored,) = (await agent.call("why", memory_id=known["id"]))["recorded"]
