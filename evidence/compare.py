@@ -207,7 +207,7 @@ class _Comparison:
                 text = self._folder.read(path)
             except (Outside, NoFile, TooLarge, OSError):
                 continue
-            if text is not None:
+            if text is not None and text.data:  # all empty files are alike
                 moved[text.digest()] = path
         return moved
 

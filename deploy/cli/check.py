@@ -16,7 +16,7 @@ from engramq.deploy.cli.operating import operating
 from engramq.deploy.cli.output import printable, refuse
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
-from engramq.deploy.local.hooks.projects import project_of
+from engramq.deploy.local.hooks.projects import project_named, project_of
 from engramq.evidence.compare import CHANGED, FRESH, GONE, Cited, Found, compare, worst_of
 from engramq.evidence.files import root_of
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
@@ -52,6 +52,13 @@ class Checked(NamedTuple):
         """Whether anything that it cites is not as it was."""
         return any(each.state in STALE for each in self.found)
 
+    @property
+    def of_files(self) -> list[Found]:
+        """What became of the files and commits; addresses and memories are not compared here."""
+        return [
+            found for citation, found in zip(self.memory["evidence"], self.found, strict=True) if is_of_file(citation)
+        ]
+
 
 @click.command("check")
 @click.argument("path", type=click.Path(path_type=Path), default=".")
@@ -84,7 +91,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
     shown = checked if how["everything"] else stale
     for each in shown:
         click.echo(_as_json(each) if how["as_json"] else "\n".join(_lines(each)))
-    states = Counter(worst.state for each in checked if (worst := worst_of(each.found)))
+    states = Counter(worst.state for each in checked if (worst := worst_of(each.of_files)))
     told = ", ".join(f"{number} {state}" for state, number in sorted(states.items())) or "nothing cites a file here"
     click.echo(
         f"{count_of(len(checked), 'memory', 'memories')} of {printable(named or 'no project')}: {told}", err=True
@@ -95,7 +102,8 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
 def _project_of(namespace: str | None, root: str) -> str:
     environment = dict(os.environ)
     named = namespace or environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
-    return project_of(home_from(environment), named, root)
+    # Who has no home, as with a server elsewhere, knows no namesakes.
+    return project_of(home_from(environment), named, root) or project_named({}, root, is_there=True)
 
 
 def _citing(gateway: Door, project: str) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from engramq.deploy.cli.options import BEGINNING, LEAST_DIGITS
 from engramq.deploy.cli.output import Reply, refuse
 from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
@@ -39,11 +40,8 @@ _MCP_PATH: Final = "/mcp"
 # What a profile of tools hides, or how an agent is answered, is not for people.
 _OF_AGENTS: Final = (settings.TOOLS, settings.OUTPUT_SCHEMAS, settings.DETAIL, settings.REPLY_CHARS)
 
-# Ids begin with the time in milliseconds, 12 hex digits; 8 of them are a minute.
-LEAST_DIGITS: Final = 8
 PAGE: Final = 100
 PAGES: Final = 50  # the newest 5,000 are looked through
-BEGINNING: Final = re.compile(r"[0-9a-f]{8}(-([0-9a-f]{0,4}(-[0-9a-f]{0,4}){0,2}(-[0-9a-f]{0,12})?)?)?", re.IGNORECASE)
 WHOLE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # All memories, whatever their state.
 _EVERY: Final = {
@@ -123,6 +121,17 @@ def memory_id(door: Door, text: str) -> str:
         raise CommandFailed(f"No memory has an id that begins with {text}.")
     several = ", ".join(matching[:5]) + (" and more" if len(matching) > 5 else "")
     raise CommandFailed(f"{len(matching)} ids begin with {text}: {several}. Give more of it.", ExitCode.MISUSED)
+
+
+def with_whole_ids(door: Door, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of a memory with the whole ids of the memories that it cites; raises CommandFailed."""
+    if "evidence" not in fields:
+        return dict(fields)
+    cited = [
+        {**citation, "memory_id": memory_id(door, citation["memory_id"])} if "memory_id" in citation else citation
+        for citation in fields["evidence"]
+    ]
+    return {**fields, "evidence": cited}
 
 
 class _HomeDoor:

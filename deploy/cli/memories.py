@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import Door, door, memory_id, write
+from engramq.deploy.cli.door import Door, door, memory_id, with_whole_ids, write
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import (
     Reply,
@@ -241,7 +241,7 @@ def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **f
     """
     memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
     with door(namespace) as gateway:
-        return tell(write(gateway, "store_memory", memory), _draw_stored, as_json=as_json)
+        return tell(write(gateway, "store_memory", with_whole_ids(gateway, memory)), _draw_stored, as_json=as_json)
 
 
 def _draw_stored(reply: Reply) -> None:

@@ -25,6 +25,9 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _SPAN: Final = re.compile(r"([1-9]\d{0,5})([hdw])")
+# Ids begin with the time in milliseconds, 12 hex digits; 8 of them are a minute.
+LEAST_DIGITS: Final = 8
+BEGINNING: Final = re.compile(r"[0-9a-f]{8}(-([0-9a-f]{0,4}(-[0-9a-f]{0,4}){0,2}(-[0-9a-f]{0,12})?)?)?", re.IGNORECASE)
 _WITH_LINES: Final = re.compile(r"(.+):([1-9][0-9]*(?:-[1-9][0-9]*)?)")
 _OPTIONS: Final = {settings.HOST: "--host", settings.PORT: "--port"}
 
@@ -151,8 +154,10 @@ REASON: Final = click.option("--reason", metavar="TEXT", type=note, help="For th
 
 def citation_of(text: str) -> dict[str, str]:
     """Return the citation that a text means; raises click's error for a file that cannot be cited."""
-    if parse_uuid(text) is not None:
-        return {"memory_id": text.lower()}
+    if (known := parse_uuid(text)) is not None:
+        return {"memory_id": str(known)}
+    if BEGINNING.fullmatch(text) and not Path(text).exists():
+        return {"memory_id": text}
     if text.startswith(("https://", "http://")):
         return {"url": text}
     found = None if Path(text).exists() else _WITH_LINES.fullmatch(text)
@@ -169,7 +174,7 @@ EVIDENCE: Final = click.option(
     metavar="WHAT",
     multiple=True,
     callback=lambda _context, _option, given: tuple(map(citation_of, given)),
-    help="What it rests on: FILE, FILE:3-9, the id of a memory, or an address. Repeat it for several.",
+    help="What it rests on: FILE, FILE:3-9, a memory's id or its beginning, or an address. Repeat it for several.",
 )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import BEGINNING, door, memory_id, write
+from engramq.deploy.cli.door import door, memory_id, write
 from engramq.deploy.cli.output import Reply, json_line, tell
 from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.local.home import home_from
@@ -40,7 +40,7 @@ def command(
     Broken off, the same command begins anew, and the stack does not start before. See docs/backup.md.
     """
     file = Path(meant)
-    if BEGINNING.fullmatch(meant):
+    if common.BEGINNING.fullmatch(meant):
         if file.exists():
             raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
         _refuse(context, OF_BACKUPS, f"a backup, and {meant} is an id")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import Door, door, memory_id, write
+from engramq.deploy.cli.door import Door, door, memory_id, with_whole_ids, write
 from engramq.deploy.cli.memories import described
 from engramq.deploy.cli.output import Reply, draw_memory, draw_still_hidden, print_list, printable, refuse, tell
 from engramq.deploy.cli.receipt import verify_receipt
@@ -199,7 +199,7 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
     if not changes.keys() - {"seen"}:
         raise click.UsageError("Say what is to be changed: engramq update --help lists what can be.")
     with door(namespace) as gateway:
-        asked = {"memory_id": memory_id(gateway, identifier), **changes}
+        asked = {"memory_id": memory_id(gateway, identifier), **with_whole_ids(gateway, changes)}
         return tell(write(gateway, "update_memory", asked), _draw_status, as_json=as_json)
 
 

@@ -81,3 +81,33 @@ async def test_what_cannot_be_cited_is_refused_before_anything_is_stored(
 async def test_outside_of_a_repository_nothing_is_compared(shell: Shell, tree: Path, tmp_path: Path) -> None:
     assert await shell.run("check", str(tmp_path), code=ExitCode.FAILED) == ""
     assert "in no git repository" in shell.err
+
+
+async def test_a_fresh_file_beside_an_address_counts_as_fresh(shell: Shell, tree: Path) -> None:
+    await shell.run(
+        "store", "It heats to 230", "--evidence", "oven.txt", "--evidence", "https://example.org", "--project", "bakery"
+    )
+    assert await shell.run("check") == ""
+    assert "bakery: 1 fresh" in shell.err
+
+
+async def test_without_a_home_the_project_is_called_as_the_folder_is(
+    shell: Shell, tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("ENGRAMQ_PROJECT")
+    await shell.run("store", "It heats to 230", "--evidence", "oven.txt", "--project", "bakery")
+    assert not (tmp_path / "home").exists()
+    await shell.run("check")
+    assert "1 memory of bakery: 1 fresh" in shell.err
+
+
+async def test_a_memory_is_cited_by_the_beginning_of_its_id(shell: Shell, tree: Path) -> None:
+    ground = (await shell.run("store", "The oven is by Miele")).strip()
+    write(tree, "deadbeef", "a file that is called as an id may begin")
+    cited = ("--evidence", ground[:18].upper(), "--evidence", "deadbeef")
+    stored = (await shell.run("store", "So it lasts for twenty years", *cited)).strip()
+    evidence = (await shell.json("show", stored))["memory"]["evidence"]
+    assert [each.get("memory_id") or each["path"] for each in evidence] == [ground, "deadbeef"]
+    await shell.run("update", stored, "--evidence", ground[:18])
+    await shell.run("store", "x", "--evidence", "01234567-89", code=ExitCode.FAILED)
+    assert "No memory has an id that begins with 01234567-89" in shell.err

@@ -59,6 +59,25 @@ def test_a_renamed_file_is_followed(tree: Path, how: str) -> None:
     assert found == (Found("gone") if how == "by hand" else Found("changed", place))
 
 
+def test_an_empty_file_that_is_gone_is_no_other_empty_one(tree: Path) -> None:
+    write(tree, "src/__init__.py", "")
+    commit(tree)
+    citation = cited(tree, "src/__init__.py")
+    (tree / "src/__init__.py").unlink()
+    write(tree, "notes", "")
+    assert one(citation, tree) == Found("gone")
+
+
+def test_of_what_a_submodule_renamed_nobody_knows(tree: Path, tmp_path: Path) -> None:
+    other = repository(tmp_path / "other", recipe=LINES)
+    git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "lib")
+    commit(tree)
+    citation = cited(tree, "lib/recipe.txt")
+    assert one(citation, tree) == Found("fresh")
+    git(tree / "lib", "mv", "recipe.txt", "bread.txt")
+    assert one(citation, tree).state == "unknown"
+
+
 def test_a_file_that_was_renamed_and_edited_in_one_commit_is_followed(tree: Path) -> None:
     whole, lines = cited(tree, "recipe.txt"), cited(tree, "recipe.txt", "20-22")
     git(tree, "mv", "recipe.txt", "bread.txt")
