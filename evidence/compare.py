@@ -138,7 +138,7 @@ class _Comparison:
             if self._missing:
                 self._follow(repository)
         except GitFailed as problem:
-            for key in (*self._commits, *self._elsewhere, *self._missing):
+            for key in (*self._commits, *self._elsewhere, *self._missing):  # what was decided before is none of these
                 self.found[key] = Found(UNKNOWN, why=f"git: {problem}")
 
     def _leave_others(self, repository: Repository) -> None:
@@ -155,6 +155,7 @@ class _Comparison:
             elif key not in self._elsewhere:
                 self.found[key] = Found(FRESH)  # a commit never changes
                 del self._commits[key]
+        self._elsewhere.clear()
 
     def _by_commit(self, repository: Repository) -> None:
         """Compare files that have no hash with what they were at the commit that is cited."""
@@ -172,6 +173,7 @@ class _Comparison:
             self.found[key] = (
                 _compared(text, {**citation, "sha256": was}) if was else Found(UNKNOWN, why="no such lines")
             )
+        self._commits.clear()
 
     def _follow(self, repository: Repository) -> None:
         """Find out where files have gone."""

@@ -151,8 +151,10 @@ class Repository:
                 cwd=self._root, env={**environment, **_ENVIRONMENT}, input=given,
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=left_s, check=False,
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            raise GitFailed(str(problem)) from problem
+        except subprocess.TimeoutExpired as problem:
+            raise GitFailed("it took too long") from problem
+        except OSError as problem:
+            raise GitFailed(problem.strerror or "it cannot be run") from problem
         if done.returncode:
             raise GitFailed(f"git {command} ended with {done.returncode}")
         return done.stdout

@@ -1,12 +1,14 @@
 """What became of the files that memories cite, in repositories of every shape."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from engramq.evidence.citing import NotCitable, cite
 from engramq.evidence.compare import Cited, Found, compare, worst_of
+from engramq.evidence.git import GitFailed, Repository
 from tests.evidence.trees import LINES, cited, commit, git, one, repository, sha256_of, states, write
 
 pytestmark = pytest.mark.promise("EV-2")
@@ -193,6 +195,22 @@ def test_a_memory_of_no_project_is_compared_where_its_commit_is(tree: Path, tmp_
     assert one(citation, tree, is_here=False) == Found("fresh")
     assert one(citation, other, is_here=False).state == "unknown"
     assert one({"path": "recipe.txt", "sha256": "0" * 64}, tree, is_here=False).state == "unknown"
+
+
+def test_where_git_cannot_follow_a_file_what_is_known_of_others_stays(tree: Path) -> None:
+    head = git(tree, "rev-parse", "HEAD")
+    git(tree, "checkout", "--quiet", "--orphan", "unborn")
+    write(tree, "recipe.txt", "rewritten")
+    by_commit, by_hash = {"path": "recipe.txt", "commit": head}, {"path": "recipe.txt", "sha256": "0" * 64}
+    missing = {"path": "nowhere.txt", "sha256": "0" * 64}
+    told = compare([Cited([by_commit, missing]), Cited([{**by_hash, "commit": head}], is_here=False)], str(tree), 20.0)
+    assert [[each.state for each in found] for found in told] == [["changed", "unknown"], ["changed"]]
+    assert told[0][1].why.startswith("git: ")
+
+
+def test_that_git_took_too_long_is_said_without_its_command(tree: Path) -> None:
+    with pytest.raises(GitFailed, match="it took too long|there is no time left"):
+        Repository(str(tree), time.monotonic() + 0.001).has(["HEAD"])
 
 
 def test_when_the_time_is_up_it_is_unknown(tree: Path) -> None:
