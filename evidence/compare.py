@@ -7,10 +7,11 @@ one pass does for all of them.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from engramq.evidence.files import Folder, NoFile, Outside, Text, TooLarge, comparable, root_of
+from engramq.evidence.files import MOST_BYTES, Folder, NoFile, Outside, Text, TooLarge, comparable, root_of
 
 if TYPE_CHECKING:
     from engramq.evidence.git import Repository
@@ -69,7 +70,8 @@ class _Comparison:
         self._root = root
         self._folder = Folder(root) if root else None
         self._until = until
-        self._texts: dict[str, Text | None] = {}
+        self._texts: dict[str, Text | None] = {}  # of files that are cited more than once, as long as there is room
+        self._held = 0  # bytes in them
         self._cited: dict[_Key, Citation] = {}
         self._commits: dict[_Key, Citation] = {}  # whose commit decides
         self._elsewhere: set[_Key] = set()  # that may be of another repository
@@ -111,7 +113,7 @@ class _Comparison:
         if path in self._texts:
             return self._texts[path]
         try:
-            text = self._texts[path] = self._folder.read(path)
+            text = self._folder.read(path)
         except Outside:
             self.found[key] = Found(UNKNOWN, why="it lies outside the repository")
         except TooLarge:
@@ -121,6 +123,10 @@ class _Comparison:
         except OSError as problem:
             self.found[key] = Found(UNKNOWN, why=problem.strerror or "it cannot be read")
         else:
+            size = len(text.data) if text is not None else 0
+            if self._held + size <= MOST_BYTES:
+                self._texts[path] = text
+                self._held += size
             return text
         return None
 
@@ -159,21 +165,28 @@ class _Comparison:
 
     def _by_commit(self, repository: Repository) -> None:
         """Compare files that have no hash with what they were at the commit that is cited."""
-        keys = list(self._commits)
-        names = [f"{self._commits[key]['commit']}:{self._commits[key]['path']}" for key in keys]
-        for key, data in zip(keys, repository.blobs(names), strict=True):
-            if data is None:
-                self.found[key] = Found(UNKNOWN, why="its commit is not in this repository, or had no such file")
-                continue
-            citation = self._commits[key]
-            lines = str(citation.get("lines") or "")
-            text = self._texts[citation["path"]]
-            assert text is not None
-            was = comparable(data).digest(lines)
+        keys = defaultdict[str, list[_Key]](list)
+        for key, citation in self._commits.items():
+            keys[f"{citation['commit']}:{citation['path']}"].append(key)
+        for name, data in repository.blobs(list(keys), MOST_BYTES):
+            was = None if data is None else comparable(data)
+            for key in keys[name]:
+                self._compare_with(was, key)
+                del self._commits[key]
+
+    def _compare_with(self, was: Text | None, key: _Key) -> None:
+        """Compare a file with what its commit has of it, None where that has none."""
+        if was is None:
+            why = "its commit is not in this repository, or had no such file, or a large one"
+            self.found[key] = Found(UNKNOWN, why=why)
+            return
+        citation = self._commits[key]
+        text = self._text(key, citation["path"])
+        sha256 = was.digest(str(citation.get("lines") or ""))
+        if text is not None:  # else it has gone meanwhile, or cannot be read any more
             self.found[key] = (
-                _compared(text, {**citation, "sha256": was}) if was else Found(UNKNOWN, why="no such lines")
+                _compared(text, {**citation, "sha256": sha256}) if sha256 else Found(UNKNOWN, why="no such lines")
             )
-        self._commits.clear()
 
     def _follow(self, repository: Repository) -> None:
         """Find out where files have gone."""

@@ -6,7 +6,7 @@ No command here reads the working tree's files, whose filters are programs of th
 import os
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 _SAFE: Final = (
@@ -52,23 +52,35 @@ class Repository:
         """Say of each of these whether the repository has such an object: `COMMIT^{commit}`, `COMMIT:PATH`."""
         return [not line.endswith((b" missing", b" ambiguous")) for line in self._checked(names)]
 
-    def blobs(self, names: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes of files as commits have them, each `COMMIT:PATH`; None of what is not there."""
-        if not names:
-            return []
-        told, at, found = self._run("cat-file", "--batch", given=_lines(names)), 0, list[bytes | None]()
-        for _ in names:
-            end = told.index(b"\n", at)
-            head = told[at:end].rsplit(b" ", 2)
-            at = end + 1
-            if len(head) != 3 or head[1] != b"blob":
-                found.append(None)
-                at += int(head[2]) + 1 if len(head) == 3 and head[2].isdigit() else 0
+    def blobs(self, names: Sequence[str], most_bytes: int) -> Iterator[tuple[str, bytes | None]]:
+        """Give files as commits have them, each `COMMIT:PATH` once; None for what is not there, or larger than that.
+
+        No more than so many bytes are held at once.
+        """
+        few, size = list[str](), 0
+        for name, line in zip(names, self._checked(names), strict=True):
+            head = line.rsplit(b" ", 2)
+            is_there = len(head) == 3 and head[1] == b"blob" and head[2].isdigit()
+            its = int(head[2]) if is_there else most_bytes + 1
+            if its > most_bytes:
+                yield name, None
                 continue
-            size = int(head[2])
-            found.append(told[at : at + size])
-            at += size + 1
-        return found
+            if few and size + its > most_bytes:
+                yield from self._read(few)
+                few, size = [], 0
+            few.append(name)
+            size += its
+        if few:
+            yield from self._read(few)
+
+    def _read(self, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Give blobs that are there."""
+        told, at = self._run("cat-file", "--batch", given=_lines(names)), 0
+        for name in names:
+            end = told.index(b"\n", at)
+            size, begin = int(told[at:end].rsplit(b" ", 1)[1]), end + 1
+            at = begin + size + 1
+            yield name, told[begin : begin + size]
 
     def renamed(self, paths: Iterable[str]) -> tuple[dict[str, str], set[str]]:
         """Return where files that are not there have gone, and those of them that the repository once had.

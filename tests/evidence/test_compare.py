@@ -2,6 +2,7 @@
 
 import os
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,32 @@ def test_without_a_hash_the_commit_decides(tree: Path) -> None:
     assert states(citations, tree)[:2] == ["changed", "fresh"]
 
 
+def test_a_large_file_that_many_cite_by_commit_is_held_once(tree: Path) -> None:
+    size = 8 * 1024 * 1024
+    (tree / "large.bin").write_bytes(b"\0" * size)
+    head = commit(tree)
+    (tree / "large.bin").write_bytes(b"\1" * size)
+    tracemalloc.start()
+    try:
+        assert set(states([{"path": "large.bin", "commit": head}] * 20, tree)) == {"changed"}
+        assert tracemalloc.get_traced_memory()[1] < 8 * size
+    finally:
+        tracemalloc.stop()
+
+
+def test_of_what_a_commit_has_not_or_is_too_large_nothing_is_told(tree: Path) -> None:
+    head = git(tree, "rev-parse", "HEAD")
+    write(tree, "a blob", "new")
+    with (tree / "huge.bin").open("wb") as file:
+        file.truncate(65 * 1024 * 1024)
+    commits = [{"path": "a blob", "commit": head}, {"path": "huge.bin", "commit": commit(tree)}]
+    (tree / "huge.bin").write_bytes(b"small by now")
+    by_now = {"path": "recipe.txt", "commit": head}
+    assert states([*commits, by_now, {"path": "a blob", "commit": commit(tree)}], tree) == [
+        *("unknown", "unknown", "fresh", "fresh")
+    ]
+
+
 def test_binary_files_and_ends_of_lines(tree: Path) -> None:
     (tree / "photo.bin").write_bytes(b"\x00\r\n\xff" * 100)
     citation = cited(tree, "photo.bin")
@@ -209,7 +236,7 @@ def test_where_git_cannot_follow_a_file_what_is_known_of_others_stays(tree: Path
 
 
 def test_that_git_took_too_long_is_said_without_its_command(tree: Path) -> None:
-    with pytest.raises(GitFailed, match="it took too long|there is no time left"):
+    with pytest.raises(GitFailed, match=r"it took too long|there is no time left"):
         Repository(str(tree), time.monotonic() + 0.001).has(["HEAD"])
 
 
