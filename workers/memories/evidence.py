@@ -50,6 +50,7 @@ def _is_of(checked: Sequence[CheckedCitation], kept: Sequence[Mapping[str, Any]]
 
 
 def _with_state(kept: dict[str, Any], checked: CheckedCitation, at: str, by: str) -> dict[str, Any]:
-    if checked.state is UNSET or kept.get("state") == checked.state:
+    """Return a citation with the state that was found; that of a memory is told as it is now, and never kept."""
+    if checked.state is UNSET or checked.memory_id is not UNSET or kept.get("state") == checked.state:
         return kept
     return {**as_cited(kept), "state": checked.state.value, "checked_at": at, "checked_by": by}

@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.evidence import Citation, kept_evidence
+from engramq.schemas.evidence import Citation, as_cited, kept_evidence
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
@@ -119,7 +119,9 @@ async def mark_grounds(tx: Transaction, memories: Iterable[Memory | None]) -> No
     known = {str(row["id"]): row for row in await tx.rows("grounds", ids=sorted(map(UUID, ids)))}
     for memory in citing:
         memory.evidence = [
-            {**citation, "state": _state_of(known.get(citation[_GROUND])).value} if _GROUND in citation else citation
+            {**as_cited(citation), "state": _state_of(known.get(citation[_GROUND])).value}
+            if _GROUND in citation
+            else citation
             for citation in memory.evidence
         ]
 

@@ -11,7 +11,7 @@ where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
 
 -- fragment: stale
 -- Whether a memory m rests on what is not as it was: a comparison has found so, or a memory that it cites holds no longer.
-(m.evidence @? '$[*] ? (@.state == "changed" || @.state == "gone")' or exists (
+(m.evidence @? '$[*] ? (!exists (@.memory_id) && (@.state == "changed" || @.state == "gone"))' or exists (
     select
     from jsonb_array_elements(m.evidence) as cited
     where cited ? 'memory_id' and not exists (

@@ -177,6 +177,22 @@ async def test_what_a_comparison_finds_is_kept_listed_and_audited_once(agent: Ag
 
 
 @pytest.mark.promise("EV-5")
+async def test_what_rests_on_a_memory_is_fresh_again_with_it_though_it_was_checked_between(
+    agent: Agent, world: World
+) -> None:
+    ground = await agent.store("The oven was bought in 2019")
+    cited = (FILE, {"memory_id": ground["id"]})
+    resting = await agent.store("The oven's guarantee has ended", evidence=list(cited))
+    await agent.call("forget_memory", memory_id=ground["id"])
+    (stale,) = (await agent.call("list_recent_memories", evidence="stale", detail="full"))["memories"]
+    assert stale["evidence"][1]["state"] == "gone"
+    await found(world, resting["id"], CitationState.FRESH, CitationState.GONE, cited=cited)
+    await agent.call("restore_memory", memory_id=ground["id"])
+    assert (await agent.call("list_recent_memories", evidence="stale"))["memories"] == []
+    assert (await shown(agent, resting["id"]))["evidence"][1] == {"memory_id": ground["id"], "state": "fresh"}
+
+
+@pytest.mark.promise("EV-5")
 @pytest.mark.parametrize("how", ["rejected", "forgotten", "erased", "superseded", "ended", "expired"])
 async def test_what_rests_on_a_memory_that_holds_no_longer_is_stale(agent: Agent, how: str) -> None:
     ground = await agent.store("The oven was bought in 2019")
