@@ -172,7 +172,13 @@ class _Comparison:
             was = None if data is None else comparable(data)
             for key in keys[name]:
                 self._compare_with(was, key)
-                del self._commits[key]
+                if self.found[key].state != CHANGED:
+                    del self._commits[key]
+        paths = sorted({citation["path"] for citation in self._commits.values()})
+        converted = repository.converted(paths)
+        for key in [key for key, citation in self._commits.items() if citation["path"] in converted]:
+            self.found[key] = Found(UNKNOWN, why="git keeps it in another form")
+        self._commits.clear()
 
     def _compare_with(self, was: Text | None, key: _Key) -> None:
         """Compare a file with what its commit has of it, None where that has none."""
@@ -180,13 +186,18 @@ class _Comparison:
             why = "its commit is not in this repository, or had no such file, or a large one"
             self.found[key] = Found(UNKNOWN, why=why)
             return
+        assert self._folder is not None
         citation = self._commits[key]
         text = self._text(key, citation["path"])
         sha256 = was.digest(str(citation.get("lines") or ""))
-        if text is not None:  # else it has gone meanwhile, or cannot be read any more
-            self.found[key] = (
-                _compared(text, {**citation, "sha256": sha256}) if sha256 else Found(UNKNOWN, why="no such lines")
-            )
+        if text is None:  # it has gone meanwhile, or cannot be read any more
+            return
+        if not sha256:
+            self.found[key] = Found(UNKNOWN, why="no such lines")
+            return
+        found = _compared(text, {**citation, "sha256": sha256})
+        is_link = found.state == CHANGED and was.data == self._folder.link(citation["path"])
+        self.found[key] = Found(UNKNOWN, why="it is a link, of which a commit has the name alone") if is_link else found
 
     def _follow(self, repository: Repository) -> None:
         """Find out where files have gone."""

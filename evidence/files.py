@@ -4,7 +4,7 @@ A hash is the SHA-256 of the file's bytes, of cited lines joined by line feeds w
 before a LF counts for nothing: git writes it into some checkouts and not into others.
 """
 
-# ruff: noqa: PTH114, PTH117, PTH118, PTH120
+# ruff: noqa: PTH114, PTH115, PTH117, PTH118, PTH120
 # pathlib takes 10 ms to import, which a hook does without.
 
 import hashlib
@@ -94,6 +94,13 @@ class Folder:
             return comparable(_bytes_of(file))
         finally:
             os.close(file)
+
+    def link(self, path: str) -> bytes | None:
+        """Return where a symbolic link leads, as git keeps it; None for what is none."""
+        try:
+            return os.fsencode(os.readlink(os.path.join(self.root, path)))
+        except OSError:
+            return None
 
     def _place(self, path: str) -> str:
         """Return the real path of a file; raises Outside."""

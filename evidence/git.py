@@ -26,6 +26,7 @@ _ENVIRONMENT: Final = {
     "GIT_OPTIONAL_LOCKS": "0",
     "LC_ALL": "C",
 }
+_CONVERTING: Final = ("filter", "working-tree-encoding", "ident")  # attributes, of which nothing is run here
 _ROUNDS: Final = 5  # so often a file may have been renamed, one after the other
 _PATHS_AT_ONCE: Final = 400  # of one command line
 
@@ -105,6 +106,15 @@ class Repository:
         has = self.has([f"HEAD:{path}" for path in in_head])
         known |= {path for path, there in zip(in_head, has, strict=True) if there}
         return {path: place for path, place in now.items() if self._exists(place)}, known
+
+    def converted(self, paths: Sequence[str]) -> set[str]:
+        """Return those of these files that git keeps in another form than they have here, as LFS and encodings do."""
+        if not paths:
+            return set()
+        given = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        told = self._run("check-attr", "-z", "--stdin", *_CONVERTING, given=given).split(b"\0")
+        states = zip(told[0::3], told[2::3], strict=False)
+        return {os.fsdecode(path) for path, state in states if state not in (b"unspecified", b"unset")}
 
     def untracked(self) -> list[str]:
         """Return the files that git does not know yet, but for those that it is to ignore."""

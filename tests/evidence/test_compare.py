@@ -126,6 +126,22 @@ def test_without_a_hash_the_commit_decides(tree: Path) -> None:
     assert states(citations, tree)[:2] == ["changed", "fresh"]
 
 
+def test_what_git_keeps_in_another_form_has_not_changed_by_that(tree: Path) -> None:
+    git(tree, "config", "filter.lfs.clean", "sha256sum")
+    write(tree, ".gitattributes", "*.ps1 text working-tree-encoding=UTF-16\n*.bin filter=lfs\n*.tex ident\n")
+    (tree / "hello.ps1").write_bytes("Write-Host hello\n".encode("utf-16"))
+    write(tree, "model.bin", "real")
+    write(tree, "paper.tex", "$Id: 0123 $\n")
+    (tree / "link.txt").symlink_to("recipe.txt")
+    head = commit(tree)
+    assert git(tree, "status", "--short") == ""
+    citations = [{"path": path, "commit": head} for path in ("hello.ps1", "model.bin", "paper.tex", "link.txt")]
+    assert states([*citations, {"path": "recipe.txt", "commit": head}], tree) == [*["unknown"] * 4, "fresh"]
+    (tree / "link.txt").unlink()
+    (tree / "link.txt").symlink_to("src/oven.txt")
+    assert states(citations, tree) == [*["unknown"] * 3, "changed"]
+
+
 def test_a_large_file_that_many_cite_by_commit_is_held_once(tree: Path) -> None:
     size = 8 * 1024 * 1024
     (tree / "large.bin").write_bytes(b"\0" * size)
