@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.connection import HookConnection
+from engramq.deploy.local.hooks.evidence import mark
 from engramq.deploy.local.hooks.recall import REPLY_CHARS, SOURCE, MemoryBlock
 from engramq.deploy.local.hooks.turns import RECALLED, harmless
 
@@ -29,11 +30,17 @@ def file_mark(project: str, path: str) -> str:
     return f"{zlib.crc32(json.dumps([project, path]).encode()):08x}"
 
 
-def recall_file(memory: HookConnection, path: str, tokens: int, shown: Collection[str]) -> tuple[str, list[str]]:
-    """Return what to tell the model of a file of the connection's project, and the ids in it; "" for nothing."""
+def recall_file(
+    memory: HookConnection, path: str, tokens: int, shown: Collection[str], *, folder: str
+) -> tuple[str, list[str]]:
+    """Return what to tell the model of a file of the connection's project, and the ids in it; "" for nothing.
+
+    Files that memories cite are compared with those of the `folder`.
+    """
     query = {"query": query_of(path), "limit": _HITS_MAX, "collapse_duplicates": True, "min_relevance": 0}
     hits = memory.call("search_memories", {**query, "max_chars": REPLY_CHARS}).get("memories") or ()
     near = about_file([hit for hit in hits if isinstance(hit, dict)], path)
+    mark(near, folder, memory.project, memory.until)
     block = MemoryBlock(RECALLED, _HEAD.format(SOURCE, harmless(path)[-_PATH_CHARS:]), min(tokens, TOKENS))
     for hit in near:
         if hit.get("id") not in shown:
@@ -49,15 +56,20 @@ def query_of(path: str) -> str:
 
 
 def about_file(hits: Sequence[dict[str, Any]], path: str) -> list[dict[str, Any]]:
-    """Return the hits that are told of a file: those that name it, then the nearest of those that name no other one.
+    """Return the hits that are told of a file: those that name or cite it, then the nearest that names no other one.
 
     "token_store.go must not log" is near to session.go, and says nothing of it.
     """
     dot, ending = path.rpartition("/")[2].rpartition(".")[1:]
-    named = [hit for hit in hits if names_file(str(hit.get("content")), path)]
+    named = [hit for hit in hits if names_file(str(hit.get("content")), path) or _cites(hit, path)]
     near = (hit for hit in hits if hit.get("relevance", 0) >= _LEAST_RELEVANCE and hit not in named)
     others = (hit for hit in near if not (dot and _has_ending(str(hit.get("content")), f".{ending}")))
     return [*named[:_NAMED_MAX], *islice(others, _NEAR_MAX)]
+
+
+def _cites(hit: dict[str, Any], path: str) -> bool:
+    evidence = hit.get("evidence")
+    return isinstance(evidence, list) and any(isinstance(each, dict) and each.get("path") == path for each in evidence)
 
 
 def _has_ending(text: str, ending: str) -> bool:

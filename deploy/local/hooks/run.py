@@ -204,7 +204,7 @@ def _tell_files(home: Home, client: str, event: Event, environment: Mapping[str,
                 continue
             memory = HookConnection(home, client, namespace, project, begun + FILE_BOUND_S)
             with contextlib.closing(memory):
-                text, ids = recall_file(memory, path, tokens, {*notes.shown, *shown})
+                text, ids = recall_file(memory, path, tokens, {*notes.shown, *shown}, folder=folder)
             texts += [text] if text else []
             shown += ids
             marks.append(mark)

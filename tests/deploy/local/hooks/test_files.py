@@ -102,6 +102,16 @@ def test_what_names_a_file_is_told_before_a_tool_uses_it_once_a_session(somebody
     assert "app" not in notes.replace(str(somebody.transcript), ""), "notes hold no names"
 
 
+def test_what_cites_a_file_is_told_of_it_and_that_it_has_changed_since(somebody: Session) -> None:
+    (Path(somebody.folder) / "app.py").write_text("heat = 200")
+    cites = [{"path": "app.py", "sha256": "0" * 64}]
+    heat = fact(5, "It heats to 230 degrees.", relevance=0.01, project="rover", evidence=cites)
+    with answering(home_of(somebody), Memory(OTHER, heat)):
+        ended = uses(somebody, "app.py")
+    assert "\n- [OUT OF DATE? app.py has changed since: verify before use] It heats to 230 degrees.\n" in ended.context
+    assert "zebra" not in ended.context
+
+
 @pytest.mark.parametrize("tool", ["Read", "Write", "MultiEdit", "Edit"])
 def test_every_tool_that_reads_or_changes_a_file_is_known(somebody: Session, tool: str) -> None:
     with answering(home_of(somebody), Memory(APP)):
