@@ -23,6 +23,7 @@ SECTORS: Final = tuple(Sector)
 NONE: Final = "none"  # of a turn that fits no sector
 # Texts nearer than this never stand on both sides of a split. Unrelated texts of the corpus are near .1.
 ALIKE: Final = 0.7
+_SAME: Final = 0.8
 
 Rows: TypeAlias = NDArray[np.intp]
 Kind = TypeVar("Kind", "Labelled", "Turn")
@@ -69,6 +70,11 @@ def held_out_turns() -> list[Turn]:
     return _read(FOLDER / "chat_held_out.jsonl", Turn)
 
 
+def learned_texts() -> list[Text]:
+    """Return what the weights are made from: our own texts, those of another hand, and turns of talk."""
+    return [*own_texts(), *dev_texts(), *chat_turns()]
+
+
 def english_texts() -> list[str]:
     """Return our own English texts; models are calibrated by the first of them."""
     return [text.text for text in own_texts() if text.lang == "en"]
@@ -99,6 +105,14 @@ def groups(texts: Sequence[Text], vectors: Vectors) -> Rows:
     for first, second in np.argwhere(np.triu(vectors @ vectors.T, 1) > ALIKE):
         group[group == group[second]] = group[first]
     return group
+
+
+def repeated(learned: Sequence[Text], vectors: Vectors, held: Vectors) -> list[str]:
+    """Return texts learned from that are like one held out, or say in English what another one of them says."""
+    english = np.array([isinstance(text, Turn) or text.lang == "en" for text in learned])
+    same = np.triu(vectors @ vectors.T, 1) > _SAME
+    rows = (same & english & english[:, None]).any(axis=1) | (vectors @ held.T > ALIKE).any(axis=1)
+    return [text.text for text, again in zip(learned, rows, strict=True) if again]
 
 
 def _names(text: Text) -> Collection[str]:

@@ -31,6 +31,8 @@ _CANDIDATES: Final = tuple(
 )
 # Beyond this the processor's arithmetic does not explain the difference any more.
 _SAME: Final = 1e-2
+_LEAST: Final = {"en_easy": 0.95, "en_hard": 0.88}  # of texts of another hand
+_FURTHEST: Final = 0.05  # of a confidence from the share that is right
 
 
 @click.command()
@@ -38,14 +40,19 @@ _SAME: Final = 1e-2
 @click.option("--figures/--no-figures", default=True, help="Print cross-validated and transfer figures.")
 def main(*, check: bool, figures: bool) -> None:
     """Train on all labelled texts but the turns held out; write or compare weights.npz."""
-    written, held = [*corpus.own_texts(), *corpus.dev_texts()], corpus.held_out_turns()
-    texts: list[Text] = [*written, *corpus.chat_turns()]
+    texts, held = corpus.learned_texts(), corpus.held_out_turns()
     data = Data.of(texts, asyncio.run(embed(texts)))
     model = train(data)
     if figures:
-        everything = Data.of([*texts, *held], np.concatenate([data.vectors, asyncio.run(embed(held))]))
-        for line in report(everything, own=len(corpus.own_texts()), written=len(written), learned=len(texts)):
+        others = asyncio.run(embed(held))
+        if repeated := corpus.repeated(texts, data.vectors, others):
+            raise click.ClickException(f"these texts repeat others: {repeated}")
+        everything = Data.of([*texts, *held], np.concatenate([data.vectors, others]))
+        own = len(corpus.own_texts())
+        for line in report(everything, own=own, written=own + len(corpus.dev_texts()), learned=len(texts)):
             click.echo(msgspec.json.encode(line).decode())
+            if missed := list(_missed(line)):
+                raise click.ClickException(f"targets missed: {missed}")
     if check:
         _compare(model, data)
     else:
@@ -89,6 +96,15 @@ def report(data: Data, *, own: int, written: int, learned: int) -> Iterator[dict
         "chosen": [[recipe.scale, recipe.penalty] for recipe in chosen],
         **evaluation.scores(texts, evaluation.part(told, ~seen.talk)),
     }
+
+
+def _missed(line: dict[str, Any]) -> Iterator[str]:
+    if not (line.get("vector") and line.get("cues")):
+        return
+    if line.get("transfer") == "own to dev":
+        yield from (name for name, least in _LEAST.items() if line[name] < least)
+    errors: dict[str, float] = line.get("calibration_errors", {})
+    yield from (f"confidence of {name}" for name, error in errors.items() if error > _FURTHEST)
 
 
 def _cross_validated(data: Data, texts: Sequence[Labelled], turns: Rows, recipe: Recipe) -> Iterator[dict[str, Any]]:

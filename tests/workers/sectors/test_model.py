@@ -18,7 +18,6 @@ from tools.sectors.evaluation import Data
 pytestmark = pytest.mark.anyio
 
 MINILM = minilm.MODEL_SHA256
-LEAST_EASY, LEAST_HARD = 0.95, 0.88
 LEAST_TALK, FURTHEST = 0.85, 0.05
 TALK = [
     "Thank you so much, you made my day!",
@@ -34,13 +33,6 @@ PLAIN = {
     "To rotate the logs, stop the writer, move the file and start the writer again.": Sector.PROCEDURAL,
     "Looking back, I realise that I was rarely honest about deadlines.": Sector.REFLECTIVE,
 }
-
-
-@pytest.fixture(scope="module")
-async def data(anyio_backend: str) -> Data:
-    """Our texts, those of another hand, and turns of talk, as the weights are made from."""
-    texts: list[corpus.Text] = [*corpus.own_texts(), *corpus.dev_texts(), *corpus.chat_turns()]
-    return Data.of(texts, await train.embed(texts))
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +53,6 @@ async def _embed(texts: Sequence[str]) -> Vectors:
 
 
 @pytest.mark.long
-async def test_trained_on_our_texts_alone_it_reaches_the_target_on_those_of_another_hand(data: Data) -> None:
-    dev, own = corpus.dev_texts(), len(corpus.own_texts())
-    _, theirs, _ = np.split(data.everything, (own, own + len(dev)))
-    told = evaluation.held_out(data, np.setdiff1d(data.everything, theirs), theirs, train.FULL)
-    scores = evaluation.scores(dev, told)
-    assert (scores["en_easy"] >= LEAST_EASY, scores["en_hard"] >= LEAST_HARD) == (True, True), scores
-
-
-@pytest.mark.long
-async def test_confidence_is_the_chance_of_being_right(data: Data) -> None:
-    told = evaluation.cross_validated(data, train.FULL, count=5, seed=0)
-    errors = evaluation.calibration_errors(data, told, train.FULL, seed=0)
-    assert (errors["written"] < FURTHEST, errors["talk"] < FURTHEST) == (True, True), errors
-
-
-@pytest.mark.long
 async def test_turns_of_topics_never_learned_from_reach_the_target_and_its_confidence(model: SectorModel) -> None:
     turns = corpus.held_out_turns()
     guesses = model.classify_many([turn.text for turn in turns], await train.embed(turns), embedder_sha256=MINILM)
@@ -88,16 +64,6 @@ async def test_turns_of_topics_never_learned_from_reach_the_target_and_its_confi
     assert (right.mean() >= LEAST_TALK, error <= FURTHEST) == (True, True), (right.mean(), error)
 
 
-@pytest.mark.long
-async def test_turns_held_out_are_of_other_topics_and_none_is_like_one_learned_from(data: Data) -> None:
-    turns = corpus.held_out_turns()
-    assert len(turns) >= 150
-    assert {turn.topic for turn in turns}.isdisjoint(turn.topic for turn in corpus.chat_turns())
-    cosines = await train.embed(turns) @ data.vectors.T
-    alike = [(turns[row].text, data.texts[column].text) for row, column in np.argwhere(cosines > corpus.ALIKE)]
-    assert alike == []
-
-
 async def test_small_talk_and_bare_questions_fit_no_sector(model: SectorModel) -> None:
     guesses = model.classify_many(TALK, await _embed(TALK), embedder_sha256=MINILM)
     assert [guess.sector for guess in guesses] == [None] * len(TALK)
@@ -105,26 +71,14 @@ async def test_small_talk_and_bare_questions_fit_no_sector(model: SectorModel) -
 
 
 @pytest.mark.long
-async def test_shipped_weights_are_what_the_texts_give(data: Data, model: SectorModel) -> None:
-    """But for the curves, which take sixty fits more: `python -m tools.sectors.train --check` makes these too."""
-    standard = evaluation.standard_of(data, data.everything)
-    for recipe, shipped in zip((train.FULL, train.WORDING), model.heads, strict=True):
-        fitted = Heads(evaluation.fitted(data, data.everything, standard, recipe), shipped.curve)
-        features = data.features(data.everything, standard, recipe)
-        furthest = np.abs(fitted.tell(features).chances - shipped.tell(features).chances).max()
-        assert furthest < 1e-2, "run python -m tools.sectors.train"
-
-
-@pytest.mark.long
-async def test_our_texts_neither_repeat_nor_paraphrase(data: Data) -> None:
-    cosines = np.triu(data.vectors @ data.vectors.T, 1)
-    english = np.array([isinstance(text, corpus.Turn) or text.lang == "en" for text in data.texts])
-    alike = [
-        (data.texts[first].text, data.texts[second].text)
-        for first, second in np.argwhere(cosines > 0.8)
-        if english[first] and english[second]
-    ]
-    assert alike == []
+async def test_shipped_weights_are_what_the_texts_give(model: SectorModel) -> None:
+    """Of the head without vectors, which take a minute to make: `python -m tools.sectors.train --check` makes all."""
+    data = Data.of(texts := corpus.learned_texts(), np.empty((len(texts), 0), dtype=np.float32))
+    standard, (_, shipped) = evaluation.standard_of(data, data.everything), model.heads
+    fitted = Heads(evaluation.fitted(data, data.everything, standard, train.WORDING), shipped.curve)
+    features = data.features(data.everything, standard, train.WORDING)
+    furthest = np.abs(fitted.tell(features).chances - shipped.tell(features).chances).max()
+    assert furthest < 1e-2, "run python -m tools.sectors.train"
 
 
 async def test_plain_texts_get_their_sector(plain: Vectors, model: SectorModel) -> None:
@@ -173,15 +127,8 @@ async def test_anything_but_one_finite_row_per_text_is_refused(vectors: Vectors,
         model.classify_many(["text"], vectors, embedder_sha256=MINILM)
 
 
-@pytest.mark.long
-async def test_wording_alone_suffices_for_plain_texts_and_is_less_sure_over_all(data: Data, model: SectorModel) -> None:
+async def test_wording_alone_suffices_for_plain_texts(model: SectorModel) -> None:
     assert [guess.sector for guess in model.classify_wording(list(PLAIN))] == list(PLAIN.values())
-    contents = [text.text for text in data.texts]
-    by_both = model.classify_many(contents, data.vectors, embedder_sha256=MINILM)
-    by_wording = model.classify_wording(contents)
-    assert sum(guess.confidence for guess in by_wording) < sum(guess.confidence for guess in by_both) - 0.05 * len(
-        contents
-    )
 
 
 @pytest.mark.parametrize("content", ["", " \n", "!!!", "12:30", "😀"])
