@@ -1,6 +1,5 @@
 """What the graph's tools refuse at the door, by name, before anything is looked up."""
 
-import math
 from typing import Any
 
 import pytest
@@ -11,68 +10,29 @@ from engramq.schemas.commands import TOOLS, AddEdge, QueryNeighbors, ReclassifyS
 from engramq.schemas.faults import EngramqError, FaultCode
 from tests.gateway.test_arguments import MINIMAL
 
-ABSENT = object()
-
-
-def refusal(tool: str, **changes: Any) -> tuple[FaultCode, Any, str]:
-    given = {name: value for name, value in {**MINIMAL[tool], **changes}.items() if value is not ABSENT}
-    with pytest.raises(EngramqError) as caught:
-        check_arguments(TOOLS[tool], given)
-    assert caught.value.fault.recovery
-    return caught.value.fault.code, caught.value.fault.field, caught.value.fault.error
-
-
-@pytest.mark.promise("GE-6")
-@pytest.mark.parametrize("tool", ["get_edge", "graph_add_edge", "reclassify_memory_sector"])
-@pytest.mark.parametrize("name", ["source_name", "target_name", "relation"])
-@pytest.mark.parametrize(
-    "wrong", [ABSENT, "", "   ", "\n\t", None, 5, True, ["Ada"], {"name": "Ada"}, "x" * 256, "a\0b"]
-)
-def test_each_name_is_wanted_as_a_text_that_is_not_blank(tool: str, name: str, wrong: Any) -> None:
-    code, field, _ = refusal(tool, **{name: wrong})
-    assert (code, field) == (FaultCode.INVALID_PARAMETER, name)
-
 
 @pytest.mark.promise("GE-6")
 @pytest.mark.parametrize(
     ("tool", "name", "wrong"),
     [
+        ("get_edge", "source_name", "x" * 256),
         ("graph_add_edge", "weight", 1.01),
         ("graph_add_edge", "weight", -0.01),
-        ("graph_add_edge", "weight", math.nan),
-        ("graph_add_edge", "weight", math.inf),
         ("graph_add_edge", "weight", "1.5"),
-        ("graph_add_edge", "weight", True),
-        ("graph_add_edge", "properties", []),
-        ("graph_add_edge", "properties", {"a": math.nan}),
-        ("graph_add_edge", "properties", {"a": "x" * 70_000}),
         ("graph_add_edge", "properties", {"last_reclassification": None}),
-        ("graph_add_edge", "source_label", " "),
         ("graph_query_neighbors", "depth", 0),
         ("graph_query_neighbors", "depth", 6),
         ("graph_query_neighbors", "limit", 0),
         ("graph_query_neighbors", "limit", 501),
-        ("graph_query_neighbors", "direction", "sideways"),
-        ("graph_query_neighbors", "sectors", ["Emotional"]),
         ("graph_find_path", "max_depth", 0),
         ("graph_find_path", "max_depth", 11),
-        ("graph_add_node", "name", " "),
-        ("graph_add_node", "label", " "),
-        ("get_node_by_name", "name", ""),
-        ("graph_delete_edge", "edge_id", " "),
-        ("graph_delete_node", "node_id", 5),
-        ("reclassify_memory_sector", "new_sector", 5),
-        ("reclassify_memory_sector", "new_sector", None),
-        ("reclassify_memory_sector", "new_sector", ABSENT),
-        ("reclassify_memory_sector", "edge_id", " "),
-        ("reclassify_memory_sector", "actor", " "),
-        ("decide_proposal", "decision", "maybe"),
-        ("list_proposals", "state", "open"),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_name(tool: str, name: str, wrong: Any) -> None:
-    code, field, _ = refusal(tool, **{name: wrong})
-    assert (code, field) == (FaultCode.INVALID_PARAMETER, name)
+    with pytest.raises(EngramqError) as caught:
+        check_arguments(TOOLS[tool], {**MINIMAL[tool], name: wrong})
+    assert (caught.value.fault.code, caught.value.fault.field) == (FaultCode.INVALID_PARAMETER, name)
+    assert caught.value.fault.recovery
 
 
 @pytest.mark.promise("GE-15")

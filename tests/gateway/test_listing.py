@@ -308,7 +308,7 @@ CALLERS: Final = [
         id=f"{'-'.join(scopes) or 'nothing'}{'-untrusted' if untrusted else ''}",
     )
     for untrusted in (False, True)
-    for length in range(len(Scope) + 1)
+    for length in (0, 1, len(Scope))  # each call takes one scope
     for scopes in combinations(Scope, length)
 ]
 

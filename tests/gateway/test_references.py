@@ -43,13 +43,13 @@ async def test_every_memory_id_may_be_a_reference(
 
 @pytest.mark.promise("CN-44")
 @pytest.mark.parametrize(("tool", "field"), ID_PARAMETERS)
-@pytest.mark.parametrize("reference", NOTHING)
 async def test_a_reference_to_nothing_is_refused_by_name(
-    service: Service, workers: WorkerSide, breadcrumbs: None, tool: str, field: str, reference: str
+    service: Service, workers: WorkerSide, breadcrumbs: None, tool: str, field: str
 ) -> None:
-    body = await call(service, tool, **with_id(tool, field, reference), session="s")
-    assert (body["status"], body["field"]) == ("invalid_parameter", field)
-    assert "@recalled[N]" in body["recovery"]
+    for reference in NOTHING:
+        body = await call(service, tool, **with_id(tool, field, reference), session="s")
+        assert (body["status"], body["field"]) == ("invalid_parameter", field), reference
+        assert "@recalled[N]" in body["recovery"]
     assert workers.seen == []
 
 
