@@ -62,7 +62,7 @@ export function recalled(memories, least = 0) {
 
 function line(memory) {
   const whole = String(memory.content ?? "").replace(MARK, "").replace(/\s+/g, " ").trim();
-  const text = whole.length > SHOWN_CHARS ? `${whole.slice(0, SHOWN_CHARS)} ...` : whole;
+  const text = whole.length > SHOWN_CHARS ? `${whole.slice(0, SHOWN_CHARS).replace(/ [^ ]*$/, "")} ...` : whole;
   const when = String(memory.occurred_at ?? memory.created_at ?? "").slice(0, 10);
   const about = [when, memory.speaker, memory.untrusted ? "untrusted" : ""].filter(Boolean).join(", ");
   return about ? `[${about}] ${text}` : text;

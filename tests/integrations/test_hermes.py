@@ -17,6 +17,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, Partition
 from engramq.workers.auth.tokens import NewToken
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.integrations.hermes import LOADED_AS, loaded_provider
+from tests.integrations.turns import CASES, LONG, expected, lines_of, without_thread
 
 __all__ = ["settings"]
 
@@ -245,14 +246,16 @@ async def test_tools_take_odd_arguments_and_say_so(tmp_path: Path) -> None:
     assert all(field["env_var"].startswith("ENGRAMQ_") for field in provider.get_config_schema())
 
 
-def test_what_hardly_helps_is_not_told_unasked(tmp_path: Path) -> None:
-    provider_in(tmp_path)
+def test_turns_and_memories_are_written_as_in_the_other_providers() -> None:
+    loaded_provider()
     turns = sys.modules[f"{LOADED_AS}.turns"]
-    found = [
-        {"content": "likely", "relevance": 0.4},
-        {"content": "hardly", "relevance": 0.01},
-        {"content": "older server"},
-    ]
-    told = turns.recalled(found, turns.UNASKED)
-    assert ("likely" in told, "hardly" in told, "older server" in told) == (True, False, True)
-    assert "hardly" in turns.recalled(found)
+    told = [turns.recalled(case["memories"], case["least"]) for case in CASES["recalled"]]
+    long = turns.recalled([{"content": LONG["word"] * LONG["times"]}])
+    rows = [turns.rows_of("key1", "s-1", case["said"], case["project"]) for case in CASES["rows"]]
+    assert {
+        "without_recalled": [turns.without_recalled(text) for text, _ in CASES["without_recalled"]],
+        "recalled": [lines_of(text) for text in told],
+        "long": lines_of(long),
+        "rows": [without_thread(several) for several in rows],
+    } == expected("hermes", "key1")
+    assert CASES["recalled"][1]["least"] == turns.UNASKED

@@ -15,6 +15,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
 from tests.architecture.source import ROOT
 from tests.gateway.test_identity_end_to_end import Served, served, settings
+from tests.integrations.turns import FILE, expected, lines_of, without_thread
 from tests.rest_contract.test_typescript import node
 
 __all__ = ["settings"]
@@ -38,6 +39,18 @@ async def here(settings: Settings) -> AsyncIterator[Served]:
 async def memory(here: Served) -> AsyncIterator[AsyncMemory]:
     async with AsyncMemory(f"http://127.0.0.1:{here.site.port}", here.secrets["claw"]) as memory:
         yield memory
+
+
+@pytest.mark.promise("RC-17")
+async def test_turns_and_memories_are_written_as_in_the_other_providers() -> None:
+    program = HOST.with_name("openclaw_turns.mjs")
+    ended = await anyio.run_process([node(), str(program), str(PLUGIN / "turns.js"), str(FILE)], check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
+    made = json.loads(ended.stdout)
+    made["recalled"] = [lines_of(text) for text in made["recalled"]]
+    made["long"] = lines_of(made["long"])
+    made["rows"] = [without_thread(rows) for rows in made["rows"]]
+    assert made == expected("openclaw", "key1")
 
 
 async def played(here: Served, *events: dict[str, Any], **config: Any) -> dict[str, Any]:
