@@ -8,9 +8,9 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any, Final
+
+from tests.model_api import ModelHandler, serving
 
 ANSWER: Final = "Understood, all of that is noted."
 ORDER: Final = re.compile(r"Please remember: ([^\"\\<]+)")
@@ -21,8 +21,8 @@ OPENAI_DONE: Final = {"input_tokens": 9, "output_tokens": 9, "total_tokens": 18}
 class Model:
     """What the programs sent, in order, as the text of their requests."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.requests: list[str] = []
 
     def request_of(self, text: str) -> str:
@@ -33,32 +33,14 @@ class Model:
 @contextmanager
 def running_model() -> Iterator[Model]:
     """Serve the three APIs on loopback for as long as the block lasts."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    model = server.model = Model(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    model = Model()
+    with serving(_Handler, model) as model.url:
         yield model
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Write no line for each request."""
-
-    def do_GET(self) -> None:
-        self._reply(200, b"{}", "application/json")
-
-    do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
-
-    def do_POST(self) -> None:
-        text = self._body().decode()
+class _Handler(ModelHandler):
+    def answer(self) -> None:
+        text = self.body().decode()
         if "generateContent" in self.path or "streamGenerateContent" in self.path:
             events = [_gemini(text)]
         elif self.path.partition("?")[0].endswith("/responses"):
@@ -66,32 +48,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path.partition("?")[0].endswith("/messages"):
             events = _anthropic(text)
         else:
-            self._reply(404, b"{}", "application/json")
+            self.reply(404, b"{}")
             return
-        self.server.model.requests.append(text)  # type: ignore[attr-defined]
+        self.state.requests.append(text)
         named = "".join(
             (f"event: {event['type']}\n" if "type" in event else "") + f"data: {json.dumps(event)}\n\n"
             for event in events
         )
-        self._reply(200, named.encode(), "text/event-stream")
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b""
-        while length := int(self.rfile.readline().partition(b";")[0], 16):
-            body += self.rfile.read(length)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
-
-    def _reply(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.reply(200, named.encode(), "text/event-stream")
 
 
 def _to_store(turns: list[dict[str, Any]]) -> str:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any, Final
+
+from tests.model_api import ModelHandler, serving
 
 NOTES: Final = "/memories/notes.txt"
 _FOLDER: Final = (
@@ -131,29 +131,14 @@ class Conversation:
 @contextmanager
 def running_api(examples: Sequence[tuple[dict[str, Any], str]] = EXAMPLES) -> Iterator[Conversation]:
     """Serve the API on loopback for as long as the block lasts; its model plays the examples once."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    conversation = Conversation(f"http://127.0.0.1:{server.server_port}", examples)
-    server.conversation = conversation  # type: ignore[attr-defined]
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    conversation = Conversation("", examples)
+    with serving(_Handler, conversation) as conversation.url:
         yield conversation
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        """Write no line for each request."""
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        conversation: Conversation = self.server.conversation  # type: ignore[attr-defined]
+class _Handler(ModelHandler):
+    def answer(self) -> None:
+        request, conversation = json.loads(self.body()), self.state
         goes_on = request.get("thread", {}).get("type") == "continue"  # with what is new alone
         conversation.tools = request.get("tools", conversation.tools)
         conversation.results = (conversation.results if goes_on else []) + [
@@ -163,12 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
             for block in message["content"]
             if block["type"] == "tool_result"
         ]
-        body = json.dumps(_answer(conversation, request["model"])).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.reply(200, json.dumps(_answer(conversation, request["model"])).encode())
 
 
 def _text_of(content: Any) -> str:
