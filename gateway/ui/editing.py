@@ -8,7 +8,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.codec import fault_body
 from engramq.schemas.evidence import Citation
-from engramq.schemas.faults import FaultCode, invalid, refuse
+from engramq.schemas.faults import NOT_APPLIED, FaultCode, invalid, refuse
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import (
     CitationState,
@@ -131,6 +131,13 @@ def _grounds_of(memory: Body) -> list[dict[str, Any]]:
     ]
 
 
+_LATE: Final = "Storing the new words takes longer than usual. The old ones still stand."
+
+
+class WordsTakenBack(PageCallRefused):
+    """The new words did not get the place of the old ones, and are archived."""
+
+
 async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
     """Store the words of the form with all that is said about a memory, and let them supersede it.
 
@@ -160,23 +167,29 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
         **{name: memory.get(name) for name in _KEPT},
         visibility=memory.get("visibility") or Visibility.SHARED.value,
     )
-    if stored["status"] != "stored":
-        return stored
+    if stored["status"] != "stored":  # the form shown again goes on where this one ended
+        late = refuse(FaultCode.OVERLOADED, _LATE, recovery="Save again in a moment: the same words are stored once.")
+        raise PageCallRefused(fault_body(late.fault))
     new_id = stored["stored"]["id"]
     try:
         return await page.ask(
             "supersede_memory", old_memory_id=memory_id, new_memory_id=new_id, idempotency_key=f"{once}-supersede"
         )
     except PageCallRefused as refused:
-        if refused.status < 500:  # else it may have been done
-            await page.ask("forget_memory", memory_id=new_id, reason="what it should supersede had changed")
-        raise
+        if refused.status >= 500 and refused.body["code"] not in NOT_APPLIED:  # it may have been done
+            raise
+        await page.ask("forget_memory", memory_id=new_id, reason="it could not supersede what it should")
+        raise WordsTakenBack(refused.body) from refused
 
 
-def words_of(page: PageRequest, memory: Body) -> dict[str, Any]:
-    """Return what the form of new words shows: those of the memory, where they were refused those that were entered."""
+def words_of(page: PageRequest, memory: Body, once: str = "") -> dict[str, Any]:
+    """Return what the form of new words shows: those of the memory, where they were refused those that were entered.
+
+    `once`: the key under which they may be stored already.
+    """
     rewords = page.request.path_params.get("action") == "reword"
-    return {"rewords": rewords, "words": page.entry("content") if rewords else memory["content"], "once": uuid7()}
+    words = page.entry("content") if rewords else memory["content"]
+    return {"rewords": rewords, "words": words, "once": once or uuid7()}
 
 
 def _new_memory(page: PageRequest) -> dict[str, Any]:

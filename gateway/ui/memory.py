@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.editing import KEPT_TAGS, edit, entered, entries_of, reword, words_of
+from engramq.gateway.ui.editing import KEPT_TAGS, WordsTakenBack, edit, entered, entries_of, reword, words_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid
@@ -244,12 +244,14 @@ def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[s
     return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector), **words_of(page, memory)}
 
 
-def _as_sent(page: PageRequest) -> dict[str, Any]:
+def _as_sent(page: PageRequest, refused: PageCallRefused) -> dict[str, Any]:
     """Return what the form of a correction shows by what it sent alone, for when the memory may not be read either."""
+    may_be_stored = refused.status >= 500 and not isinstance(refused, WordsTakenBack)
+    once = page.entry("once") if may_be_stored else ""
     kept = page.form.get(KEPT_TAGS, [])
     memory = {"id": page.request.path_params["memory_id"], "digest": page.entry(SEEN), "tags": kept}
     said = {"entries_said": entered(page), "kept_tags": kept, "sectors": list(Sector)}
-    return {"memory": memory, **said, **words_of(page, {"content": ""})}
+    return {"memory": memory, **said, **words_of(page, {"content": ""}, once)}
 
 
 async def change_memory(page: PageRequest) -> Response:
@@ -261,7 +263,7 @@ async def change_memory(page: PageRequest) -> Response:
             return await _memory_page(page, as_changed(refused))
         if refused.status == 400:
             return await _memory_page(page, refused.body)
-        return await page.refuse("edit_refused.html", refused.body, **_as_sent(page))
+        return await page.refuse("edit_refused.html", refused.body, **_as_sent(page, refused))
     if isinstance(reply, Response):
         return reply
     if reply["status"] == "superseded":

@@ -4,7 +4,11 @@ import json
 
 import pytest
 
+from engramq.gateway.service import Call, Service, ToolReply
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.ids import uuid7
 from tests.gateway.ui.conftest import Served
+from tests.gateway.ui.test_editing import refuse_calls
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
 
@@ -41,6 +45,59 @@ async def test_new_words_cite_no_memory_that_was_erased(here: Served) -> None:
     done = await browser.send(page, f"{LIST}/{old['id']}/reword", content="The port is 443")
     new = (await agent.call("get_memory", memory_id=done.path.removeprefix(f"{LIST}/"), detail="full"))["memory"]
     assert [cited["memory_id"] for cited in new["evidence"]] == grounds[1:]
+
+
+@pytest.mark.parametrize(
+    ("tool", "code"),
+    [
+        ("store_memory", FaultCode.INTERNAL),
+        ("supersede_memory", FaultCode.OVERLOADED),
+        ("supersede_memory", FaultCode.RATE_LIMITED),
+        ("supersede_memory", FaultCode.INTERNAL),
+    ],
+)
+async def test_new_words_that_are_sent_again_after_a_refusal_are_there_once(
+    here: Served, monkeypatch: pytest.MonkeyPatch, tool: str, code: FaultCode
+) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
+    page = await browser.get(path)
+    with monkeypatch.context() as meanwhile:
+        refuse_calls(meanwhile, tool, code)
+        refused = await browser.send(page, f"{path}/reword", content="The port is 443")
+    assert (refused.status, "The port is 443" in refused.text) == (code.http_status, True)
+    if code is not FaultCode.INTERNAL:  # of which nobody knows whether it was done
+        kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+        assert [memory["content"] for memory in kept] == ["The port is 80"]
+    done = await browser.send(refused, f"{path}/reword", content="The port is 443")
+    assert (done.status, done.path == path) == (200, False)
+    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+    assert [memory["content"] for memory in kept] == ["The port is 443"]
+
+
+async def test_new_words_that_are_stored_late_supersede_once_they_are_sent_again(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
+    page = await browser.get(path)
+    carried_out = Service.call
+
+    async def late(service: Service, call: Call) -> ToolReply:
+        reply = await carried_out(service, call)
+        if call.tool.name != "store_memory":
+            return reply
+        body = {"status": "pending", "command_id": uuid7()}
+        return ToolReply(body, json.dumps(body), is_error=False)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Service, "call", late)
+        waits = await browser.send(page, f"{path}/reword", content="The port is 443")
+    assert (waits.status, "The old ones still stand." in waits.text) == (503, True)
+    done = await browser.send(waits, f"{path}/reword", content="The port is 443")
+    assert (done.status, done.path == path) == (200, False)
+    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+    assert [memory["content"] for memory in kept] == ["The port is 443"]
 
 
 async def test_of_two_who_edit_the_same_words_the_second_is_told_and_loses_nothing(here: Served) -> None:
