@@ -149,9 +149,12 @@ def _refusal(
         return rejected(index, "external_id", error)
     if on_duplicate is OnDuplicate.SKIP:
         return _skipped(index, known)
-    if draft.owner != known.owner:
-        whose = "which everybody sees" if known.owner is None else "which is private"
-        return rejected(index, "visibility", f"It belongs to memory {known.id}, {whose}; this row says otherwise.")
+    is_said = row.record.visibility is not UNSET or principal.visibility is not UNSET
+    # What everybody sees gets no text that would be private by what the namespace says.
+    if draft.owner != known.owner and (known.owner is None or is_said):
+        whose, other = ("which everybody sees", "private") if known.owner is None else ("which is private", "shared")
+        error = f"It belongs to memory {known.id}, {whose}, and the row would be {other}: name its visibility."
+        return rejected(index, "visibility", error)
     if draft.partition is Partition.UNTRUSTED and known.partition is Partition.TRUSTED:
         error = f"It belongs to the trusted memory {known.id}, and what this row says is untrusted."
         return rejected(index, "external_id", error)
