@@ -60,7 +60,7 @@ async def take_all(command: PurgeMemories, context: Context) -> PurgeFilters:
     """Erase or archive what a purge takes, a few at a time, if it is to take anything."""
     command.check()
     require_admin(context.envelope.principal, "Purging")
-    filters = PurgeFilters.of(command)
+    filters = PurgeFilters.of(command, context.store.viewer.owner)
     if command.erase or command.archive:
         await take_memories(command, context, filters)
         if command.with_resting:

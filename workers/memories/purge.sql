@@ -3,8 +3,9 @@
 m.tenant = %(tenant)s and (({named}) or {resting_on_taken}) and (not %(unarchived)s or m.state <> 'archived')
 
 -- fragment: resting_on_taken
--- Whether a memory m cites one that the command %(taken_by)s has erased or archived; no command, no such memory.
-(%(taken_by)s::uuid is not null and m.evidence @? '$[*].memory_id' and exists (
+-- Whether a memory m cites one that the command %(taken_by)s has erased or archived; no command, no such memory. What
+-- the reader does not see was in no list, so it stays: it is not the author's whose memories go.
+(%(taken_by)s::uuid is not null and (m.owner is null or m.owner = %(reader)s::text) and m.evidence @? '$[*].memory_id' and exists (
     select
     from jsonb_array_elements(m.evidence) as cited
     join audit_log a on a.tenant = %(tenant)s and a.target_id = (cited ->> 'memory_id')::uuid

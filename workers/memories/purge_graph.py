@@ -56,17 +56,18 @@ class PurgeFilters:
     private: bool  # it is private
     # What is private to these is the author's, whoever wrote it: a hook, or somebody who handed it over.
     owners: list[str] = field(default_factory=list)
-    taken_by: UUID | None = None  # or it rests on what this command has taken
+    taken_by: UUID | None = None  # or it rests on what this command has taken, and is shared or private to the reader
+    reader: str | None = None
 
     @classmethod
-    def of(cls, command: PurgeMemories) -> Self:
-        """Return the filters of a command."""
-        names = cls.__dataclass_fields__.keys() - {"owners", "taken_by"}
+    def of(cls, command: PurgeMemories, reader: str | None = None) -> Self:
+        """Return the filters of a command; `reader`: who owns what its caller alone sees."""
+        names = cls.__dataclass_fields__.keys() - {"owners", "taken_by", "reader"}
         given: dict[str, Any] = {name: or_none(getattr(command, name)) for name in names}
         author = given["created_by"]
         both = () if author is None else (PrincipalId(author), PrincipalId(author, untrusted=True))
         owners = [owner for identity in both if (owner := Viewer.of(identity).owner) is not None]
-        return cls(**given | {"unarchived": command.unarchived or command.archive, "owners": owners})
+        return cls(**given | {"unarchived": command.unarchived or command.archive}, owners=owners, reader=reader)
 
     @property
     def take_private(self) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from engramq.schemas.commands import GetMemory, MemoryFound, Purged, PurgeMemories
 from engramq.schemas.envelope import Principal
+from engramq.schemas.evidence import Citation
 from engramq.schemas.limits import NAME_CHARS
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
 from engramq.workers.db.viewers import EVERYTHING
@@ -19,7 +20,7 @@ BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
 ROOT = Principal(name="root", scopes=ALL_SCOPES)
 
 
-async def kept(world: World, who: Principal, content: str, **fields: str) -> str:
+async def kept(world: World, who: Principal, content: str, **fields: Any) -> str:
     stored = await world.keep(content, principal=who, visibility=Visibility.PRIVATE, **fields)
     return stored.stored.id
 
@@ -74,6 +75,19 @@ async def test_what_hooks_captured_for_who_leaves_is_erased_too(world: World) ->
     assert purged.erased == 1
     assert not await found(world, ADA, captured)
     assert await found(world, BOB, others)
+
+
+@pytest.mark.promise("PV-4")
+async def test_what_others_keep_private_stays_though_it_rests_on_what_goes(world: World) -> None:
+    ground = (await world.keep("The pond is deep", principal=ADA)).stored.id
+    cites = (Citation(memory_id=ground),)
+    private = await kept(world, BOB, "Nobody swims there", evidence=cites)
+    await world.keep("Nobody fishes there", principal=BOB, evidence=cites)
+    listed = await world.ask(Purged, PurgeMemories(created_by="ada", with_resting=True), principal=ROOT)
+    assert (listed.matched, listed.still_resting_count) == (1, 1)
+    purge = PurgeMemories(created_by="ada", with_resting=True, erase=True)
+    purged = await world.ask(Purged, purge, principal=ROOT)
+    assert (purged.erased, await found(world, BOB, private)) == (2, True)
 
 
 @pytest.mark.promise("PV-4")
