@@ -399,7 +399,10 @@ class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EdgeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an edge would be different: as it is now, and as it would be; of properties by key."""
+    """What of an edge would be different: as it is now, and as it would be; of properties by key.
+
+    Of a memory that is to be shared, `new` is what others would read of it.
+    """
 
     old: dict[str, Any] = {}
     new: dict[str, Any] = {}
@@ -409,9 +412,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A change that waits for consent, was decided, used, or has expired.
 
     Either an edge (to be reclassified, changed or deleted) or a node (to be deleted with its constitutive edges) is
-    named, and shown as it is now, null when it is gone; or a memory that is to be shared, which `effect` quotes.
+    named, and shown as it is now, null when it is gone; or a memory that is to be shared, all of which is in `change`.
     `effect` says in words what the proposal would do; `change` is null unless weight, properties or flag of an edge
-    would change. `digest` is of what is shown, for the `seen` of a decision.
+    would change, or a memory would be shared. `digest` is of what is shown, for the `seen` of a decision.
     """
 
     proposal_id: Id

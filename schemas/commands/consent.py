@@ -245,7 +245,7 @@ LIST_PROPOSALS: Final = Tool(
         when_not="You have just proposed: the reply holds the id.",
         cost="One read, a few milliseconds.",
         returns="proposals, each with effect in words, the edge or node as it is now, and change: what of an edge "
-        "would be different; next_cursor, null at the end.",
+        "would be different, or all of a memory to be shared; next_cursor, null at the end.",
         next="decide_proposal with a proposal_id. next_cursor as cursor, with the same state, for the next page.",
         example=Step(tool="list_proposals", arguments={"state": "pending"}),
     ),

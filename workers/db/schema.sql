@@ -450,7 +450,7 @@ create table proposals (
     covers      uuid[] not null,  -- the constitutive edges that consent is given for
     new_sector  text check (new_sector in ('emotional', 'episodic', 'semantic', 'procedural', 'reflective')),
     -- What of the edge would be different, as it would be: {"weight": 0.5, "properties": {"since": 1831}}. Consent is given
-    -- to it, and jsonb compares it whatever the order of its keys.
+    -- to it, and jsonb compares it whatever the order of its keys. Of a memory the digest that it had: {"seen": "0f3a"}.
     change      jsonb check (jsonb_typeof(change) = 'object' and change <> '{}'),
     proposed_by text not null,
     reason      text,
@@ -460,7 +460,7 @@ create table proposals (
     used_at     timestamptz,
     primary key (tenant, id),
     check ((action = 'reclassify') = (new_sector is not null)),
-    check ((action = 'change') = (change is not null))
+    check (action = 'share' or (action = 'change') = (change is not null))
 );
 create index proposals_target on proposals (tenant, target_id);
 create index proposals_recent on proposals (tenant, created_at desc, id desc);

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET
-
 from engramq.schemas import limits
 from engramq.schemas.command_line import all_of
 from engramq.schemas.commands import (
@@ -21,7 +19,7 @@ from engramq.schemas.commands import (
     Reclassified,
     Shared,
 )
-from engramq.schemas.digests import require_seen
+from engramq.schemas.digests import digest_of, require_seen
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, missing, missing_id, refuse
 from engramq.schemas.ids import format_time, parse_uuid, uuid7
@@ -37,11 +35,12 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db import audit
 from engramq.workers.db.errors import DatabaseError, Meaning, meaning
+from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.nodes import require_trusted_principal
-from engramq.workers.graph.proposals import records_of
+from engramq.workers.graph.proposals import SEEN, records_of
 from engramq.workers.runner import Context, handles
 
 PRINCIPALS: Final = limits.CONSENT_PRINCIPALS
@@ -159,8 +158,11 @@ async def sharing_consent(tx: Transaction, envelope: Envelope, memory_id: UUID) 
     """Return the id of the proposal that was used up to share a locked memory, or what to answer instead.
 
     Without consent, this call of its owner is the proposal, and nobody else can make it: others do not see the memory.
+    Consent is to the memory as it was when it was asked for: whatever of it is judged and differs now takes another.
     """
-    draft = Draft(ProposalAction.SHARE, memory_id, (), reason=audit.reason_of(envelope.command))
+    memory = (await read_memories(tx, (memory_id,)))[memory_id]
+    change = {SEEN: digest_of(memory)}
+    draft = Draft(ProposalAction.SHARE, memory_id, (), change=change, reason=audit.reason_of(envelope.command))
     used, proposals = await _use(tx, draft)
     if used is not None:
         return used
@@ -224,9 +226,10 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
     before = await _read(tx, proposal_id)
     if before["state"] not in OPEN:
         return Decided(status="closed", state=before["state"], approvals=len(before["approved_by"]))
-    if command.seen is not UNSET:
-        (shown,) = await records_of(tx, [before])
-        require_seen(command.seen, shown, envelope.principal, "list_proposals shows all of it.")
+    (shown,) = await records_of(tx, [before])
+    require_seen(command.seen, shown, envelope.principal, "list_proposals shows all of it.")
+    if command.decision == Decision.APPROVE and shown.action is ProposalAction.SHARE and shown.change is None:
+        raise refuse(FaultCode.CONFLICT, shown.effect, recovery="Reject it, or let it end.")
     if command.decision == Decision.APPROVE:
         await tx.send("approve_proposal", id=proposal_id, principal=envelope.principal.name)
     else:

@@ -12,10 +12,11 @@ from engramq.schemas import limits
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import ListProposals, ProposalList
 from engramq.schemas.contents import CUT, preview_of
+from engramq.schemas.digests import digest_of, judged
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
-from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
+from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Memory, Proposal
 from engramq.schemas.vocabulary import ProposalAction, ProposalState, Scope, Sector
 from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Row, Transaction, same
@@ -28,7 +29,7 @@ PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, but for its fir
 
 _EDGES_NAMED: Final = 10  # of those that a node would take along
 _VALUES_NAMED: Final = 10  # of those that a change would write
-_SHARED_CHARS: Final = 2_000  # of a memory that is to be shared
+SEEN: Final = "seen"  # in the change of a proposal to share: the digest of the memory when it was made
 _VALUE_CHARS: Final = 80  # of a value or a key in words, as JSON
 _PROPERTIES: Final = "properties"
 _END: Final = "valid_until"
@@ -69,31 +70,42 @@ async def list_proposals(tx: Transaction, command: ListProposals, context: Conte
 
 async def records_of(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
     """Return the proposals that rows are, each with what it is about as that is now."""
-    on_graph = [row for row in rows if row["action"] != ProposalAction.SHARE]
+    on_graph = [row for row in rows if not _shares(row)]
     of_edges, of_nodes = [row for row in on_graph if _on_edge(row)], [row for row in on_graph if not _on_edge(row)]
     targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
     covered = {edge_id for row in of_nodes for edge_id in row["covers"][:_EDGES_NAMED]}
     edges = {row["id"]: graph_edge(row) for row in await tx.rows("named_edges", ids=list(targets))} if targets else {}
     nodes = {row["id"]: counted_node(row) for row in await tx.rows("counted_nodes", ids=list(whole))} if whole else {}
     names = {row["id"]: _named(row) for row in await tx.rows("edge_names", ids=list(covered))} if covered else {}
-    names |= await _quoted(tx, [row["target_id"] for row in rows if row["action"] == ProposalAction.SHARE])
-    return [_record(row, edges.get(row["target_id"]), nodes.get(row["target_id"]), names) for row in rows]
+    memories = await _to_be_shared(tx, [row for row in rows if _shares(row)])
+    return [
+        _sharing(row, memories.get(row["target_id"]))
+        if _shares(row)
+        else _record(row, edges.get(row["target_id"]), nodes.get(row["target_id"]), names)
+        for row in rows
+    ]
 
 
-async def _quoted(tx: Transaction, memories: Sequence[UUID]) -> dict[UUID, str]:
-    """Return how memories that are to be shared begin: their owners have asked others to judge them."""
-    if not memories:
+async def _to_be_shared(tx: Transaction, rows: Sequence[Row]) -> dict[UUID, Memory]:
+    """Return the memories that proposals would share: their owners have asked others to judge them."""
+    if not rows:
         return {}
     async with tx.seeing(EVERYTHING):
-        shown = await read_memories(tx, memories)
-    return {memory_id: preview_of(memory.content, _SHARED_CHARS) for memory_id, memory in shown.items()}
+        return await read_memories(tx, [row["target_id"] for row in rows])
+
+
+def _sharing(row: Row, memory: Memory | None) -> Proposal:
+    """Return a proposal to share a memory, with all of it that is judged; with nothing of it that nobody asked for."""
+    about = {"memory_id": str(row["target_id"])}
+    if memory is None:
+        return _proposal(row, "Nothing: the memory is gone.", **about)
+    if row["change"] != {SEEN: digest_of(memory)}:
+        return _proposal(row, "Nothing: the memory has changed since. To share it takes another proposal.", **about)
+    effect = f"Let everybody see this memory: {preview_of(memory.content, limits.PREVIEW_CHARS)}"
+    return _proposal(row, effect, **about, change=EdgeChange(new=judged(memory)))
 
 
 def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: Mapping[UUID, str]) -> Proposal:
-    if row["action"] == ProposalAction.SHARE:
-        quoted = names.get(row["target_id"])
-        effect = "Nothing: the memory is gone." if quoted is None else f"Let everybody see this memory: {quoted}"
-        return _proposal(row, effect, memory_id=str(row["target_id"]))
     on_edge = _on_edge(row)
     change = None if row["change"] is None else _change(row["change"], edge)
     effect = _effect_on_edge(row, edge, change) if on_edge else _effect_on_node(row, node, names)
@@ -196,3 +208,7 @@ def _named(row: Row) -> str:
 
 def _on_edge(row: Row) -> bool:
     return list(row["covers"]) == [row["target_id"]]
+
+
+def _shares(row: Row) -> bool:
+    return bool(row["action"] == ProposalAction.SHARE)

@@ -163,6 +163,8 @@ class ExportRules:
     def _(self, record: ProposalRecord) -> None:
         for field, action in (("new_sector", ProposalAction.RECLASSIFY), ("change", ProposalAction.CHANGE)):
             given = bool(getattr(record, field))
+            if field == "change" and record.action is ProposalAction.SHARE:
+                continue  # older exports have none: nobody can use such a proposal
             if given is not (record.action is action):
                 raise RuleBroken(field, f"a proposal to {record.action} {'has none' if given else 'needs one'}.")
         principals = [approval.principal for approval in record.approvals]

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from engramq.schemas.commands import (
     Activated,
@@ -15,9 +16,12 @@ from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
     GetMemory,
+    ImportMemories,
+    ImportRow,
     LinkActivated,
     ListAudit,
     ListProposals,
+    MemoriesImported,
     MemoryChanged,
     MemoryFound,
     MemoryList,
@@ -31,7 +35,9 @@ from engramq.schemas.commands import (
     UnshareMemory,
     UpdateMemory,
 )
+from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
+from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import Proposal
@@ -40,6 +46,7 @@ from engramq.schemas.vocabulary import (
     DEFAULT_NAMESPACE,
     AuditAction,
     Decision,
+    OnDuplicate,
     ProposalState,
     Scope,
     Visibility,
@@ -287,6 +294,78 @@ async def test_what_somebody_rejected_stays_private(world: World) -> None:
     await world.ask(Decided, decision, principal=JUDGE)
     assert (await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)).status == "consent_required"
     assert not await sees(world, JUDGE, private)
+
+
+async def asked_and_approved(world: World, private: str, **verdict: Any) -> str:
+    """Let the owner ask for consent to share a memory, and somebody give it; return the proposal's id."""
+    asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.APPROVE, **verdict)
+    await world.ask(Decided, decision, principal=JUDGE)
+    return str(asked.proposal_id)
+
+
+async def exchanged(world: World, external_id: str, **fields: Any) -> None:
+    """Let an import of the owner write the memory with this external id anew."""
+    row = ImportRow(external_id=external_id, visibility=Visibility.PRIVATE, **fields)
+    command = ImportMemories(records=(row,), on_duplicate=OnDuplicate.UPDATE)
+    done = await world.ask(MemoriesImported, command, principal=ADA)
+    assert done.updated == 1, done
+
+
+CANTEEN = "The heron in the canteen closes at two"
+
+
+@pytest.mark.promise("PV-2")
+@pytest.mark.parametrize("change", [{"content": "Bob is a heron"}, {"content": CANTEEN, "metadata": {"x": 1}}])
+async def test_consent_is_to_share_what_was_read_and_nothing_else(world: World, change: dict[str, Any]) -> None:
+    private = await kept(world, CANTEEN, external_id="k1")
+    await configured(world, consent=True)
+    first = await asked_and_approved(world, private)
+    await exchanged(world, "k1", **change)
+    again = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    assert (again.status, again.approved_by) == ("consent_required", ["ada"])
+    assert again.proposal_id != first
+    assert not await sees(world, BOB, private)
+
+
+@pytest.mark.promise("PV-2")
+async def test_no_verdict_is_on_a_memory_that_was_exchanged_under_it(world: World) -> None:
+    private = await kept(world, CANTEEN, external_id="k1")
+    await configured(world, consent=True)
+    asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    (read,) = await proposals(world, JUDGE)
+    await exchanged(world, "k1", content="Bob is a heron")
+    for seen in (digest_of(read), UNSET):
+        decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.APPROVE, seen=seen)
+        with refused(FaultCode.CONFLICT):
+            await world.ask(Decided, decision, principal=JUDGE)
+    (now,) = await proposals(world, JUDGE)
+    assert "heron" not in str(now)
+
+
+@pytest.mark.promise("PV-2")
+async def test_who_consents_reads_all_that_would_be_shared(world: World) -> None:
+    content = "The heron nests by the pond. " * 100 + "The salary is 90000"
+    fields: dict[str, Any] = {
+        "tags": ("pay",),
+        "metadata": {"to": "Bob"},
+        "speaker": "Cay",
+        "evidence": (Citation(url="https://a.b"),),
+    }
+    private = await kept(world, content, **fields)
+    await configured(world, consent=True)
+    await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    (proposal,) = await proposals(world, JUDGE)
+    assert proposal.change is not None
+    assert proposal.change.new == {
+        "content": content,
+        "tags": ["pay"],
+        "metadata": {"to": "Bob"},
+        "speaker": "Cay",
+        "evidence": [{"url": "https://a.b"}],
+        "confidence": 1.0,
+        "source": "extracted",
+    }
 
 
 @pytest.mark.promise("PV-2")
