@@ -40,11 +40,10 @@ from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.nodes import require_trusted_principal
-from engramq.workers.graph.proposals import SEEN, records_of
+from engramq.workers.graph.proposals import OPEN, SEEN, records_of
 from engramq.workers.runner import Context, handles
 
 PRINCIPALS: Final = limits.CONSENT_PRINCIPALS
-OPEN: Final = (ProposalState.PENDING, ProposalState.APPROVED)
 TRIMMED_AT_ONCE: Final = 5_000
 SAME_CALL: Final = "make this same call"  # what proposes, and what approves somebody else's proposal
 
@@ -177,6 +176,15 @@ async def sharing_consent(tx: Transaction, envelope: Envelope, memory_id: UUID) 
         hint="This namespace asks for consent. Have another principal, with the scope verify, approve the proposal "
         f"with decide_proposal, then {again} within {limits.CONSENT_HOURS} hours.",
     )
+
+
+async def end_sharing(tx: Transaction, envelope: Envelope, memory_id: UUID) -> None:
+    """Reject what was proposed to share a memory, in the name of its owner, who keeps it private."""
+    for locked in await tx.rows("lock_open_sharing", target_id=memory_id):
+        before = await _read(tx, locked["id"])
+        await tx.send("reject_proposal", id=locked["id"])
+        after, reason = await _read(tx, locked["id"]), audit.reason_of(envelope.command)
+        await _record_decision(tx, envelope, before, after, Decision.REJECT, reason)
 
 
 @handles(ProposeReclassification)

@@ -90,6 +90,15 @@ where p.tenant = %(tenant)s and p.target_id = %(target_id)s and p.action = %(act
 order by p.created_at, p.id
 for update
 
+-- name: lock_open_sharing
+-- Proposals to share a memory that neither expired nor ended, oldest first, locked.
+select p.id
+from proposals p
+where p.tenant = %(tenant)s and p.target_id = %(target_id)s and p.action = 'share'
+    and p.rejected_at is null and p.used_at is null and p.expires_at > now()
+order by p.created_at, p.id
+for update
+
 -- name: proposals_by_id
 -- Proposals and who approves them, oldest first.
 select {proposal_columns}

@@ -17,7 +17,7 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Memory, Proposal
-from engramq.schemas.vocabulary import ProposalAction, ProposalState, Scope, Sector
+from engramq.schemas.vocabulary import MemoryState, ProposalAction, ProposalState, Scope, Sector
 from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Row, Transaction, same
 from engramq.workers.db.viewers import EVERYTHING
@@ -29,6 +29,7 @@ PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, but for its fir
 
 _EDGES_NAMED: Final = 10  # of those that a node would take along
 _VALUES_NAMED: Final = 10  # of those that a change would write
+OPEN: Final = (ProposalState.PENDING, ProposalState.APPROVED)
 SEEN: Final = "seen"  # in the change of a proposal to share: the digest of the memory when it was made
 _VALUE_CHARS: Final = 80  # of a value or a key in words, as JSON
 _PROPERTIES: Final = "properties"
@@ -99,6 +100,10 @@ def _sharing(row: Row, memory: Memory | None) -> Proposal:
     about = {"memory_id": str(row["target_id"])}
     if memory is None:
         return _proposal(row, "Nothing: the memory is gone.", **about)
+    if row["state"] not in OPEN:
+        return _proposal(row, f"Nothing any more: it is {row['state']}.", **about)
+    if memory.state is MemoryState.ARCHIVED:
+        return _proposal(row, "Nothing, as long as the memory is archived.", **about)
     if row["change"] != {SEEN: digest_of(memory)}:
         return _proposal(row, "Nothing: the memory has changed since. To share it takes another proposal.", **about)
     effect = f"Let everybody see this memory: {preview_of(memory.content, limits.PREVIEW_CHARS)}"

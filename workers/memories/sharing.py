@@ -15,7 +15,7 @@ from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import privacy_of
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.graph.consent import sharing_consent
+from engramq.workers.graph.consent import end_sharing, sharing_consent
 from engramq.workers.memories import supersession
 from engramq.workers.memories.seen import require_as_seen, require_trusted_principal
 from engramq.workers.runner import Context, handles
@@ -101,11 +101,13 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
 async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> list[str] | None:
     """Make a locked memory with this row private, or return what of what others built on it the caller sees.
 
-    Raises EngramqError with `forbidden` for what is not the caller's to hide.
+    Of one that is private already end what was proposed to share it. Raises EngramqError with `forbidden` for what is
+    not the caller's to hide.
     """
-    if row["owner"] is not None:
-        return None
     memory_id, owner = row["id"], tx.viewer.owner
+    if row["owner"] is not None:
+        await end_sharing(tx, envelope, memory_id)
+        return None
     if owner is None or not await _is_own(tx, memory_id, envelope.principal.name):
         raise refuse(FaultCode.FORBIDDEN, "Only who stored or shared a memory may make it private.")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private

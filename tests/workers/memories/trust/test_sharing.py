@@ -369,6 +369,32 @@ async def test_who_consents_reads_all_that_would_be_shared(world: World) -> None
 
 
 @pytest.mark.promise("PV-2")
+@pytest.mark.parametrize("how", ["reject", "use", "take back", "archive"])
+async def test_nobody_reads_in_a_proposal_what_nobody_asks_to_share_any_more(world: World, how: str) -> None:
+    private = await kept(world, CANTEEN)
+    await configured(world, consent=True)
+    match how:
+        case "reject":
+            asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.REJECT)
+            await world.ask(Decided, decision, principal=JUDGE)
+        case "use":
+            await asked_and_approved(world, private)
+            await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
+        case "take back":
+            await asked_and_approved(world, private)
+            await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
+            again = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            assert again.status == "consent_required"
+            await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
+        case "archive":
+            await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            await world.ask(Forgotten, ForgetMemory(memory_id=private), principal=ADA)
+    assert "canteen" not in str(await proposals(world, JUDGE))
+
+
+@pytest.mark.promise("PV-2")
 async def test_of_a_private_memory_and_what_replaced_it_the_later_one_alone_is_shared(world: World) -> None:
     old, new = await kept(world, "The heron nests by the pond"), await kept(world, "The heron nests in the reed")
     await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=ADA)
