@@ -85,10 +85,7 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
     if row["superseded_by"] is not None:
         error = f"Memory {row['superseded_by']} has replaced it, which is private."
         raise refuse(FaultCode.FORBIDDEN, error, recovery="Share that one.", memory_id=str(row["superseded_by"]))
-    taken = await tx.row("shared_with_external_id", id=memory_id)
-    if taken is not None:
-        error = f"A memory that everybody sees has its external_id: {taken['id']}."
-        raise refuse(FaultCode.EXTERNAL_ID_TAKEN, error, memory_id=str(taken["id"]))
+    await _require_free(tx, memory_id, None, "A memory that everybody sees")
     if await tx.row("share", id=memory_id) is None:
         raise Again
     await tx.send("share_links", id=memory_id)
@@ -101,8 +98,8 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
 async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> list[str] | None:
     """Make a locked memory with this row private, or return what of what others built on it the caller sees.
 
-    Of one that is private already end what was proposed to share it. Raises EngramqError with `forbidden` for what is
-    not the caller's to hide.
+    Of one that is private already end what was proposed to share it. Raises EngramqError: `external_id_taken`,
+    `forbidden` for what is not the caller's to hide.
     """
     memory_id, owner = row["id"], tx.viewer.owner
     if row["owner"] is not None:
@@ -110,6 +107,7 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
         return None
     if owner is None or not await _is_own(tx, memory_id, envelope.principal.name):
         raise refuse(FaultCode.FORBIDDEN, "Only who stored or shared a memory may make it private.")
+    await _require_free(tx, memory_id, owner, "A private memory of yours")
     async with tx.seeing(EVERYTHING):  # others may have built on it in private
         standing = [found["id"] for found in await tx.rows("standing_on", id=memory_id, owner=owner)]
         if standing:  # in private, of which nothing is named
@@ -120,6 +118,14 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
         await ledger.forget_told(tx, memory_id)
     await _record(tx, envelope, AuditAction.UNSHARE, memory_id)
     return None
+
+
+async def _require_free(tx: Transaction, memory_id: UUID, owner: str | None, whose: str) -> None:
+    """Raise EngramqError with `external_id_taken` where the owner that a memory is to have has its external id."""
+    taken = await tx.row("with_external_id_of", id=memory_id, owner=owner)
+    if taken is not None:
+        error = f"{whose} has its external_id: {taken['id']}."
+        raise refuse(FaultCode.EXTERNAL_ID_TAKEN, error, memory_id=str(taken["id"]))
 
 
 async def _is_own(tx: Transaction, memory_id: UUID, name: str) -> bool:

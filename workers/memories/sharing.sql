@@ -75,9 +75,9 @@ where m.tenant = %(tenant)s and m.evidence @? '$[*].memory_id'
     and ground_keys(m.tenant, m.evidence) && array[to_hex(%(tenant)s::integer) || ':' || %(id)s::uuid]
     and m.created_by is distinct from %(writer)s
 
--- name: shared_with_external_id
--- The memory or node that everybody sees and that has the external id of a private memory.
+-- name: with_external_id_of
+-- The memory or node of this owner, null: that everybody sees, that has the external id of a memory of another owner.
 select o.id
 from nodes n
-join nodes o on o.tenant = %(tenant)s and o.external_id = n.external_id and o.owner is null
-where n.tenant = %(tenant)s and n.id = %(id)s and n.owner is not null
+join nodes o on o.tenant = %(tenant)s and o.external_id = n.external_id and o.id <> n.id
+where n.tenant = %(tenant)s and n.id = %(id)s and o.owner is not distinct from %(owner)s::text

@@ -395,6 +395,18 @@ async def test_nobody_reads_in_a_proposal_what_nobody_asks_to_share_any_more(wor
 
 
 @pytest.mark.promise("PV-2")
+async def test_what_has_the_external_id_of_a_private_memory_of_its_author_stays_shared(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond", external_id="k1")
+    shared = (await world.keep("The heron nests in the reed", principal=ADA, external_id="k1")).stored.id
+    with refused(FaultCode.EXTERNAL_ID_TAKEN) as faults:
+        await world.ask(Unshared, UnshareMemory(memory_id=shared), principal=ADA)
+    assert faults[0].memory_id == private
+    with refused(FaultCode.EXTERNAL_ID_TAKEN):
+        await shown(world, ADA, shared, Visibility.PRIVATE)
+    assert await sees(world, BOB, shared)
+
+
+@pytest.mark.promise("PV-2")
 async def test_of_a_private_memory_and_what_replaced_it_the_later_one_alone_is_shared(world: World) -> None:
     old, new = await kept(world, "The heron nests by the pond"), await kept(world, "The heron nests in the reed")
     await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=ADA)
