@@ -26,6 +26,7 @@ from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryStat
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.links.deferred import forget_notes
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
@@ -328,5 +329,6 @@ async def give_expiry(tx: Transaction, rule: Retention, after: UUID) -> UUID | N
 
 
 def _require_eraser(row: Row, principal: Principal) -> None:
-    if row["created_by"] != principal.name and Scope.ADMIN not in principal.scopes:
+    own = row["created_by"] == principal.name or row["owner"] == (Viewer.of(principal.identity).owner or "")
+    if not own and Scope.ADMIN not in principal.scopes:
         raise refuse(FaultCode.FORBIDDEN, f"Erasing another's memory needs the scope {Scope.ADMIN.value!r}.")

@@ -42,7 +42,7 @@ returning m.node_id
 
 -- name: content_of
 -- What an erasure has to look for outside the database, and who may order it.
-select m.content, m.created_by from memories m
+select m.content, m.created_by, m.owner from memories m
 where m.tenant = %(tenant)s and m.node_id = %(id)s
 
 -- name: erase_nodes

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.commands import GetMemory, MemoryFound, Purged, PurgeMemories
+from engramq.schemas.commands import ForgetMemory, Forgotten, GetMemory, MemoryFound, Purged, PurgeMemories
 from engramq.schemas.envelope import Principal
 from engramq.schemas.evidence import Citation
 from engramq.schemas.limits import NAME_CHARS
@@ -75,6 +75,24 @@ async def test_what_hooks_captured_for_who_leaves_is_erased_too(world: World) ->
     assert purged.erased == 1
     assert not await found(world, ADA, captured)
     assert await found(world, BOB, others)
+
+
+@pytest.mark.promise("PV-4")
+async def test_the_heir_may_erase_what_was_handed_over(world: World) -> None:
+    private = await kept(world, ADA, "The heron nests by the pond")
+    everything = world.store.seen_by(EVERYTHING)
+    await everything.write(DEFAULT_NAMESPACE, lambda tx: hand_over(tx, ADA.identity, BOB.identity, "root"))
+    erased = await world.ask(Forgotten, ForgetMemory(memory_id=private, erase=True), principal=BOB)
+    assert erased.status == "erased"
+    assert world.count("memories") == 0
+
+
+@pytest.mark.promise("PV-4")
+async def test_what_hooks_captured_for_somebody_they_may_erase(world: World) -> None:
+    hook = Principal(name="hooks/claude-code", scopes=(Scope.READ, Scope.WRITE), untrusted=True, acts_for="ada")
+    captured = await kept(world, hook, "The heron nests by the pond")
+    erased = await world.ask(Forgotten, ForgetMemory(memory_id=captured, erase=True), principal=ADA)
+    assert erased.status == "erased"
 
 
 @pytest.mark.promise("PV-4")
