@@ -173,8 +173,9 @@ async def sharing_consent(tx: Transaction, envelope: Envelope, memory_id: UUID) 
         proposal_id=str(proposal["id"]),
         approved_by=list(proposal["approved_by"]),
         expires_at=format_time(proposal["expires_at"]),
-        hint="This namespace asks for consent. Have another principal, with the scope verify, approve the proposal "
-        f"with decide_proposal, then {again} within {limits.CONSENT_HOURS} hours.",
+        # No tool is named, else its sentence would be left out for most who propose, who lack the scope verify.
+        hint="This namespace asks for consent. Have another principal, with the scope verify, approve the proposal, by "
+        f"a tool or on the page Consent. Then {again} within {limits.CONSENT_HOURS} hours.",
     )
 
 
