@@ -280,6 +280,24 @@ async def test_an_untrusted_principal_brings_in_what_is_kept_apart_and_changes_o
         assert body["rejected"] == 1, "nobody vouched for that"
 
 
+async def test_a_row_that_says_nothing_of_who_sees_it_changes_a_private_memory_and_leaves_it_so(agent: Agent) -> None:
+    private = await agent.store("Mobile builds need Xcode 16", external_id="n1", visibility="private")
+    shared = await agent.store("Mobile builds run at night", external_id="n2")
+    row = {"content": "Mobile builds need Xcode 17", "external_id": "n1"}
+    others = [{**row, "visibility": "shared"}, {"content": "x", "external_id": "n2", "visibility": "private"}]
+    receipts = await receipts_of(
+        agent, await agent.call("import_memories", records=[row, *others], on_duplicate="update")
+    )
+    assert statuses(receipts) == ["updated", "rejected", "rejected"]
+    assert [each["error"].rpartition(": ")[2] for each in receipts[1:]] == [
+        'say visibility="private" in it.',
+        'say visibility="shared" in it.',
+    ]
+    kept = [(await agent.call("get_memory", memory_id=each["id"]))["memory"] for each in (private, shared)]
+    assert [each["content"] for each in kept] == [row["content"], shared["content"]]
+    assert kept[0]["visibility"] == "private"
+
+
 async def test_rows_that_the_router_keeps_apart_are_told_of(agent: Agent) -> None:
     said = [{"content": "said so", "source_type": "research", "partition": "untrusted"}]
     assert "notice" not in await agent.call("import_memories", records=said)

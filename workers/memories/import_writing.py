@@ -152,8 +152,10 @@ def _refusal(
     is_said = row.record.visibility is not UNSET or principal.visibility is not UNSET
     # What everybody sees gets no text that would be private by what the namespace says.
     if draft.owner != known.owner and (known.owner is None or is_said):
-        whose, other = ("which everybody sees", "private") if known.owner is None else ("which is private", "shared")
-        error = f"It belongs to memory {known.id}, {whose}, and the row would be {other}: name its visibility."
+        whose, wanted, is_now = ("which is private", "private", "shared")
+        if known.owner is None:
+            whose, wanted, is_now = ("which everybody sees", "shared", "private")
+        error = f'It belongs to memory {known.id}, {whose}, and this row is {is_now}: say visibility="{wanted}" in it.'
         return rejected(index, "visibility", error)
     if draft.partition is Partition.UNTRUSTED and known.partition is Partition.TRUSTED:
         error = f"It belongs to the trusted memory {known.id}, and what this row says is untrusted."
