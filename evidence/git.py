@@ -41,13 +41,30 @@ class Repository:
     def __init__(self, root: str, until: float) -> None:
         self._root = root
         self._until = until
+        self._is_anothers = _is_anothers(root)
+        self._allowed: Sequence[str] = ()
+        # Git refuses what is another user's, unless this one's own configuration has it, which is not read else.
+        if self._is_anothers and self._is_allowed():
+            self._allowed = ("-c", f"safe.directory={root}")
+
+    def _is_allowed(self) -> bool:
+        """Say whether the configuration of the user, or of the system, lets git read the repository."""
+        allowed = False
+        for scope in ("--system", "--global"):
+            try:
+                told = self._call("config", scope, "--includes", "--get-all", "-z", "safe.directory", folder=os.sep)
+            except GitFailed:  # there is none
+                continue
+            for text in told.split(b"\0")[:-1]:
+                place = os.path.expanduser(os.fsdecode(text))  # noqa: PTH111 - see files.py
+                is_above = place.endswith("/*") and self._root.startswith(place[:-1])
+                allowed = bool(place) and (allowed or is_above or place in ("*", self._root))
+        return allowed
 
     def head(self) -> str:
         """Return the commit that is checked out, "" before there is one."""
-        try:
-            return self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
-        except GitFailed:
-            return ""
+        (line,) = self._checked(["HEAD^{commit}"])
+        return "" if line.endswith(b" missing") else line.partition(b" ")[0].decode()
 
     def has(self, names: Sequence[str]) -> list[bool]:
         """Say of each of these whether the repository has such an object: `COMMIT^{commit}`, `COMMIT:PATH`."""
@@ -162,24 +179,38 @@ class Repository:
         return renames
 
     def _run(self, command: str, *arguments: str, given: bytes = b"") -> bytes:
-        """Return what git prints; raises GitFailed."""
+        """Return what git prints of the repository; raises GitFailed."""
+        return self._call(*_SAFE, *self._allowed, command, *arguments, given=given, **_ENVIRONMENT)
+
+    def _call(self, *arguments: str, given: bytes = b"", folder: str = "", **environment: str) -> bytes:
         left_s = self._until - time.monotonic()
         if left_s <= 0:
             raise GitFailed("there is no time left")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
             done = subprocess.run(  # noqa: S603 - git, with arguments and no shell
-                ["git", *_SAFE, command, *arguments],  # noqa: S607 - the user's own git
-                cwd=self._root, env={**environment, **_ENVIRONMENT}, input=given,
+                ["git", *arguments],  # noqa: S607 - the user's own git
+                cwd=folder or self._root, env={**own, **environment}, input=given,
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=left_s, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as problem:
             raise GitFailed("it took too long") from problem
         except OSError as problem:
             raise GitFailed(problem.strerror or "it cannot be run") from problem
+        if done.returncode and self._is_anothers:
+            raise GitFailed("the repository is another user's, and safe.directory does not name it")
         if done.returncode:
-            raise GitFailed(f"git {command} ended with {done.returncode}")
+            raise GitFailed(f"it ended with {done.returncode}")
         return done.stdout
+
+
+def _is_anothers(root: str) -> bool:
+    """Say whether a working tree, or what git keeps of it, is of another user than runs this."""
+    places = (root, os.path.join(root, ".git"))  # noqa: PTH118 - see files.py
+    try:
+        return any(os.lstat(place).st_uid != os.geteuid() for place in places)
+    except OSError:
+        return False
 
 
 def _lines(names: Iterable[str]) -> bytes:

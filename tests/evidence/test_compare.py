@@ -1,6 +1,7 @@
 """What became of the files that memories cite, in repositories of every shape."""
 
 import os
+import shutil
 import time
 import tracemalloc
 from pathlib import Path
@@ -249,6 +250,27 @@ def test_where_git_cannot_follow_a_file_what_is_known_of_others_stays(tree: Path
     told = compare([Cited([by_commit, missing]), Cited([{**by_hash, "commit": head}], is_here=False)], str(tree), 20.0)
     assert [[each.state for each in found] for found in told] == [["changed", "unknown"], ["changed"]]
     assert told[0][1].why.startswith("git: ")
+
+
+@pytest.mark.parametrize(
+    ("names", "state"), [("*", "changed"), ("{}", "changed"), ("{}/*", "unknown"), ("/srv", "unknown"), ("", "unknown")]
+)
+def test_a_repository_of_another_user_is_read_where_this_one_says_so(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str, state: str
+) -> None:
+    citation = {"path": "recipe.txt", "commit": git(tree, "rev-parse", "HEAD")}
+    write(tree, "recipe.txt", "rewritten")
+    program, home = tmp_path / "bin" / "git", tmp_path / "home"
+    write(program.parent, "git", f'#!/bin/sh\nGIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    write(home, ".gitconfig", f"[safe]\n\tdirectory = {names.format(tree)}\n")
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    found = one(citation, tree)
+    assert found.state == state
+    assert ("safe.directory" in found.why) == (state == "unknown")
+    assert cite("src/oven.txt", folder=str(tree)).get("commit") == (None if found.why else citation["commit"])
 
 
 def test_that_git_took_too_long_is_said_without_its_command(tree: Path) -> None:
