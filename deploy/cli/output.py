@@ -32,7 +32,7 @@ DATE_CHARS: Final = 10
 FIELDS: Final = (
     *("id", "external_id", "created_at", "created_by", "occurred_at", "speaker", "thread", "position", "project"),
     *("tags", "sector", "partition", "verification", "state", "standing", "source", "source_type", "confidence"),
-    *("valid_from", "valid_until", "expires_at", "supersedes", "superseded_by", "metadata", "digest"),
+    *("visibility", "valid_from", "valid_until", "expires_at", "supersedes", "superseded_by", "metadata", "digest"),
 )
 
 

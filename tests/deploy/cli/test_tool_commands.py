@@ -461,3 +461,9 @@ async def test_a_card_says_why_a_memory_is_known(shell: Shell) -> None:
     assert lines[0] == f"{stored}\tThe oven is blue"
     assert any(line.startswith("recorded\t") and "kitchen" in line for line in lines)
     assert any(line.startswith("trusted\t") and "looked" in line for line in lines)
+
+
+async def test_a_private_memory_is_shown_as_such(shell: Shell) -> None:
+    private = (await shell.run("store", "I look for another job", "--private")).strip()
+    shown = await shell.run("show", private)
+    assert any(line.split() == ["visibility:", "private"] for line in shown.splitlines()), shown
