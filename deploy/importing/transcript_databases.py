@@ -214,7 +214,7 @@ def _folders(user: str) -> Mapping[str, str]:
             folder = _path_of(_object(workspace).get("folder"))
             with _Database(str(workspace.with_name("state.vscdb"))) as opened:
                 for (value,) in opened.rows("cursor_workspace"):
-                    listed = (parsed(value) or {}).get("allComposers")
+                    listed = (parsed(_text(value).encode()) or {}).get("allComposers")
                     for each in listed if isinstance(listed, list) else ():
                         folders[str(each.get("composerId")) if isinstance(each, dict) else ""] = folder
     return folders

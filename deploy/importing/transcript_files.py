@@ -199,10 +199,11 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
         yield from _said_in_object(reading, session)
         return
     with _unpacked(session.path) as file:
-        for reading.line, (_, line) in enumerate(whole_lines(file), 1):
+        for number, (_, line) in enumerate(whole_lines(file), 1):
             if line is None:
                 yield _HALF
                 break
+            reading.line = number  # of a whole one: a session that has just begun is no file of another form
             yield from reading.of(line)
             if reading.facts.is_subagent:
                 yield SUBAGENTS

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,25 @@ async def test_what_is_damaged_is_named_and_the_rest_comes_in(
         assert any(name in line and why in line for line in told.err.splitlines()), (name, told.err)
     assert "1 last line that is half written" in told.err
     assert "1 line of more than 4 MiB" in told.err
+
+
+async def test_a_session_whose_first_line_is_half_written_is_no_other_form(
+    stage: Stage, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = claude_code(person, rover(person), SESSION)
+    begun.write_bytes(begun.read_bytes()[:100])
+    assert await bring_in("--found", "--yes") == ExitCode.DONE
+    assert "1 last line that is half written" in capsys.readouterr().err
+
+
+async def test_a_window_of_cursor_in_another_form_rejects_no_session(
+    stage: Stage, database: Database, person: Path
+) -> None:
+    path = cursor(person, rover(person), SESSION)
+    with closing(sqlite3.connect(path.parents[1] / "workspaceStorage" / f"w{SESSION}" / "state.vscdb")) as odd, odd:
+        odd.execute("update ItemTable set value = 7")
+    assert await bring_in("--found", "--yes") == ExitCode.DONE
+    assert kept(database)
 
 
 async def test_a_folder_that_nobody_may_read_is_named(
