@@ -22,6 +22,7 @@ LEVELS: Final = 2
 _NUMBER_WIDTH: Final = 6
 _AROUND: Final = 2  # lines shown before and after a change
 _UNSAFE: Final = re.compile(r"\\|[\x00-\x1f\x7f]|%(?:2e|2f|5c|00)", re.IGNORECASE)  # also as URLs write them
+_HALVES: Final = re.compile(r"[\ud800-\udfff]")  # of a character in UTF-16, which no text in UTF-8 has
 _SIZES: Final = ("B", "K", "M", "G")
 
 
@@ -56,6 +57,8 @@ def clean_path(given: str) -> str:
     """Return a path in the one way in which it is written; raises FileProblem for one that leaves /memories."""
     if given != ROOT and not given.startswith(f"{ROOT}/"):
         raise FileProblem(f"Error: Path must start with {ROOT}, got: {given}")
+    if _HALVES.search(given):
+        raise FileProblem(f"Error: Path {_HALVES.sub('?', given)} has half of a character in it")
     parts = [part for part in given.split("/") if part]
     if _UNSAFE.search(given) or any(part in (".", "..") for part in parts):
         raise FileProblem(f"Error: Path {given} would escape {ROOT} directory")
@@ -78,7 +81,13 @@ def project_of(path: str) -> str | None:
 
 
 def said_of(path: str, version: int, text: str) -> dict[str, Any]:
-    """Return what a memory says that a file becomes: found by its path, and by each folder with a / at its end."""
+    """Return what a memory says that a file becomes: found by its path, and by each folder with a / at its end.
+
+    Raises FileProblem for a text that cannot be sent.
+    """
+    if half := _HALVES.search(text):
+        line = text.count("\n", 0, half.start()) + 1
+        raise FileProblem(f"Error: Line {line} has half of a character in it; write it whole, or leave it out")
     about = {"path": path, "version": version, "size": len(text.encode())}
     is_blank = not re.search(r"\S", text)
     return {

@@ -30,12 +30,18 @@ def a_file(path: str, text: str = "", version: int = 1) -> File:
         "/memories/a\\b",
         "/memories/a\x00b",
         "/memories/a\nb",
+        "/memories/\ud800",
         "/memories/" + "a" * 300,
     ],
 )
 def test_a_path_that_leaves_the_folder_is_refused(path: str) -> None:
     with pytest.raises(FileProblem, match="Error: Path "):
         files.clean_path(path)
+
+
+def test_half_of_a_character_is_refused_by_its_line() -> None:
+    with pytest.raises(FileProblem, match=r"^Error: Line 2 has half of a character in it"):
+        files.said_of(NOTES, 1, "whole\nhalf \udc00")
 
 
 def test_a_path_is_written_in_one_way() -> None:
