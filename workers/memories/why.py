@@ -31,11 +31,12 @@ _encode: Final = msgspec.json.encode
 @handles(WhyMemory)
 async def why(tx: Transaction, command: WhyMemory, context: Context) -> Card:
     """Read one memory's card; changes nothing. Reasons in the audit log are for those who may read that."""
+    reader = tx.viewer.owner
     async with seeing_as_admin(tx, context.envelope.principal):
-        return await _card(tx, command, context.envelope.principal)
+        return await _card(tx, command, context.envelope.principal, reader)
 
 
-async def _card(tx: Transaction, command: WhyMemory, principal: Principal) -> Card:
+async def _card(tx: Transaction, command: WhyMemory, principal: Principal, reader: str | None) -> Card:
     reads_audit = Scope.ADMIN in principal.scopes and not principal.untrusted
     memory_id = parse_uuid(command.memory_id)
     memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
@@ -46,7 +47,8 @@ async def _card(tx: Transaction, command: WhyMemory, principal: Principal) -> Ca
     await mark_grounds(tx, [memory])
     lines: defaultdict[str, list[CardLine]] = defaultdict(list)
     counts = Counter[str]()
-    for row in await tx.rows("why", id=memory_id, include_untrusted=command.include_untrusted, limit=LINES):
+    asked = {"id": memory_id, "include_untrusted": command.include_untrusted, "reader": reader}
+    for row in await tx.rows("why", **asked, limit=LINES):
         counts[row["about"]] = row["of_kind"]
         lines[row["about"]].append(_line(row, reads_audit=reads_audit))
     if memory.evidence:

@@ -2,11 +2,13 @@
 -- What is known of why a memory is known, a row for each line of its card, the newest of each kind, and how many of that
 -- kind there are: about what, when, who, which other memory, why, and the number of the entry in the audit log where
 -- there is one: storing, use and links made by themselves have none. The memory and the others have to be seen by the
--- caller, and the others are trusted unless untrusted ones are asked for too.
+-- caller, and the others are trusted unless untrusted ones are asked for too. Of entries that are another's than the
+-- reader's the card tells no more than the audit log does.
 with said as (
     select m.* from memories m where m.tenant = %(tenant)s and m.node_id = %(id)s
 ), entries as (
-    select a.id, a.at, a.actor, a.action, a.old, a.new, a.reason
+    select a.id, a.at, a.actor, a.action, a.old, case when {readable} then a.new end as new,
+        case when {readable} then a.reason end as reason
     from audit_log a
     where a.tenant = %(tenant)s and a.target_id = %(id)s and exists (select from said)
 ), lines as (
@@ -28,7 +30,7 @@ with said as (
     join memories m on m.tenant = %(tenant)s and (m.node_id = s.superseded_by or m.superseded_by = s.node_id)
         and (m.partition = 'trusted' or %(include_untrusted)s)
     left join lateral (
-        select a.id, a.at, a.actor, a.reason
+        select a.id, a.at, a.actor, case when {readable} then a.reason end as reason
         from audit_log a
         where a.tenant = %(tenant)s and a.action = 'supersede'
             and a.target_id = case when m.node_id = s.superseded_by then s.node_id else m.node_id end

@@ -135,3 +135,20 @@ async def test_administrators_see_the_card_of_what_they_may_read(stage: Stage) -
             await store.write("ns", lambda tx: change_privacy(tx, admins_read=True))
         (stored,) = (await root.call("why", memory_id=known["id"]))["recorded"]
     assert stored["by"] == "ada"
+
+
+async def test_administrators_see_no_reason_that_the_audit_log_keeps_from_them(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, "ns", "ada") as ada, agent_of(service, "ns", "root") as root:
+        old = await ada.store("The oven is red", visibility="private")
+        known = await ada.store("The oven is blue", visibility="private")
+        await ada.call("verify_memory", memory_id=known["id"], verification="verified", reason="my surgery")
+        await ada.call("supersede_memory", old_memory_id=old["id"], new_memory_id=known["id"], reason="my knee")
+        async with await Store.open(stage.settings.database_url) as store:
+            await store.write("ns", lambda tx: change_privacy(tx, admins_read=True))
+        for _ in ("private", "shared"):
+            card = await root.call("why", memory_id=known["id"])
+            assert card["trusted"]
+            assert "my " not in json.dumps(card)
+            assert "my surgery" in json.dumps(await ada.call("why", memory_id=known["id"]))
+            await ada.call("share_memory", memory_id=known["id"])
