@@ -44,9 +44,12 @@ def cited_in(evidence: Given) -> dict[str, str]:
 
 
 async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[UUID, Row]:
-    """Return what is known of all memories that several memories' evidence cites."""
+    """Return what is known of all memories that several memories' evidence cites, which stays so until the commit."""
     ids = {known for given in evidence for text in cited_in(given).values() if (known := parse_uuid(text))}
-    return {row["id"]: row for row in await tx.rows("grounds", ids=sorted(ids))} if ids else {}
+    if not ids:
+        return {}
+    await tx.send("lock_grounds", ids=sorted(ids))
+    return {row["id"]: row for row in await tx.rows("grounds", ids=sorted(ids))}
 
 
 def untrusted_ground(evidence: Given, known: Mapping[UUID, Row]) -> UUID | None:

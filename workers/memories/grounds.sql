@@ -2,6 +2,13 @@
 -- What ground_keys has of the memories %(ids)s.
 (select array_agg(to_hex(%(tenant)s::integer) || ':' || given.id) from unnest(%(ids)s::uuid[]) as given (id))
 
+-- name: lock_grounds
+-- Keep memories from being hidden or withdrawn before what rests on them is there to be seen, in the order of all writers.
+select n.id from nodes n
+where n.tenant = %(tenant)s and n.id = any(%(ids)s)
+order by n.id
+for share
+
 -- name: grounds
 -- What decides about memories that others rest on: trust, and whether they hold.
 select m.node_id as id, m.partition, m.verification, {withdrawn} as withdrawn,

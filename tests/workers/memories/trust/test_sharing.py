@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec import UNSET
@@ -30,6 +31,8 @@ from engramq.schemas.commands import (
     SearchMemories,
     Shared,
     ShareMemory,
+    Stored,
+    StoreMemory,
     Superseded,
     SupersedeMemory,
     Unshared,
@@ -52,10 +55,14 @@ from engramq.schemas.vocabulary import (
     Scope,
     Visibility,
 )
+from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import change_privacy
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.links.similarity import SimilarityLinker
 from tests.jobs import job
 from tests.refusals import refused
+from tests.running import opened
+from tests.scenarios.stage import until
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio
@@ -406,6 +413,24 @@ async def test_what_has_the_external_id_of_a_private_memory_of_its_author_stays_
     with refused(FaultCode.EXTERNAL_ID_TAKEN):
         await shown(world, ADA, shared, Visibility.PRIVATE)
     assert await sees(world, BOB, shared)
+
+
+@pytest.mark.promise("PV-2")
+async def test_who_cites_what_is_being_made_private_waits_and_is_refused(world: World) -> None:
+    shared = UUID((await world.keep("The heron nests by the pond", principal=ADA)).stored.id)
+    cites = (Citation(memory_id=str(shared)),)
+
+    async def waits() -> bool:
+        return citing.done() or bool(world.rows("select pid from pg_locks where not granted"))
+
+    async with opened(world.store.seen_by(EVERYTHING), DEFAULT_NAMESPACE) as tx:
+        await lock(tx, shared)
+        store = StoreMemory(content="So do reeds", evidence=cites)
+        citing = asyncio.create_task(world.ask(Stored, store, principal=BOB))
+        await until(waits)
+        await tx.row("unshare", id=shared, owner="ada")
+    with refused(FaultCode.INVALID_PARAMETER):
+        await citing
 
 
 @pytest.mark.promise("PV-2")
