@@ -43,7 +43,7 @@ DIGITS: Final = 2  # of a relevance as it is told
 LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learned
 LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 LEAST_SPREAD: Final = 0.03  # of cosines
-ALIKE: Final = 0.1  # scores that differ by less
+ALIKE: Final = 0.1  # scores that differ by less from the next
 _OVER: Final = 0.001  # by which shares are equal
 NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # What each input is; `q_` of the question and of all that was found, the others of a hit.
@@ -182,19 +182,22 @@ class Seen:
     def _of_places(self) -> dict[str, Column]:
         """Return where each row stands among those in order: its rank, and how far the next ones are.
 
-        Those with about the same score stand in one place, so that none of several equal facts is the last.
+        Those that differ little one by one stand in one place, so that none of several equal facts is the last.
         """
         scores, order = self.ranked.scores, self._order
         in_order = scores[order]
-        better = np.searchsorted(-in_order, -(scores + ALIKE))  # how many score more
-        worse = np.searchsorted(-in_order, -(scores - ALIKE), side="right")  # the place of the next that scores less
-        last = len(order) - 1
+        steps = -np.diff(in_order)
+        parts = np.append(0, np.cumsum(steps >= ALIKE))  # of those that are alike one by one
+        first = np.searchsorted(parts, parts)  # of the part of each place
+        after = np.searchsorted(parts, parts, side="right")  # the first of the next part
+        places = np.minimum(np.searchsorted(-in_order, -scores), len(order) - 1)  # of others: where they would be
+        padded = np.concatenate([[0.0], steps, [0.0]])
         return {
             "score": scores,
             "score_below": in_order[0] - scores,
-            "rank": np.log1p(better.astype(np.float64)),
-            "ahead": np.where(worse > last, 0.0, scores - in_order[np.minimum(worse, last)]),
-            "behind": np.where(better == 0, 0.0, in_order[np.maximum(better - 1, 0)] - scores),
+            "rank": np.log1p(first[places].astype(np.float64)),
+            "ahead": padded[after[places]],
+            "behind": padded[first[places]],
         }
 
     def _of_vectors(self) -> dict[str, Column]:

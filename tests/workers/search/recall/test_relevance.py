@@ -134,6 +134,12 @@ def test_among_facts_fewer_are_shown_beside_the_best_than_among_what_people_said
     assert least_shown(best, 0.5) == among_turns
 
 
+def test_of_several_facts_that_are_alike_none_is_left_out() -> None:
+    found = candidates(0.71, 0.70, 0.69, 0.65, 0.60, 0.3, 0.25, 0.2, 0.1)
+    found.covered[5:] = found.lexical[5:] = np.nan
+    assert [memory.id for memory in shown_of(found).memories] == [f"{place:04}" for place in range(5)]
+
+
 def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> None:
     found = candidates(0.75, 0.1, 0.1)
     judges = judged(found)
