@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -11,6 +11,8 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import Scope, Visibility
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
+
+CAPTURED: Final = "captured"  # the tag of what was captured of a session, now or by an import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +38,23 @@ async def privacy_of(tx: Transaction) -> Privacy:
     return Privacy(**{**row, "visibility": row["visibility"] and Visibility(row["visibility"])})
 
 
-async def usual_visibility(tx: Transaction, principal: Principal) -> Visibility:
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """Who sees what does not say so: what a principal says, and what was captured of its sessions."""
+
+    said: Visibility = Visibility.SHARED
+    captured: Visibility = Visibility.SHARED
+
+
+async def usual_visibility(tx: Transaction, principal: Principal) -> Usual:
     """Return who sees what a principal stores without saying: as its token has it, else as the namespace has it."""
     if principal.visibility is not UNSET:
-        return principal.visibility
-    row = await tx.row("usual_visibility", captures=bool(principal.acts_for), person=principal.acts_for)
-    return Visibility.SHARED if row is None or row["visibility"] is None else Visibility(row["visibility"])
+        return Usual(principal.visibility, principal.visibility)
+    row = await tx.row("usual_visibility", person=principal.acts_for or principal.name)
+    if row is None:
+        return Usual()
+    captured = Visibility(row["captured"] or Visibility.SHARED)
+    return Usual(captured if principal.acts_for else Visibility(row["said"] or Visibility.SHARED), captured)
 
 
 async def change_privacy(

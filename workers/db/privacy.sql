@@ -3,13 +3,13 @@
 select visibility, sharing_consent as consent, admins_read from namespaces where tenant = %(tenant)s
 
 -- name: usual_visibility
--- What is stored without saying who sees it, null: shared. What a hook captures is private where others than its person
--- come in by tokens.
-select coalesce(n.visibility, case when %(captures)s and exists (
+-- Who sees what is stored without saying so, and what is captured of a person's sessions, null: everybody. The latter is
+-- private where others than its person come in by tokens.
+select n.visibility as said, coalesce(n.visibility, case when exists (
     select from tokens t
     where t.tenant = %(tenant)s and t.principal <> %(person)s and t.revoked_at is null
         and (t.expires_at is null or t.expires_at > now())
-) then 'private' end) as visibility
+) then 'private' end) as captured
 from namespaces n
 where n.tenant = %(tenant)s
 

@@ -17,8 +17,9 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.fields import or_none
 from engramq.schemas.setting_values import Retention
-from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification, Visibility
+from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification
 from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
+from engramq.workers.db.privacy import CAPTURED, Usual
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.grounds import cited_in, known_grounds
@@ -117,11 +118,11 @@ class SortedRows:
 
 
 def routed(
-    envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention], usual: Visibility
+    envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention], usual: Usual
 ) -> RoutedBatch:
     """Put each record on its side of the trust boundary; what may not go there gets its receipt.
 
-    `usual`: who sees what does not say so.
+    `usual`: who sees what does not say so. A turn of a past session is as private as what a hook captures.
     """
     command.check()
     rows: dict[int, RoutedRow] = {}
@@ -133,7 +134,8 @@ def routed(
             refused.append(rejected(index, record.fault.field or RECORDS, error))
             continue
         try:
-            drafted = draft(record.memory, envelope, retention, record.project, usual)
+            who_sees = usual.captured if CAPTURED in (or_none(record.tags) or ()) else usual.said
+            drafted = draft(record.memory, envelope, retention, record.project, who_sees)
             rows[index] = RoutedRow(record, drafted, _own(identity, drafted.owner))
         except EngramqError as refusal:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"

@@ -43,7 +43,7 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import memory_record, similarity
-from engramq.workers.db.privacy import usual_visibility
+from engramq.workers.db.privacy import Usual, usual_visibility
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -140,16 +140,16 @@ async def draft_memory(command: StoreMemory, context: Context) -> Draft:
     route(command, context.envelope.principal)  # a refusal waits for nothing
     vectorizer = context.services[Vectorizer]
     embedding, usual = await asyncio.gather(vectorizer.try_embed(command.content), usual_of([command], context))
-    routed = draft(command, context.envelope, context.settings.retention, command.project, usual)
+    routed = draft(command, context.envelope, context.settings.retention, command.project, usual.said)
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
     return replace(routed, embedding=embedding)
 
 
-async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Context) -> Visibility:
+async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Context) -> Usual:
     """Return who sees those of new memories that do not say so; looked up only where there are such."""
     if all(memory.visibility is not UNSET for memory in memories):
-        return Visibility.SHARED
+        return Usual()
     principal = context.envelope.principal
     return await context.store.read(context.envelope.namespace, lambda tx: usual_visibility(tx, principal))
 

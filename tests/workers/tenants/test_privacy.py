@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 from msgspec import UNSET
 
+from engramq.deploy.local.hooks.capture import TAG
 from engramq.schemas.commands import (
     GetMemory,
     ImportMemories,
@@ -19,6 +20,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.commands.bulk import ImportRow
 from engramq.schemas.envelope import Principal
+from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Partition, Scope, Visibility
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken
@@ -90,6 +92,23 @@ async def test_what_does_not_say_who_sees_it_is_as_its_token_has_it_else_as_the_
     assert [await stored_by(world, who) for who in (ADA, *by_token.values())] == [True, True, False]
     said = (await world.keep("The reed", principal=ADA, visibility=Visibility.SHARED)).stored
     assert await reads(world, BOB, said.id), "what it says comes first"
+
+
+@pytest.mark.promise("PV-3")
+async def test_past_sessions_are_imported_as_private_as_hooks_capture_them(world: World) -> None:
+    async def owners(*tags: str) -> set[str | None]:
+        row = ImportRow(content=f"My boss must not know {uuid7()}", tags=tags)
+        done = await world.ask(MemoriesImported, ImportMemories(records=(row,)), principal=ADA)
+        assert done.stored == 1
+        return {each["owner"] for each in world.rows("select owner from memories where content = %s", row.content)}
+
+    assert await owners(TAG, "codex") == {None}, "alone nothing is private by itself"
+    for name in ("ada", "bob"):
+        await tokens.create(world.store, DEFAULT_NAMESPACE, NewToken(principal=name, scopes=ALL_SCOPES), "root")
+    assert await owners(TAG, "codex") == {"ada"}
+    assert await owners("codex") == {None}, "only what is captured"
+    await world.store.write(DEFAULT_NAMESPACE, lambda tx: change_privacy(tx, visibility="shared"))
+    assert await owners(TAG, "codex") == {None}
 
 
 @pytest.mark.promise("PV-3")
