@@ -32,7 +32,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
-from engramq.workers.memories.grounds import VOUCHED_FOR, cited_in, details_of
+from engramq.workers.memories.grounds import VOUCHED_FOR, cited_in, details_of, refuse_untrusted_ground
 from engramq.workers.memories.import_rows import (
     BulkLoads,
     EarlierRow,
@@ -189,8 +189,12 @@ async def _update(
     locked = (await lock(tx, known.id))[known.id]  # has been locked
     try:
         refuse_backwards_with(locked, given)
+        if given.get("evidence"):
+            kept = (await read_memories(tx, (known.id,)))[known.id].evidence
+            await refuse_untrusted_ground(tx, locked, given["evidence"], kept)
     except EngramqError as refusal:
-        return rejected(index, str(refusal.fault.field), refusal.fault.error)
+        field = "evidence" if refusal.fault.field is UNSET else refusal.fault.field
+        return rejected(index, field, refusal.fault.error)
     if allowance.quotas.are_set:
         before = (await read_memories(tx, (known.id,)))[known.id]
         metadata = {**before.metadata, **given.get("metadata", {})}

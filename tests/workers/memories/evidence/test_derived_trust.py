@@ -96,6 +96,16 @@ async def test_a_row_of_an_import_does_not_give_a_trusted_or_verified_memory_an_
         assert (report["rejected"], report["receipts"][0]["field"]) == (1, "partition")
 
 
+async def test_a_row_that_says_verified_gives_no_unverified_memory_an_untrusted_ground(agent: Agent) -> None:
+    ground, row = await read(agent), {"content": "Nobody should bake at night", "external_id": "night"}
+    stored = await agent.store(row["content"], external_id="night")
+    rows = [{**row, "verification": "verified", "evidence": on(ground)}]
+    reply = await agent.call("import_memories", records=rows, on_duplicate="update")
+    report = (await agent.call("get_command", command_id=reply["command_id"]))["reply"]
+    assert (report["rejected"], report["receipts"][0]["field"]) == (1, "evidence")
+    assert (await agent.call("get_memory", memory_id=stored["id"], detail="full"))["memory"]["evidence"] == []
+
+
 async def test_grounds_that_went_meanwhile_do_not_keep_other_changes_out(agent: Agent) -> None:
     ground = str((await agent.store("The oven was bought in 2019"))["id"])
     memory_id = str((await agent.store("Its guarantee ended in 2021", evidence=on(ground)))["id"])
