@@ -87,7 +87,7 @@ async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, 
     Raises EngramqError when a token of that name with the other trust counts.
     """
     await _require_one_trust(tx, wanted)
-    row = await tx.row(
+    row = await tx.only_row(
         "insert_token",
         id=token_id,
         principal=wanted.principal,
@@ -100,7 +100,6 @@ async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, 
         created_by=by.actor,
         expires_at=wanted.expires_at,
     )
-    assert row is not None
     await _audit(tx, by, AuditAction.CREATE_TOKEN, row)
     return _token(row)
 

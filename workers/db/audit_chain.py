@@ -46,8 +46,7 @@ async def extend(tx: Transaction, behind: int | None = None) -> int:
 
 async def _extend(tx: Transaction, behind: int | None) -> int:
     await tx.send("lock_chain")
-    end = await tx.row("chain_end", few=FEW)
-    assert end is not None
+    end = await tx.only_row("chain_end", few=FEW)
     after = behind if behind is not None else (end["lowest"] or 1) - 1
     place, before = end["place"] or 0, end["hash"] or START
     rows = await tx.rows("unchained_entries", after=after, limit=AT_ONCE)
@@ -84,8 +83,7 @@ async def _verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
         before = bytes(row["hash"])
     if len(rows) == limit:
         return AuditVerified(places=limit, erased=erased, next_after=after + limit)
-    unchained = await tx.row("unchained_count")
-    assert unchained is not None
+    unchained = await tx.only_row("unchained_count")
     return AuditVerified(places=len(rows), erased=erased, unchained=unchained["entries"])
 
 

@@ -66,8 +66,7 @@ async def full_text(tx: Transaction) -> FullText | None:
 
 async def known_languages(tx: Transaction) -> list[str]:
     """Return the languages that a namespace may have in this database."""
-    row = await tx.row("language_known", language="")
-    assert row is not None
+    row = await tx.only_row("language_known", language="")
     return [str(language) for language in row["known"]]
 
 

@@ -212,6 +212,12 @@ class Transaction:
         """Return the first row of a query, None when there is none."""
         return await (await self.send(query, **values)).fetchone()
 
+    async def only_row(self, query: Query, **values: Any) -> Row:
+        """Return the row of a query that always has one."""
+        row = await self.row(query, **values)
+        assert row is not None
+        return row
+
 
 @asynccontextmanager
 async def transaction(

@@ -128,8 +128,7 @@ class Sizes:
         known = self._known.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        row = await tx.row("namespace_size", partitions=list(key[2]), limit=EXACT_ROWS + 1)
-        assert row is not None
+        row = await tx.only_row("namespace_size", partitions=list(key[2]), limit=EXACT_ROWS + 1)
         size = Size(row["own"], max(row["own"], row["everybodys"]))
         if len(self._known) >= SIZES_KEPT:
             self._known.clear()

@@ -304,8 +304,7 @@ async def _make(tx: Transaction, envelope: Envelope, draft: Draft) -> Row:
     """Make a proposal; raises EngramqError when the principal has as many open ones as one may have."""
     proposal_id, proposer = UUID(uuid7()), envelope.principal.name
     await tx.send("lock_proposer", principal=proposer)
-    counted = await tx.row("count_open_proposals", principal=proposer)
-    assert counted is not None
+    counted = await tx.only_row("count_open_proposals", principal=proposer)
     if counted["proposals"] >= limits.OPEN_PROPOSALS:
         error = f"You have {limits.OPEN_PROPOSALS} open proposals, which is the most that one principal may have."
         raise refuse(FaultCode.QUOTA_EXCEEDED, error, recovery=_TOO_MANY_OPEN)
@@ -330,8 +329,7 @@ async def _record_decision(
 
 
 async def _read(tx: Transaction, proposal_id: UUID) -> Row:
-    row = await tx.row("proposal_by_id", id=proposal_id, principals=PRINCIPALS)
-    assert row is not None
+    row = await tx.only_row("proposal_by_id", id=proposal_id, principals=PRINCIPALS)
     return {**row, "state": ProposalState(row["state"])}
 
 

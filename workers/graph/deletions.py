@@ -125,8 +125,7 @@ async def restore_graph(tx: Transaction, command: RestoreGraph, context: Context
         error = f"There is a node {kept['name']} ({kept['label']}) again, so nothing was restored."
         return GraphRestored(status="not_restored", audit_id=command.audit_id, error=error, hint=_HINT_THERE, **named)
     await tx.send("lock_ends_of_deleted", **deletion)
-    row = await tx.row("restore_edges", **deletion)
-    assert row is not None
+    row = await tx.only_row("restore_edges", **deletion)
     restored: int = row["restored"]
     left = kept["edges"] - restored
     reply = GraphRestored(

@@ -248,8 +248,7 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
     row = None if node_id is None else await tx.row("lock_node_for_deletion", id=node_id)
     if row is None or node_id is None:
         return GraphDeleted(status="not_found", node_id=command.node_id, **missing_id(Thing.NODE))
-    counted = await tx.row("edges_counted", id=node_id, keys=list(MARKS))
-    assert counted is not None
+    counted = await tx.only_row("edges_counted", id=node_id, keys=list(MARKS))
     covers = tuple(UUID(edge) for edge, properties in counted["marked"] if is_constitutive(properties))
     consent = await deletion_consent(tx, context.envelope, node_id, covers)
     if isinstance(consent, DeletionNeedsConsent):
@@ -257,8 +256,9 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
     old, new = {node_id: {"label": row["label"], "edges": counted["edges"]}}, _with_proposal(consent)
     entries = await note_deletions(tx, context.envelope, AuditAction.DELETE_NODE, old, new)
     entry = entries[node_id]
-    deleted = await tx.row("delete_edges_of_node", id=node_id, keys=list(MARKS), deletion=entry.id, deleted_at=entry.at)
-    assert deleted is not None
+    deleted = await tx.only_row(
+        "delete_edges_of_node", id=node_id, keys=list(MARKS), deletion=entry.id, deleted_at=entry.at
+    )
     became = any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in deleted["marked"])
     if became or deleted["edges"] != counted["edges"]:
         raise Again  # an edge has become constitutive, or was deleted, since they were looked at

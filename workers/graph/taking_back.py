@@ -47,8 +47,7 @@ class Changed:
 
 async def changed(tx: Transaction, by: ChangedBy, limit: int) -> Changed:
     """Return what of others the principal changed and nothing has taken back."""
-    row = await tx.row("changed_count", **asdict(by))
-    assert row is not None
+    row = await tx.only_row("changed_count", **asdict(by))
     edges, nodes, memories = [
         [str(target["id"]) for target in await tx.rows(query, **asdict(by), limit=limit)] if row[kind] else []
         for query, kind in (("changed_edges", "edges"), ("changed_nodes", "nodes"), ("changed_memories", "memories"))

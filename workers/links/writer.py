@@ -200,7 +200,7 @@ class Decayed:
 async def decay(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
     """Decay down or remove automatic links among the next LOOKED_AT ones."""
     source, target = after or (_FIRST, _FIRST)
-    row = await tx.row(
+    row = await tx.only_row(
         "decay_links",
         after_source=source,
         after_target=target,
@@ -211,7 +211,6 @@ async def decay(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
         step=DECAYED_AT_ONCE_HOURS,
         least=LEAST_WEIGHT,
     )
-    assert row is not None
     unfinished = row["looked_at"] == LOOKED_AT
     after = (row["after_source"], row["after_target"]) if unfinished else None
     return Decayed(row["decayed"], row["gone"], after)
@@ -219,8 +218,7 @@ async def decay(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
 
 async def clock(tx: Transaction) -> float:
     """Return what the namespace's clock shows, in active hours."""
-    row = await tx.row("clock_of")
-    assert row is not None
+    row = await tx.only_row("clock_of")
     return float(row["hours"])
 
 

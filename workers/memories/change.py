@@ -224,8 +224,7 @@ async def restore(tx: Transaction, envelope: Envelope, row: Row, rules: LinkRule
     """
     changed: dict[str, Any] = {}
     if row["state"] == MemoryState.ARCHIVED:
-        restored = await tx.row("unarchive", id=row["id"])
-        assert restored is not None
+        restored = await tx.only_row("unarchive", id=row["id"])
         changed["state"] = restored["state"]
         if restored["expires_at"] != row["expires_at"]:
             changed["expires_at"] = None
@@ -322,8 +321,7 @@ async def give_expiry(tx: Transaction, rule: Retention, after: UUID) -> UUID | N
     """
     tags = None if rule.tag is None else [rule.tag]
     values = {"source_type": rule.source_type, "tags": tags, "kept_for": rule.kept_for}
-    row = await tx.row("give_expiry", **values, after=after, limit=EXPIRED_AT_ONCE)
-    assert row is not None
+    row = await tx.only_row("give_expiry", **values, after=after, limit=EXPIRED_AT_ONCE)
     last: UUID | None = row["last"]
     return last
 

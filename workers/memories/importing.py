@@ -157,8 +157,7 @@ async def list_imports(tx: Transaction, _command: ListImports, context: Context)
         principal=None if Scope.ADMIN in principal.scopes else principal.name,
         principal_untrusted=principal.untrusted,
     )
-    counted = await tx.row("waiting_for_vectors")
-    assert counted is not None
+    counted = await tx.only_row("waiting_for_vectors")
     cut = len(batches) == limits.IMPORT_BATCHES_LOOKED_AT
     return ImportList(
         runs=[

@@ -223,8 +223,7 @@ async def tell_left(tx: Transaction, reply: Purged, filters: PurgeFilters) -> Ro
 
     Return the counts of what the principal wrote and is there.
     """
-    counts = await tx.row("authored_count", **asdict(filters))
-    assert counts is not None
+    counts = await tx.only_row("authored_count", **asdict(filters))
     reply.kept_node_count = counts["kept"]
     reply.kept_node_previews = await _first(tx, filters, "authored_nodes", hung_on=True)
     if filters.unarchived and counts["links"]:

@@ -98,8 +98,7 @@ class TenantDeletion:
         async def effect(tx: Transaction) -> int:
             tx.lease = self.lease
             values = {"until": until, "limit": ROWS_AT_ONCE, "command_id": UUID(self.envelope.id), **step.values}
-            row = await tx.row(step.query, **values)
-            assert row is not None
+            row = await tx.only_row(step.query, **values)
             return await self._note(tx, step.counted, row["rows"])
 
         while rows := await self.store.write(self.envelope.namespace, effect):
@@ -117,8 +116,7 @@ class TenantDeletion:
 
         async def effect(tx: Transaction) -> int:
             tx.lease = self.lease
-            row = await tx.row("delete_nodes", ids=ids)
-            assert row is not None
+            row = await tx.only_row("delete_nodes", ids=ids)
             return await self._note(tx, "memories", row["rows"])
 
         await self.mailboxes.scrub(namespace, contents)
@@ -137,8 +135,7 @@ class TenantDeletion:
 async def recorded(tx: Transaction, envelope: Envelope) -> TenantDeleted:
     """Set the clock back and tell what all tries at the command have deleted."""
     await tx.send("stop_clock")
-    row = await tx.row("tenant_deleted", command_id=UUID(envelope.id), action=AuditAction.DELETE_TENANT)
-    assert row is not None
+    row = await tx.only_row("tenant_deleted", command_id=UUID(envelope.id), action=AuditAction.DELETE_TENANT)
     reason = audit.reason_of(envelope.command)
     new = {"finished": True}
     await audit.record(tx, envelope, AuditAction.DELETE_TENANT, None, old={}, new=new, reason=reason)

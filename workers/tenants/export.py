@@ -97,8 +97,7 @@ async def lines(tx: Transaction, wanted: ExportChoice, release: str) -> AsyncIte
 
 
 async def _head(tx: Transaction, wanted: ExportChoice, release: str) -> dict[str, Any]:
-    row = await tx.row("export_head")
-    assert row is not None
+    row = await tx.only_row("export_head")
     return {
         "type": FORMAT,
         "version": VERSION,

@@ -45,8 +45,7 @@ async def contents(tx: Transaction) -> Contents | None:
     """Count what the namespace holds; None when nobody has ever written to it."""
     if tx.tenant == NOBODY:
         return None
-    row = await tx.row("tenant_contents")
-    assert row is not None
+    row = await tx.only_row("tenant_contents")
     return Contents(**row)
 
 

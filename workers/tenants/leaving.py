@@ -9,24 +9,21 @@ from engramq.workers.db.viewers import Viewer
 
 async def owned(tx: Transaction, leaving: PrincipalId) -> int:
     """Return how many memories are private to a principal."""
-    row = await tx.row("owned_privately", leaving=Viewer.of(leaving).owner)
-    assert row is not None
+    row = await tx.only_row("owned_privately", leaving=Viewer.of(leaving).owner)
     return int(row["memories"])
 
 
 async def is_known(tx: Transaction, principal: PrincipalId) -> bool:
     """Say whether a token or a memory of the namespace names a principal: else it may be misspelt."""
-    row = await tx.row(
+    row = await tx.only_row(
         "principal_known", name=principal.name, untrusted=principal.untrusted, owner=Viewer.of(principal).owner
     )
-    assert row is not None
     return bool(row["known"])
 
 
 async def hand_over(tx: Transaction, leaving: PrincipalId, heir: PrincipalId, actor: str) -> int:
     """Let another principal own what is private to one; audited. Return how many memories that were."""
-    row = await tx.row("hand_over", leaving=Viewer.of(leaving).owner, heir=Viewer.of(heir).owner)
-    assert row is not None
+    row = await tx.only_row("hand_over", leaving=Viewer.of(leaving).owner, heir=Viewer.of(heir).owner)
     old, new = _told(leaving), _told(heir) | {"memories": row["memories"]}
     await audit.write(tx, actor, AuditAction.HAND_OVER, None, old=old, new=new)
     return int(row["memories"])

@@ -164,8 +164,7 @@ async def _model(tx: Transaction, summary: ExportSummary) -> _Model | None:
         chosen = EmbeddingModel(name=row["name"], sha256=row["sha256"], dimensions=row["dimensions"])
         return _Model(row["id"], chosen) if chosen in vectors else None
     ((model, _),) = vectors.most_common(1)
-    made = await tx.row("register_model", name=model.name, sha256=model.sha256, dimensions=model.dimensions)
-    assert made is not None
+    made = await tx.only_row("register_model", name=model.name, sha256=model.sha256, dimensions=model.dimensions)
     return _Model(made["id"], model)
 
 

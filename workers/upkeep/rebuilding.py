@@ -62,8 +62,7 @@ class Rebuilding:
         place = await tx.row("claim_rebuild", settled_s=self.settled_s)
         if place is None:
             return False
-        found = await tx.row("rebuild_lexemes", after_id=place["after_id"], limit=AT_ONCE)
-        assert found is not None
+        found = await tx.only_row("rebuild_lexemes", after_id=place["after_id"], limit=AT_ONCE)
         if found["seen"] == AT_ONCE:
             await tx.send("note_rebuilt", after_id=found["last"], seen=found["seen"])
         elif place["is_last"]:

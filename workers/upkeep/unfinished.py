@@ -73,7 +73,7 @@ class Seen:
 
 async def look(tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int) -> Seen:
     """Look at the next `limit` memories that are older than that, not beyond so many that lack their links."""
-    row = await tx.row(
+    row = await tx.only_row(
         "unfinished_before",
         before=place.before,
         before_id=place.before_id,
@@ -81,7 +81,6 @@ async def look(tx: Transaction, place: SweepPosition, *, older_than_s: float, li
         limit=limit,
         unlinked=unlinked,
     )
-    assert row is not None
     place = place if row["before"] is None else SweepPosition(row["before"], row["before_id"])
     return Seen(row["without_sector"], row["without_links"], row["more"], place)
 

@@ -15,7 +15,7 @@ from tests.conftest import Database
 # What PostgreSQL prepares: these four kinds of statement.
 PREPARABLE = re.compile(r"\s*(select|insert|update|delete|with)\b", re.IGNORECASE)
 # Calls that take a query by its name.
-ASKING = {"send", "rows", "row", "ask", "execute", "Lookup", "native", "sql", "sized_sql"}
+ASKING = {"send", "rows", "row", "only_row", "ask", "execute", "Lookup", "native", "sql", "sized_sql"}
 
 
 def test_every_query_is_understood_by_the_migrated_schema(database: Database) -> None:
