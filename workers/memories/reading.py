@@ -26,9 +26,10 @@ from engramq.schemas.commands import (
     TimeSpan,
 )
 from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, ListFilter
-from engramq.schemas.faults import invalid, missing
+from engramq.schemas.faults import Missing, invalid, missing
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_uuid
+from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import (
     CUSTOM_RELATION,
     EvidenceFilter,
@@ -163,17 +164,26 @@ async def get_memory(tx: Transaction, command: GetMemory, context: Context) -> M
 
 
 async def _found(tx: Transaction, command: GetMemory) -> MemoryFound:
-    memory_id = parse_uuid(command.memory_id)
+    memory = await shown_memory(tx, command.memory_id, include_untrusted=command.include_untrusted)
+    if not isinstance(memory, Memory):
+        return MemoryFound(memory=None, status="not_found", **memory)
+    memory_id = UUID(memory.id)
     partitions = tuple(Partition) if command.include_untrusted else (Partition.TRUSTED,)
-    memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
-    if memory_id is None or memory is None:
-        return MemoryFound(memory=None, status="not_found", **missing(Thing.MEMORY))
-    if memory.partition not in partitions:
-        return MemoryFound(memory=None, status="not_found", **missing(Thing.MEMORY, KEPT_APART))
-    await mark_grounds(tx, [memory])
     links = await links_of(tx, memory_id, partitions, or_none(command.as_of))
     replaced = await previews(tx, await replaced_by(tx, memory_id), partitions)
     return MemoryFound(memory=memory, links=links, replaces=replaced, status="success")
+
+
+async def shown_memory(tx: Transaction, text: str, *, include_untrusted: bool) -> Memory | Missing:
+    """Return the memory of an id, its grounds marked, or what a reply says where there is none to be shown."""
+    memory_id = parse_uuid(text)
+    memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
+    if memory is None:
+        return missing(Thing.MEMORY)
+    if memory.partition is Partition.UNTRUSTED and not include_untrusted:
+        return missing(Thing.MEMORY, KEPT_APART)
+    await mark_grounds(tx, [memory])
+    return memory
 
 
 @handles_without_transaction(MemoryStats)

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -11,15 +12,12 @@ from engramq.schemas.commands import Card, WhyMemory
 from engramq.schemas.commands.why import LINES
 from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
-from engramq.schemas.faults import missing
-from engramq.schemas.ids import format_time, parse_uuid
-from engramq.schemas.records import CardLine, MemoryPreview
-from engramq.schemas.vocabulary import Partition, Scope, Thing
-from engramq.workers.db.memory_rows import read_memories
+from engramq.schemas.ids import format_time
+from engramq.schemas.records import CardLine, Memory, MemoryPreview
+from engramq.schemas.vocabulary import Scope
 from engramq.workers.db.privacy import seeing_as_admin
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.memories.grounds import mark_grounds
-from engramq.workers.memories.reading import KEPT_APART
+from engramq.workers.memories.reading import shown_memory
 from engramq.workers.runner import Context, handles
 
 CHARS: Final = 60  # of a text on a card
@@ -38,16 +36,12 @@ async def why(tx: Transaction, command: WhyMemory, context: Context) -> Card:
 
 async def _card(tx: Transaction, command: WhyMemory, principal: Principal, reader: str | None) -> Card:
     reads_audit = Scope.ADMIN in principal.scopes and not principal.untrusted
-    memory_id = parse_uuid(command.memory_id)
-    memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
-    if memory_id is None or memory is None:
-        return Card(status="not_found", **missing(Thing.MEMORY))
-    if memory.partition is Partition.UNTRUSTED and not command.include_untrusted:
-        return Card(status="not_found", **missing(Thing.MEMORY, KEPT_APART))
-    await mark_grounds(tx, [memory])
+    memory = await shown_memory(tx, command.memory_id, include_untrusted=command.include_untrusted)
+    if not isinstance(memory, Memory):
+        return Card(status="not_found", **memory)
     lines: defaultdict[str, list[CardLine]] = defaultdict(list)
     counts = Counter[str]()
-    asked = {"id": memory_id, "include_untrusted": command.include_untrusted, "reader": reader}
+    asked = {"id": UUID(memory.id), "include_untrusted": command.include_untrusted, "reader": reader}
     for row in await tx.rows("why", **asked, limit=LINES):
         counts[row["about"]] = row["of_kind"]
         lines[row["about"]].append(_line(row, reads_audit=reads_audit))
