@@ -35,9 +35,8 @@ from bench.common import (
     with_descendants,
 )
 from bench.measured import BENCH, Report, Round, Watch, Work, at_load
-from bench.search import link
 from bench.stack import StdioClient, kinds_of, stack_processes, stdio_client, stop
-from bench.synthetic import Corpus, Graph, Texts, filled
+from bench.synthetic import Corpus, Graph, Texts, filled, link
 from bench.yardsticks import Float32Model, Parts, batch_rate, shipped_embedder
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import WorkerKind

@@ -1,6 +1,5 @@
 """Callers at a running stack: latencies, outcomes, CPU of each kind of process, and the wait until all is settled."""
 
-import argparse
 import asyncio
 import os
 import statistics
@@ -18,56 +17,6 @@ from bench.page import TARGETS
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
-
-WARMING_CALLERS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """How many callers at once, how often each number of them is measured, and for how many seconds."""
-
-    callers: tuple[int, ...]
-    runs: int
-    seconds: float
-
-
-def parse_options(description: str | None) -> tuple[tuple[int, ...], Load]:
-    """Return the sizes (memories that are there) and the load that the command line asks for."""
-    return sizes_and_load(options(description).parse_args())
-
-
-def options(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of these options, for a benchmark that has more."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--memories", default="10000,100000")
-    parser.add_argument("--callers", default="1,8,64,256")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    return parser
-
-
-def sizes_and_load(chosen: argparse.Namespace) -> tuple[tuple[int, ...], Load]:
-    """Return what was chosen."""
-    return numbers(chosen.memories), Load(numbers(chosen.callers), chosen.runs, chosen.seconds)
-
-
-def beside_parts(
-    bench: str,
-    memories: int,
-    load: Load,
-    port: int,
-    call: Callable[[McpClient], Awaitable[None]],
-    measure_parts: Callable[[], Mapping[str, Sequence[float]]],
-) -> None:
-    """Warm up, measure the parts alone (milliseconds by name), then the callers; one caller's ratio is to their sum."""
-    asyncio.run(closed_loop(port, WARMING_CALLERS, load.seconds, call))  # not counted: caches fill
-    parts: dict[str, Any] = {f"{name}_p50_ms": statistics.median(times) for name, times in measure_parts().items()}
-    emit(bench, "alone", synthetic=True, memories=memories, **parts)
-    for several in load.callers:
-        figures = median_of([asyncio.run(closed_loop(port, several, load.seconds, call)) for _ in range(load.runs)])
-        if several == 1:
-            figures["ratio"] = figures["p50_ms"] / sum(parts.values())
-        emit(bench, "mcp_http", synthetic=True, memories=memories, callers=several, **figures)
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -23,8 +23,7 @@ from redis import Redis
 from bench.common import McpClient, PrivateStack, closed_loop, emit, private_stack, processor
 from bench.measured import Work
 from bench.page import Generated
-from bench.search import link
-from bench.synthetic import Corpus, Texts, filled
+from bench.synthetic import Corpus, Texts, filled, link
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -42,6 +43,7 @@ SPREAD: Final = 0.75  # length of the noise added to a cluster's unit vector
 SECTORS: Final = tuple(Sector)
 THREAD: Final = 25  # memories of a thread
 BLOCK: Final = 10_000
+ROOMY: Final = 700_000  # memories whose vector index is built within 1 GB
 FIRST_DAY: Final = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -102,6 +104,7 @@ def half(vector: NDArray[np.float32]) -> HalfBytes:
     return HalfBytes(HalfVector(vector).to_binary())
 
 
+@cache
 def word(rank: int) -> str:
     """Return the word of a rank: pronounceable, and no two alike after stemming."""
     syllables = []
@@ -149,6 +152,17 @@ COPY_EDGES: Final = (
     b"from stdin"
 )
 MAKE_TENANT: Final = sql("make_tenant")
+
+LINKS: Final = 4  # that agents have asserted for each memory, about; the other end is one of the next few
+REACH: Final = 20
+LINK: Final = b"""
+with placed as (select id, tenant, row_number() over (partition by tenant order by id) as place from nodes)
+insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin)
+select gen_random_uuid(), a.tenant, 'association', least(a.id, b.id), greatest(a.id, b.id), 'supports', 0.75, 'agent'
+from (select placed.*, step, random() as dice from placed cross join generate_series(1, %(reach)s) as step) a
+join placed b on b.tenant = a.tenant and b.place = a.place + a.step
+where a.dice < %(links)s::float8 / %(reach)s
+"""
 
 Triple = tuple[int, int, str]
 
@@ -200,15 +214,29 @@ async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
     await embedder.aclose()
     async with await Store.open(stack.database_url) as store:
         model_id = await store.register_embedding_model(spec.name, spec.sha256, DIMENSIONS)
-        count = await load(stack.owner_url, model_id, corpus.memories(), linked=True)
+        built: dict[str, float] = {}
+        memory = "2GB" if corpus.size > ROOMY else "1GB"
+        count = await load(
+            stack.owner_url, model_id, corpus.memories(), linked=True, memory=memory, built=built.__setitem__
+        )
         for namespace in await store.namespaces():
             if await store.read(namespace, lambda tx: schedule.is_worth_counting(tx, Partition.TRUSTED)):
                 await store.write(namespace, lambda tx: schedule.count_lexemes(tx, Partition.TRUSTED))
     seconds = time.perf_counter() - started
-    emit(bench, "filled", synthetic=True, memories=count, seconds=seconds, model=spec.name, sha256=spec.sha256[:12])
+    emit(bench, "filled", synthetic=True, memories=count, seconds=seconds, model=spec.name, sha256=spec.sha256[:12],
+         index_s={name: round(taken, 1) for name, taken in built.items()})  # fmt: skip
     return model_id
 
 
 def filled(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
     """Do as `fill` does, outside any event loop."""
     return asyncio.run(fill(stack, corpus, bench))
+
+
+def link(owner_url: str) -> int:
+    """Assert links between the memories of each namespace; return how many."""
+    with psycopg.connect(owner_url) as connection, connection.cursor() as cursor:
+        cursor.execute(LINK, {"links": LINKS / 2, "reach": REACH})
+        count = cursor.rowcount
+        cursor.execute(b"analyze edges")
+    return count

@@ -3,7 +3,8 @@
 For an empty or idle database and its owner; writers would wait for the indexes. Benchmarks use it.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +28,8 @@ COPY_LOADED: Final = _QUERIES["copy_loaded"]
 LOADS: Final = (_QUERIES["load_namespaces"], _QUERIES["load_nodes"])
 LOAD_MEMORIES: Final = _QUERIES["load_memories"]
 ROOMY: Final = _QUERIES["roomy_session"]
+BUILT_IN_PARALLEL: Final = _QUERIES["built_in_parallel"]
+BUILT_ALONE: Final = _QUERIES["built_alone"]
 ANALYZE: Final = _QUERIES["analyze_memories"]
 
 _TYPES: Final = ("uuid", *["text"] * 6, "timestamptz", "text", "int4", "text[]", "text", "halfvec")
@@ -52,11 +55,12 @@ class Loaded:
 
 
 async def load(
-    owner_url: str, model_id: int, memories: Iterable[Loaded], *, linked: bool = False, memory: str = "1GB"
-) -> int:
+    owner_url: str, model_id: int, memories: Iterable[Loaded], *, linked: bool = False, memory: str = "1GB",
+    built: Callable[[str, float], None] | None = None,
+) -> int:  # fmt: skip
     """Load memories whose vectors that model made, in one transaction; return how many. Raises psycopg.Error.
 
-    `linked`: the sweep is not to make their similarity links.
+    `linked`: the sweep is not to make their similarity links. `built` is told each index and the seconds it took.
     """
     connection = await psycopg.AsyncConnection.connect(owner_conninfo(owner_url), autocommit=True, row_factory=dict_row)
     async with connection:
@@ -71,8 +75,13 @@ async def load(
                 await connection.execute(query)
             values = {"model_id": model_id, "created_by": SYSTEM_PRINCIPAL, "linked": linked}
             await connection.execute(LOAD_MEMORIES, values)
+            await connection.execute(BUILT_IN_PARALLEL)
             for index in indexes:
+                started = time.perf_counter()
                 await connection.execute(index["definition"].encode())
+                if built:
+                    built(index["name"], time.perf_counter() - started)
+            await connection.execute(BUILT_ALONE)
         await connection.execute(ANALYZE)
     return count
 
