@@ -240,22 +240,22 @@ async def counts(tx: Transaction, partitions: Sequence[Partition] = DEFAULT_PART
     Projects are those with memories in `partitions`: a project has the name that somebody gave it, so that of untrusted
     memories alone is untrusted text. Their numbers are of both partitions, as all others are.
     """
-    memories = await tx.send("memory_counts")
+    memories = await tx.send("memory_counts", partitions=list(partitions), most=limits.PROJECTS_SHOWN)
     edges = await tx.send(
         "edge_counts", relations=list(Relation), custom=CUSTOM_RELATION, kinds=limits.EDGE_KINDS_SHOWN
     )
-    projects = await tx.send("project_counts", partitions=list(partitions), most=limits.PROJECTS_SHOWN)
     language = await full_text(tx)
     by_partition = {word.value: 0 for word in Partition}
     by_sector = {word.value: 0 for word in (*Sector, SectorSource.NONE)}
     by_state = {word.value: 0 for word in MemoryState}
     superseded = 0
-    for row in await memories.fetchall():
+    counted = await memories.fetchall()
+    for row in (row for row in counted if row["place"] is None):
         by_partition[row["partition"]] += row["memories"]
         by_sector[row["sector"]] += row["memories"]
         by_state[row["state"]] += row["memories"]
         superseded += row["memories"] if row["superseded"] else 0
-    named = await projects.fetchall()
+    named = [row for row in counted if row["place"] is not None]
     return Counts(
         memories=sum(by_partition.values()),
         by_partition=by_partition,

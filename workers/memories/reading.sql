@@ -69,25 +69,34 @@ order by m.created_at desc, m.node_id desc
 limit %(limit)s
 
 -- name: memory_counts
--- How many memories a namespace holds, by everything that stats tell apart.
-select m.partition, case when m.sector_source = 'none' then 'none' else coalesce(m.sector, 'semantic') end as sector,
-    {state} as state, {superseded} as superseded,
-    count(*) as memories
-from memories m
-where m.tenant = %(tenant)s
+-- How many memories a namespace holds, by everything that stats tell apart. Then, with a place, how many of both partitions
+-- each project has that has any in these, those with most in these first; null: those of none. All from one pass, since
+-- it reads every row of the namespace, vector and all.
+with kind as materialized (
+    select m.partition, case when m.sector_source = 'none' then 'none' else coalesce(m.sector, 'semantic') end as sector,
+        {state} as state, {superseded} as superseded, m.project, count(*) as memories
+    from memories m
+    where m.tenant = %(tenant)s
+    group by 1, 2, 3, 4, 5
+), named as (
+    select project, sum(memories)::bigint as memories,
+        coalesce(sum(memories) filter (where partition = 'untrusted'), 0)::bigint as untrusted_count,
+        sum(memories) filter (where partition = any(%(partitions)s)) as shown
+    from kind
+    group by project
+), placed as (
+    select project, memories, untrusted_count, count(*) over () as projects,
+        row_number() over (order by shown desc, project nulls first) as place
+    from named
+    where shown > 0
+)
+select partition, sector, state, superseded, null as project, sum(memories)::bigint as memories,
+    null::bigint as untrusted_count, null::bigint as projects, null::bigint as place
+from kind
 group by 1, 2, 3, 4
-
--- name: project_counts
--- How many memories of both partitions each project has that has any in these, those with most in these first; null:
--- those of none.
-select m.project, count(*) as memories, count(*) filter (where m.partition = 'untrusted') as untrusted_count,
-    count(*) over () as projects
-from memories m
-where m.tenant = %(tenant)s
-group by m.project
-having count(*) filter (where m.partition = any(%(partitions)s)) > 0
-order by count(*) filter (where m.partition = any(%(partitions)s)) desc, m.project nulls first
-limit %(most)s
+union all
+select null, null, null, null, project, memories, untrusted_count, projects, place from placed where place <= %(most)s
+order by place nulls first
 
 -- name: vectors_in_namespace
 -- How many memories of a namespace have a vector, and how many of these one of this model.
