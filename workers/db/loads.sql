@@ -46,10 +46,17 @@ select pg_try_advisory_lock(hashtextextended('engramq.builds', 0)) as locked
 -- Take the lock of the builds for this transaction, if nobody has it.
 select pg_try_advisory_xact_lock(hashtextextended('engramq.builds', 0)) as locked
 
+-- fragment: room_to_build
+-- Memory for the vector index of 200,000 rows, or what the server gives where that is more: rows that find no room are
+-- added to the index one by one, which takes several times as long.
+set_config('maintenance_work_mem', case
+    when pg_size_bytes(current_setting('maintenance_work_mem')) > pg_size_bytes('256MB')
+    then current_setting('maintenance_work_mem') else '256MB' end, false)
+
 -- name: build_settings
--- One core for a build, memory for 200,000 rows, and no bound of time but its own.
+-- One core for a build, room, and no bound of time but its own.
 select set_config('statement_timeout', %(timeout)s, false), set_config('transaction_timeout', '0', false),
-    set_config('lock_timeout', '0', false), set_config('maintenance_work_mem', '256MB', false),
+    set_config('lock_timeout', '0', false), {room_to_build},
     set_config('max_parallel_maintenance_workers', '0', false)
 
 -- name: drop_broken_indexes

@@ -1,7 +1,7 @@
 -- name: rewrite_settings
 -- A wait for who uses a table that nobody behind notices for long, and else no bound of time.
 select set_config('lock_timeout', %(lock_timeout)s, false), set_config('statement_timeout', '0', false),
-    set_config('maintenance_work_mem', '256MB', false)
+    {room_to_build}
 
 -- name: wait_for_builds
 -- Keep index builds away for as long as this session lives, when none is under way.

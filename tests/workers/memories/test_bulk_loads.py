@@ -11,7 +11,7 @@ import pytest
 from engramq.schemas.commands import BatchImported, ImportBatch, ImportRecord, Promoted, PromoteMemory
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db import loads, vectors
+from engramq.workers.db import loads, rewriting, vectors
 from engramq.workers.db.loads import LOADS_MAX, index_loads
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Transaction
@@ -285,3 +285,12 @@ async def test_an_index_that_is_built_by_hand_or_by_a_restore_lacks_nothing(load
     loading.rows("select make_vector_index(1::smallint)")
     assert await indexed(loading) == 2 * BATCH
     assert await found(loading, "late number 7")
+
+
+@pytest.mark.parametrize(("given", "used"), [("64MB", "256MB"), ("1GB", "1GB")])
+async def test_a_build_has_the_memory_that_its_server_gives_for_builds(loading: World, given: str, used: str) -> None:
+    builds = ((loads.BUILD_SETTINGS, {"timeout": loads.BUILD_MAX}), (rewriting.SETTINGS, {"lock_timeout": "1s"}))
+    for settings, values in builds:
+        with psycopg.connect(loading.database.url, options=f"-c maintenance_work_mem={given}") as session:
+            session.execute(settings, values)
+            assert session.execute("show maintenance_work_mem").fetchone() == (used,)
