@@ -146,7 +146,7 @@ def _ratios(lines: Sequence[Line]) -> str:
         for name, target in TARGETS.items()
         if any((name, size) in ratios for size in sizes)
     ]
-    return _table(["ratio", "target", *map(size_name, sizes)], rows)
+    return table(["ratio", "target", *map(size_name, sizes)], rows)
 
 
 def _bound(target: Target) -> str:
@@ -171,7 +171,7 @@ def _calls(lines: Sequence[Line]) -> str:
         ]
         for line in _latest_calls(lines)
     ]
-    return _table(["tool", "memories", "callers", "p50 / p95 / p99 in ms", "calls/s", "failed / shed"], rows)
+    return table(["tool", "memories", "callers", "p50 / p95 / p99 in ms", "calls/s", "failed / shed"], rows)
 
 
 def _cpu(lines: Sequence[Line]) -> str:
@@ -187,7 +187,7 @@ def _cpu(lines: Sequence[Line]) -> str:
         ]
         for line in calls
     ]
-    return "CPU of a call in ms, by process:\n\n" + _table(["tool", "memories", "callers", *kinds, "sum"], rows)
+    return "CPU of a call in ms, by process:\n\n" + table(["tool", "memories", "callers", *kinds, "sum"], rows)
 
 
 def _memory(lines: Sequence[Line]) -> str:
@@ -197,7 +197,7 @@ def _memory(lines: Sequence[Line]) -> str:
         [size_name(size), *(f"{sizes.get(kind, 0.0):.0f}" for kind in kinds), f"{sum(sizes.values()):.0f}"]
         for size, sizes in sorted(told.items())
     ]
-    return "Memory after all that, in MB (proportional set sizes):\n\n" + _table(["memories", *kinds, "sum"], rows)
+    return "Memory after all that, in MB (proportional set sizes):\n\n" + table(["memories", *kinds, "sum"], rows)
 
 
 def _latest_calls(lines: Sequence[Line]) -> list[Line]:
@@ -205,7 +205,7 @@ def _latest_calls(lines: Sequence[Line]) -> list[Line]:
     return [told[key] for key in sorted(told)]
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
@@ -231,13 +231,13 @@ def svg(lines: Sequence[Mapping[str, Any]]) -> str:
     drawn += [_tick(at, height) for at in TICKS]
     for place, name in enumerate(rows):
         top = TOP + place * step
-        drawn.append(_text(LABELS - 8, top + step / 2, TARGETS[name].text, anchor="end"))
+        drawn.append(text(LABELS - 8, top + step / 2, TARGETS[name].text, anchor="end"))
         drawn += [
             _bar(top + BAR * number, TARGETS[name].effort(ratios[name, size]), COLOURS[number % len(COLOURS)])
             for number, size in enumerate(sizes)
             if (name, size) in ratios
         ]
-    drawn.append(_text(LABELS, height - 8, "measured as a share of the target; where more is better, the inverse"))
+    drawn.append(text(LABELS, height - 8, "measured as a share of the target; where more is better, the inverse"))
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
     style = 'font-family="sans-serif" font-size="11" fill="#222">'
     background = f'<rect width="{width}" height="{height}" fill="#fff"/>'
@@ -249,7 +249,7 @@ def _legend(sizes: Sequence[int]) -> str:
     for number, size in enumerate(sizes):
         left = LABELS + 110 * number
         parts.append(f'<rect x="{left}" y="8" width="10" height="10" fill="{COLOURS[number % len(COLOURS)]}"/>')
-        parts.append(_text(left + 14, 17, f"{size_name(size)} memories"))
+        parts.append(text(left + 14, 17, f"{size_name(size)} memories"))
     return "\n".join(parts)
 
 
@@ -257,14 +257,14 @@ def _tick(at: float, height: int) -> str:
     left = LABELS + UNIT * at
     stroke = 'stroke="#c00" stroke-width="1.5"' if at == 1 else 'stroke="#ddd"'
     line = f'<line x1="{left:g}" y1="{TOP - 6}" x2="{left:g}" y2="{height - BOTTOM}" {stroke}/>'
-    return line + "\n" + _text(left, TOP - 10, f"{at:g}", anchor="middle")
+    return line + "\n" + text(left, TOP - 10, f"{at:g}", anchor="middle")
 
 
 def _bar(top: float, effort: float, colour: str) -> str:
     shown = min(effort, MOST)
     bar = f'<rect x="{LABELS}" y="{top:g}" width="{UNIT * shown:.1f}" height="{BAR - 1}" fill="{colour}"/>'
-    return bar if effort <= MOST else bar + "\n" + _text(LABELS + UNIT * MOST + 4, top + BAR - 1, f"{effort:.1f}")
+    return bar if effort <= MOST else bar + "\n" + text(LABELS + UNIT * MOST + 4, top + BAR - 1, f"{effort:.1f}")
 
 
-def _text(left: float, bottom: float, text: str, *, anchor: str = "start") -> str:
+def text(left: float, bottom: float, text: str, *, anchor: str = "start") -> str:
     return f'<text x="{left:g}" y="{bottom:g}" text-anchor="{anchor}">{escape(text)}</text>'
