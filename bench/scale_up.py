@@ -47,7 +47,7 @@ from bench.scale import sizes
 from bench.stack import kinds_of, stack_processes, stdio_client, stop
 from bench.synthetic import Corpus, Graph, Texts, filled, link
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db.loads import BUILD_COMMAND, BUILD_SETTINGS, DROP_BROKEN
+from engramq.workers.db.queries import sql
 
 BENCH: Final = "scale_up"
 TOKENS: Final = 24  # of a stored text
@@ -203,8 +203,8 @@ def measure_rebuild(grown: Grown, bound_s: float) -> None:
         grown.stack.cpu_used() as used,
         psycopg.connect(url, autocommit=True) as building,
     ):
-        building.execute(BUILD_SETTINGS, {"timeout": "0"})
-        row = building.execute(BUILD_COMMAND, {"partition": Partition.TRUSTED, "model_id": 1}).fetchone()
+        building.execute(sql("build_settings"), {"timeout": "0"})
+        row = building.execute(sql("build_command"), {"partition": Partition.TRUSTED, "model_id": 1}).fetchone()
         assert row is not None
         started = time.perf_counter()
         running = pool.submit(building.execute, row[0])
@@ -218,7 +218,7 @@ def measure_rebuild(grown: Grown, bound_s: float) -> None:
         if not is_done:
             building.cancel()
             running.exception()
-            building.execute(DROP_BROKEN)
+            building.execute(sql("drop_broken_indexes"))
         else:
             running.result()
     grown.tell("rebuild", seconds=seconds, is_done=is_done, reached=reached, postgres_cpu_s=used["postgres"])

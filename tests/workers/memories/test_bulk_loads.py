@@ -11,9 +11,9 @@ import pytest
 from engramq.schemas.commands import BatchImported, ImportBatch, ImportRecord, Promoted, PromoteMemory
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db import loads, rewriting, vectors
+from engramq.workers.db import loads, vectors
 from engramq.workers.db.loads import LOADS_MAX, index_loads
-from engramq.workers.db.queries import sized_sql
+from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
 from engramq.workers.links.similarity import Unlinked, neighbors
@@ -289,8 +289,8 @@ async def test_an_index_that_is_built_by_hand_or_by_a_restore_lacks_nothing(load
 
 @pytest.mark.parametrize(("given", "used"), [("64MB", "256MB"), ("1GB", "1GB")])
 async def test_a_build_has_the_memory_that_its_server_gives_for_builds(loading: World, given: str, used: str) -> None:
-    builds = ((loads.BUILD_SETTINGS, {"timeout": loads.BUILD_MAX}), (rewriting.SETTINGS, {"lock_timeout": "1s"}))
+    builds = (("build_settings", {"timeout": loads.BUILD_MAX}), ("rewrite_settings", {"lock_timeout": "1s"}))
     for settings, values in builds:
         with psycopg.connect(loading.database.url, options=f"-c maintenance_work_mem={given}") as session:
-            session.execute(settings, values)
+            session.execute(sql(settings), values)
             assert session.execute("show maintenance_work_mem").fetchone() == (used,)
