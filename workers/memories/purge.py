@@ -337,6 +337,8 @@ def _as_audited(filters: PurgeFilters) -> dict[str, Any]:
             values[name] = format_time(value)
         elif value is not None and (name in _BY_AUTHORS or (name == "source_type" and value not in set(SourceType))):
             values[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
-        elif value is not None and not isinstance(value, bool | list):  # of the author's name alone
+        elif (
+            value is not None and not isinstance(value, bool | list) and name != "reader"
+        ):  # of who calls the entry tells
             values[name] = value
     return values
