@@ -11,7 +11,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.editing import KEPT_TAGS, WordsTakenBack, edit, entered, entries_of, reword, words_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
-from engramq.schemas.faults import FaultCode, invalid
+from engramq.schemas.faults import FaultCode, invalid, refuse
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Sector, Verification
 
 REASON: Final = "reason"
@@ -23,6 +23,7 @@ REWORD: Final = "reword"
 # What an update leaves of its old values in the audit log, and an update can write again.
 SET_BACK: Final = ("sector", "confidence", "position", *TIMES)
 CLEAR: Final = "clear"
+LEFT: Final = "left_"  # before a value that an update left
 _RESTORED: Final = frozenset({AuditAction.ARCHIVE, AuditAction.SUPERSEDE})
 _GRAPH: Final = frozenset({AuditAction.DELETE_EDGE, AuditAction.DELETE_NODE})
 _WITHOUT_A_LOOK: Final = frozenset({Verification.UNVERIFIED, Verification.REJECTED})  # neither vouches for anything
@@ -85,10 +86,26 @@ async def restore(page: PageRequest, memory_id: str) -> Body:
 
 
 async def set_back(page: PageRequest, memory_id: str) -> Body:
-    """Write values again that an update has changed."""
+    """Write old values again, if the memory is as it was seen, or its values as the update left them."""
+    seen = page.entry(SEEN) or await _as_left(page, memory_id)
     values: dict[str, Any] = {name: page.entry(name) for name in SET_BACK if page.entry(name)}
     cleared = page.form.get(CLEAR, [])
-    return await page.ask("update_memory", memory_id=memory_id, clear=cleared, seen=page.entry(SEEN), **values)
+    return await page.ask("update_memory", memory_id=memory_id, clear=cleared, seen=seen, **values)
+
+
+async def _as_left(page: PageRequest, memory_id: str) -> str:
+    """Return the digest of a memory whose values are those that the form says an update left, refuse any other."""
+    left = {name: page.form[f"{LEFT}{name}"][0] for name in SET_BACK if f"{LEFT}{name}" in page.form}
+    require_look("".join(left))
+    memory: Body = (await read(page, memory_id))["memory"] or {}
+    if any(_written(memory.get(name)) != value for name, value in left.items()):
+        raise refuse(FaultCode.CONFLICT, "It was changed again since: nothing was done.", recovery="Open the memory.")
+    digest: str = memory["digest"]
+    return digest
+
+
+def _written(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 async def correct(page: PageRequest, memory_id: str) -> Body:
@@ -157,7 +174,7 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
     """Return how an entry is undone, None where nothing on this page undoes it.
 
     `is_hidden`: the memory that it is about may still be archived or superseded. `seen`: its digest, if the page shows
-    all of it; without that nobody vouches for it again.
+    all of it; without that nobody vouches for it again, and a value is set back only where it is as the entry left it.
     """
     action, target, old = entry["action"], entry["target_id"], entry["old"] or {}
     if target is None:
@@ -169,8 +186,10 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
         return Undo(f"{memory}/restore", (), "Restore") if is_hidden else None
     if action in _GRAPH:
         return Undo(f"/ui/audit/{entry['id']}/restore", (), "Restore")
-    fields = _set_back(old) if action == AuditAction.UPDATE else ()
-    return Undo(f"{memory}/set_back", (*fields, (SEEN, seen)), "Set back") if fields else None
+    fields, new = _set_back(old) if action == AuditAction.UPDATE else (), entry["new"] or {}
+    left = [(f"{LEFT}{name}", _written(new.get(name))) for name in SET_BACK if name in old]
+    as_seen = [(SEEN, seen)] if seen else left
+    return Undo(f"{memory}/set_back", (*fields, *as_seen), "Set back") if fields else None
 
 
 def verify_again(place: str, word: str, seen: str, label: str) -> Undo | None:

@@ -78,6 +78,21 @@ async def test_a_memory_shows_all_of_it_its_history_and_what_undoes_it(here: Ser
     assert read["memory"]["confidence"] == 1.0
 
 
+async def test_what_others_changed_since_is_not_set_back_from_a_list_of_changes(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    memory = (await agent.store("The office is in Porto"))["id"]
+    await agent.call("update_memory", memory_id=memory, confidence=0.5)
+    changes, action = await browser.get("/ui/audit"), f"/ui/memories/{memory}/set_back"
+    await (await here.agent("grace")).call("update_memory", memory_id=memory, confidence=0.7)
+    refused = await browser.send(changes, action)
+    assert (refused.status, "changed again since" in refused.text) == (409, True)
+    assert (await agent.call("get_memory", memory_id=memory, detail="full"))["memory"]["confidence"] == 0.7
+    await agent.call("update_memory", memory_id=memory, confidence=0.5)
+    reset = await browser.send(changes, action)
+    assert "The memory is changed." in reset.text
+    assert (await agent.call("get_memory", memory_id=memory, detail="full"))["memory"]["confidence"] == 1.0
+
+
 async def test_erasing_takes_a_tick_and_then_leaves_nothing(here: Served) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
     memory = (await agent.store("Nobody may know this"))["id"]
