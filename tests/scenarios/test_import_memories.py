@@ -298,6 +298,21 @@ async def test_a_row_that_says_nothing_of_who_sees_it_changes_a_private_memory_a
     assert kept[0]["visibility"] == "private"
 
 
+async def test_of_a_shared_and_a_private_memory_with_one_external_id_a_row_changes_the_one_that_it_would_be(
+    agent: Agent,
+) -> None:
+    shared = await agent.store("Mobile builds run at night", external_id="n1")
+    private = await agent.store("Mobile builds annoy me", external_id="n1", visibility="private")
+    records: list[dict[str, Any]] = [
+        {"content": "Mobile builds run at noon", "external_id": "n1"},
+        {"content": "Mobile builds please me", "external_id": "n1", "visibility": "private"},
+    ]
+    receipts = await receipts_of(agent, await agent.call("import_memories", records=records, on_duplicate="update"))
+    assert [each["memory_id"] for each in receipts] == [shared["id"], private["id"]]
+    kept = [(await agent.call("get_memory", memory_id=each["id"]))["memory"] for each in (shared, private)]
+    assert [each["content"] for each in kept] == [row["content"] for row in records]
+
+
 async def test_rows_that_the_router_keeps_apart_are_told_of(agent: Agent) -> None:
     said = [{"content": "said so", "source_type": "research", "partition": "untrusted"}]
     assert "notice" not in await agent.call("import_memories", records=said)

@@ -174,12 +174,14 @@ async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
     return out.keys() | {index for index, row in batch.rows.items() if row.record.external_id in skipped}
 
 
-async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, KnownMemory]:
-    """Lock the memories that have these external ids, and return them by external id."""
-    if not external_ids:
-        return {}
-    return {
-        row["external_id"]: KnownMemory(
+async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, list[KnownMemory]]:
+    """Lock the memories that have these external ids, and return them by external id.
+
+    Two may have the same one: what everybody sees, and what is private to the caller.
+    """
+    known: dict[str, list[KnownMemory]] = {}
+    for row in await tx.rows("with_external_ids", external_ids=list(external_ids)) if external_ids else ():
+        memory = KnownMemory(
             row["id"],
             Partition(row["partition"]),
             Verification(row["verification"]),
@@ -189,8 +191,8 @@ async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, 
             row["metadata"],
             row["owner"],
         )
-        for row in sorted(await tx.rows("with_external_ids", external_ids=list(external_ids)), key=_private_last)
-    }
+        known.setdefault(row["external_id"], []).append(memory)
+    return known
 
 
 async def earlier_rows(tx: Transaction, identities: Sequence[bytes]) -> dict[bytes, EarlierRow]:
@@ -203,8 +205,9 @@ async def earlier_rows(tx: Transaction, identities: Sequence[bytes]) -> dict[byt
     }
 
 
-def _private_last(row: Row) -> bool:
-    return row["owner"] is not None
+def _meant(known: Sequence[KnownMemory], owner: str | None) -> KnownMemory:
+    """Return which of the memories with its external id a row means: the one whose owner it has, if there is one."""
+    return next((memory for memory in known if memory.owner == owner), known[0])
 
 
 def _absence_of(row: Row) -> Absence | UnsetType:
@@ -226,7 +229,9 @@ def out_of(batch: RoutedBatch, taken: Container[str], before: Mapping[bytes, Ear
     }
 
 
-def sort(batch: RoutedBatch, known: Mapping[str, KnownMemory], out: Container[int], allowance: Allowance) -> SortedRows:
+def sort(
+    batch: RoutedBatch, known: Mapping[str, Sequence[KnownMemory]], out: Container[int], allowance: Allowance
+) -> SortedRows:
     """Tell the new rows, which take their room, from those that say again what is there; without what stays `out`."""
     rows, first_with = SortedRows(), dict[str | bytes, int]()
     for index, row in batch.rows.items():
@@ -235,7 +240,7 @@ def sort(batch: RoutedBatch, known: Mapping[str, KnownMemory], out: Container[in
         if index in out:
             continue
         if external_id is not UNSET and external_id in known:
-            rows.known[index] = known[external_id]
+            rows.known[index] = _meant(known[external_id], row.draft.owner)
         elif name is not None and name in first_with:
             rows.again[index] = first_with[name]
         elif refused := over_quota(index, partial(allowance.take, memory.content, or_none(memory.metadata) or {})):
