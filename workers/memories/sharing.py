@@ -33,11 +33,10 @@ async def share_memory(tx: Transaction, command: ShareMemory, context: Context) 
         return Shared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
     memory_id: UUID = row["id"]
     await require_as_seen(tx, memory_id, command.seen, context)
-    if row["owner"] is not None and (await privacy_of(tx)).consent:
-        consent = await sharing_consent(tx, context.envelope, memory_id)
-        if isinstance(consent, Shared):
-            return consent
-    await show_to_all(tx, row, context.envelope)
+    by_consent = row["owner"] is not None and (await privacy_of(tx)).consent
+    if by_consent and isinstance(consent := await sharing_consent(tx, context.envelope, memory_id), Shared):
+        return consent
+    await show_to_all(tx, row, context.envelope, by_consent=by_consent)
     return Shared(status="shared", memory_id=str(memory_id))
 
 
@@ -74,8 +73,10 @@ async def show_to(tx: Transaction, row: Row, visibility: Visibility, envelope: E
         raise refuse(FaultCode.FORBIDDEN, error, recovery=INSTEAD)
 
 
-async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
+async def show_to_all(tx: Transaction, row: Row, envelope: Envelope, *, by_consent: bool = False) -> None:
     """Let everybody see a locked memory with this row. What it replaced stays private, and hidden by no id.
+
+    `by_consent`: others judged the memory, but not the notes on its links, which stay private.
 
     Raises EngramqError: `external_id_taken`, `forbidden` where a private one has replaced it.
     """
@@ -88,7 +89,7 @@ async def show_to_all(tx: Transaction, row: Row, envelope: Envelope) -> None:
     await _require_free(tx, memory_id, None, "A memory that everybody sees")
     if await tx.row("share", id=memory_id) is None:
         raise Again
-    await tx.send("share_links", id=memory_id)
+    await tx.send("share_links", id=memory_id, by_consent=by_consent)
     await supersession.let_go(tx, [memory_id])
     data = {"memory_id": str(memory_id)} | {name: row[name] for name in ("partition", "verification", "state")}
     await ledger.tell(tx, envelope, Announcement(WebhookEvent.STORED, data, memory_id))

@@ -12,9 +12,11 @@ where m.tenant = %(tenant)s and m.node_id = node.id
 returning m.node_id
 
 -- name: share_links
--- Let everybody see the links of a memory that is private no more, but for those to private ones.
+-- Let everybody see the links of a memory that is private no more, but for those to private ones. Where others had to
+-- consent they judged the memory, not the notes on its links, so what has one stays its owner's.
 update edges e set owner = null
 where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s) and e.owner is not null
+    and (e.note is null or not %(by_consent)s)
     and not exists (
         select from nodes o
         where o.tenant = %(tenant)s and o.id in (e.source_id, e.target_id) and o.owner is not null

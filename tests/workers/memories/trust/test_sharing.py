@@ -338,6 +338,21 @@ async def test_consent_is_to_share_what_was_read_and_nothing_else(world: World, 
 
 
 @pytest.mark.promise("PV-2")
+async def test_notes_on_links_which_nobody_judged_stay_private_where_consent_was_asked_for(world: World) -> None:
+    private, shared, other = await kept(world, CANTEEN), await kept(world, "The pond"), await kept(world, "The shore")
+    for memory_id in (shared, other):
+        await world.ask(Shared, ShareMemory(memory_id=memory_id), principal=ADA)
+    await configured(world, consent=True)
+    await asked_and_approved(world, private)
+    await world.ask(Connected, Connect(source=private, target=shared, note="Bob is a heron"), principal=ADA)
+    await connected(world, ADA, private, other)
+    done = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    assert done.status == "shared"
+    assert await links(world, BOB, private) == {other}
+    assert await links(world, ADA, private) == {shared, other}
+
+
+@pytest.mark.promise("PV-2")
 async def test_no_verdict_is_on_a_memory_that_was_exchanged_under_it(world: World) -> None:
     private = await kept(world, CANTEEN, external_id="k1")
     await configured(world, consent=True)
