@@ -97,7 +97,9 @@ async def _as_left(page: PageRequest, memory_id: str) -> str:
     """Return the digest of a memory whose values are those that the form says an update left, refuse any other."""
     left = {name: page.form[f"{LEFT}{name}"][0] for name in SET_BACK if f"{LEFT}{name}" in page.form}
     require_look("".join(left))
-    memory: Body = (await read(page, memory_id))["memory"] or {}
+    memory: Body | None = (await read(page, memory_id))["memory"]
+    if memory is None:
+        return ""  # the update says that it is gone
     if any(_written(memory.get(name)) != value for name, value in left.items()):
         raise refuse(FaultCode.CONFLICT, "It was changed again since: nothing was done.", recovery="Open the memory.")
     digest: str = memory["digest"]

@@ -91,6 +91,8 @@ async def test_what_others_changed_since_is_not_set_back_from_a_list_of_changes(
     reset = await browser.send(changes, action)
     assert "The memory is changed." in reset.text
     assert (await agent.call("get_memory", memory_id=memory, detail="full"))["memory"]["confidence"] == 1.0
+    await agent.call("forget_memory", memory_id=memory, erase=True)
+    assert (await browser.send(changes, action)).status == 404
 
 
 async def test_erasing_takes_a_tick_and_then_leaves_nothing(here: Served) -> None:
