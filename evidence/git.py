@@ -198,7 +198,9 @@ class Repository:
         except OSError as problem:
             raise GitFailed(problem.strerror or "it cannot be run") from problem
         if done.returncode and self._is_anothers:
-            raise GitFailed("the repository is another user's, and safe.directory does not name it")
+            raise GitFailed(
+                "the repository is another user's, and safe.directory does not name it, or git is older than 2.38"
+            )
         if done.returncode:
             raise GitFailed(f"it ended with {done.returncode}")
         return done.stdout
