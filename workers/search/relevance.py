@@ -36,7 +36,7 @@ BESIDE_SURE: Final = 5.0
 # Where less of what was found than this was said by people, it is facts: most answers are one of them or a few that are
 # about as likely, and the others are about something else.
 SAID: Final = 0.34
-LEAST_OF_FACTS: Final = 0.1
+LEAST_OF_FACTS: Final = 0.05
 SHARE_OF_BEST_FACT: Final = 0.5
 WEIGHTS: Final = Path(__file__).with_name("relevance.json")
 DIGITS: Final = 2  # of a relevance as it is told
@@ -300,9 +300,10 @@ class Judged:
     trusted: Seen  # all that was found where nothing is trusted
     anything: float
     anything_at_all: float  # untrusted ones too
+    history: bool  # what was superseded is asked for too, so that versions of one fact answer together
 
     @classmethod
-    def of(cls, measure: Measure, ranked: Ranked, curve: Calibration | None) -> "Judged":
+    def of(cls, measure: Measure, ranked: Ranked, curve: Calibration | None, *, history: bool = False) -> "Judged":
         """Judge a ranking that has at least one row."""
         everything = trusted = Seen(measure, ranked, curve)
         order = np.array(ranked.order, dtype=np.intp)
@@ -310,7 +311,8 @@ class Judged:
         if 0 < len(rows) < len(order):
             trusted = Seen(measure, replace(ranked, order=rows), curve)
         anything = trusted.anything
-        return cls(everything, trusted, anything, anything if trusted is everything else everything.anything)
+        anything_at_all = anything if trusted is everything else everything.anything
+        return cls(everything, trusted, anything, anything_at_all, history)
 
     @property
     def answered(self) -> Answered:
@@ -336,12 +338,20 @@ class Judged:
         """Say which of these rows, with these chances, are shown; `asked`: the least chance that was chosen."""
         others = self._others(rows).tolist()
         of_trusted = [chance for chance, other in zip(chances, others, strict=True) if not other]
-        least = least_of(of_trusted, self.trusted, self.anything, asked)
-        least_of_others = least_of(chances, self.everything, self.anything_at_all, asked)
+        least = self._least(of_trusted, self.trusted, self.anything, asked)
+        least_of_others = self._least(chances, self.everything, self.anything_at_all, asked)
         return [
             max(chance, round(chance, DIGITS)) >= (least_of_others if other else least)
             for chance, other in zip(chances, others, strict=True)
         ]
+
+    def _least(self, chances: Sequence[float], seen: Seen, anything: float, asked: float | None) -> float:
+        """Return the least chance of a hit that is shown, of hits with these."""
+        if asked is not None:
+            return asked
+        if anything < NOTHING_BELOW:
+            return math.inf
+        return least_shown(max(chances, default=0.0), 1.0 if self.history else seen.said)
 
     def made_of(self, row: int) -> dict[str, float]:
         """Return by how much what each kind of evidence says lifts the chance of a hit above what it usually says."""
@@ -353,13 +363,6 @@ class Judged:
             without[place, columns] = net.mean[columns]
         lifts = float(net.chances(inputs)[0]) - net.chances(without)
         return dict(zip(KINDS, lifts.tolist(), strict=True))
-
-
-def least_of(chances: Sequence[float], seen: Seen, anything: float, asked: float | None) -> float:
-    """Return the least chance of a hit that is shown, of hits with these."""
-    if asked is not None:
-        return asked
-    return math.inf if anything < NOTHING_BELOW else least_shown(max(chances, default=0.0), seen.said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ async def find(
         return NOTHING
     measure = Measure.of(question, candidates)
     unboosted = by_relevance(measure, candidates)
-    judged = Judged.of(measure, unboosted, vectors.curve)
+    judged = Judged.of(measure, unboosted, vectors.curve, history=command.include_superseded)
     if command.min_relevance is not UNSET:
         floor = command.min_relevance
     if command.ranking is Ranking.SIMILARITY and vectors.embedding is not None:

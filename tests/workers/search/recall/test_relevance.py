@@ -134,6 +134,12 @@ def test_among_facts_fewer_are_shown_beside_the_best_than_among_what_people_said
     assert least_shown(best, 0.5) == among_turns
 
 
+def test_who_asks_for_what_was_replaced_sees_what_replaced_it_too() -> None:
+    judges = judged(candidates(0.8, 0.5, 0.4))
+    assert judges.shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, False, False]
+    assert replace(judges, history=True).shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, True, True]
+
+
 def test_of_several_facts_that_are_alike_none_is_left_out() -> None:
     found = candidates(0.71, 0.70, 0.69, 0.65, 0.60, 0.3, 0.25, 0.2, 0.1)
     found.covered[5:] = found.lexical[5:] = np.nan
