@@ -44,6 +44,7 @@ LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learne
 LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 LEAST_SPREAD: Final = 0.03  # of cosines
 ALIKE: Final = 0.1  # scores that differ by less from the next
+TWINS: Final = 0.05  # cosines that differ by less: few candidates spread any two that are nearly equal
 _OVER: Final = 0.001  # by which shares are equal
 NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # What each input is; `q_` of the question and of all that was found, the others of a hit.
@@ -141,6 +142,13 @@ class Seen:
     def inputs(self, rows: Sequence[int]) -> Matrix:
         """Return the inputs of these rows of the ranking [rows, INPUTS]."""
         return np.hstack([np.tile(self._of_question, (len(rows), 1)), self._of_hits[np.array(rows, dtype=np.intp)]])
+
+    def twins(self, rows: Sequence[int], best: int) -> list[bool]:
+        """Say of these rows whether they are as near as the row `best`, and have as much of the question."""
+        cosines, chosen = or_nothing(self.ranked.candidates.similarity), list(rows)
+        near = np.abs(cosines[chosen] - cosines[best]) <= TWINS
+        alike: list[bool] = (near & (np.abs(self._covered[chosen] - self._covered[best]) <= _OVER)).tolist()
+        return alike
 
     @cached_property
     def _order(self) -> NDArray[np.intp]:
@@ -340,10 +348,15 @@ class Judged:
         of_trusted = [chance for chance, other in zip(chances, others, strict=True) if not other]
         least = self._least(of_trusted, self.trusted, self.anything, asked)
         least_of_others = self._least(chances, self.everything, self.anything_at_all, asked)
-        return [
+        shown = [
             max(chance, round(chance, DIGITS)) >= (least_of_others if other else least)
             for chance, other in zip(chances, others, strict=True)
         ]
+        best = max((place for place, other in enumerate(others) if not other), key=chances.__getitem__, default=None)
+        if asked is not None or best is None or not shown[best] or self.trusted.said >= SAID:
+            return shown
+        twins = self.trusted.twins(rows, rows[best])
+        return [is_shown or (twin and not other) for is_shown, twin, other in zip(shown, twins, others, strict=True)]
 
     def _least(self, chances: Sequence[float], seen: Seen, anything: float, asked: float | None) -> float:
         """Return the least chance of a hit that is shown, of hits with these."""

@@ -134,6 +134,12 @@ def test_among_facts_fewer_are_shown_beside_the_best_than_among_what_people_said
     assert least_shown(best, 0.5) == among_turns
 
 
+def test_what_says_the_same_as_the_best_is_shown_beside_it() -> None:
+    judges = judged(candidates(0.61, 0.57, 0.5))
+    assert judges.shown([0, 1, 2], [0.43, 0.17, 0.17], None) == [True, True, False]
+    assert judges.shown([0, 1, 2], [0.43, 0.17, 0.17], 0.2) == [True, False, False]
+
+
 def test_who_asks_for_what_was_replaced_sees_what_replaced_it_too() -> None:
     judges = judged(candidates(0.8, 0.5, 0.4))
     assert judges.shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, False, False]
