@@ -44,7 +44,7 @@ LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learne
 LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 LEAST_SPREAD: Final = 0.03  # of cosines
 ALIKE: Final = 0.1  # scores that differ by less from the next
-TWINS: Final = 0.05  # cosines that differ by less: few candidates spread any two that are nearly equal
+TWINS: Final = 0.1  # cosines that differ by less: few candidates spread any two that are nearly equal
 _OVER: Final = 0.001  # by which shares are equal
 NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # What each input is; `q_` of the question and of all that was found, the others of a hit.

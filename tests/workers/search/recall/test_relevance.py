@@ -135,7 +135,7 @@ def test_among_facts_fewer_are_shown_beside_the_best_than_among_what_people_said
 
 
 def test_what_says_the_same_as_the_best_is_shown_beside_it() -> None:
-    judges = judged(candidates(0.61, 0.57, 0.5))
+    judges = judged(candidates(0.61, 0.54, 0.5))
     assert judges.shown([0, 1, 2], [0.43, 0.17, 0.17], None) == [True, True, False]
     assert judges.shown([0, 1, 2], [0.43, 0.17, 0.17], 0.2) == [True, False, False]
 
