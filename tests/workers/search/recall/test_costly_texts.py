@@ -1,6 +1,7 @@
 """Texts that PostgreSQL's parser reads again and again cost little: security finding 1, bounded."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 
@@ -21,20 +22,22 @@ from tests.workers.search.recall.conftest import Scene, ids
 
 pytestmark = pytest.mark.anyio
 
-LONG = (
-    60  # times as long as a plain text of the same length: 4 to 25 times is usual, without bounds most take 100 or more
-)
+# Times as long as a plain text of the same length: 4 to 25 times is usual, without bounds most take 100 or more.
+LONG = 60
+TRIES = 20  # of which the shortest counts: others use the processors too
 COSTLY = ["a_", "1-a-", "a-1.", "1.2.3.4.5.6-", "<!-- ", "--><!--"]
 
 
-def parse_s(scene: Scene, function: str, content: str) -> float:
-    """Return the least of three times that a text function takes, in seconds."""
-    times = []
-    for _ in range(3):
+def parse_s(scene: Scene, function: str, content: str, enough_s: float = 0.0) -> float:
+    """Return the least time that a text function takes, in seconds; an early one that is short enough does."""
+    least_s = math.inf
+    for _ in range(TRIES):
         began = time.perf_counter()
         scene.world.rows(f"select {function} as words", content)
-        times.append(time.perf_counter() - began)
-    return min(times)
+        least_s = min(least_s, time.perf_counter() - began)
+        if least_s < enough_s:
+            break
+    return least_s
 
 
 @pytest.mark.promise("SE-5")
@@ -42,9 +45,12 @@ def parse_s(scene: Scene, function: str, content: str) -> float:
 async def test_no_text_takes_the_parser_long(scene: Scene, text: str) -> None:
     plain, costly = [(it * QUERY_CHARS)[:QUERY_CHARS] for it in ("fox tree ", text)]
     usual_s = parse_s(scene, "words_in('english', %s)", plain)
-    assert parse_s(scene, "words_in('english', %s)", costly) < LONG * usual_s
-    assert parse_s(scene, "words_in('english', '数' || %s)", costly) < LONG * usual_s
-    assert parse_s(scene, "words_asked(array['english'], %s)", costly) < LONG / 10 * usual_s, "its beginning alone"
+    for function, times in (
+        ("words_in('english', %s)", LONG),
+        ("words_in('english', '数' || %s)", LONG),
+        ("words_asked(array['english'], %s)", LONG / 10),  # its beginning alone
+    ):
+        assert parse_s(scene, function, costly, enough_s=times * usual_s) < times * usual_s, function
 
 
 async def test_ordinary_texts_have_the_words_that_they_had(scene: Scene) -> None:
@@ -77,10 +83,11 @@ async def test_a_search_ends_when_its_caller_stops_waiting(scene: Scene, monkeyp
         await limit(tx, seconds)
 
     monkeypatch.setattr(Transaction, "limit_statements", noted)
-    await scene.world.outcome(dataclasses.replace(job(SearchMemories(query="fox")), patience_s=0.9))
+    monkeypatch.setattr(handlers, "SEARCH_S", 60.0)
+    await scene.world.outcome(dataclasses.replace(job(SearchMemories(query="fox")), patience_s=30.0))
     await scene.world.ask(MemoryList, SearchMemories(query="a fox"), namespace="another")
-    assert seen[0] <= 0.9
-    assert 0.9 < seen[1] <= handlers.SEARCH_S
+    assert seen[0] <= 30.0
+    assert seen[1] == 60.0
 
 
 async def test_a_statement_that_takes_longer_than_its_search_may_is_refused(
