@@ -13,8 +13,6 @@ from engramq.workers.search.search import VISIBLE_BY_ID
 from tests.conftest import Database
 from tools.loading import load
 
-pytestmark = pytest.mark.anyio
-
 NAMESPACE = "bench"
 SIZE = 20  # memories that are there
 TEXTS = [f"Ada keeps bees behind the house number {number}" for number in range(NOT_COUNTED + 2)]

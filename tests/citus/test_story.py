@@ -9,7 +9,7 @@ from tests.scale.story import tell, terminal_of
 from tests.scenarios.stage import stage_settings, staged
 from tests.workers.tenants.tables import tenant_tables
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 # Citus' own catalogue: distribution method n is whole on every node, h is by a hash.
 PLACES = "select logicalrelid::text as name, partmethod::text as method, colocationid as beside from pg_dist_partition"

@@ -19,7 +19,6 @@ from tests.gateway.worker_side import a_memory
 
 __all__ = ["settings"]
 
-pytestmark = pytest.mark.anyio
 
 NOTES = "/memories/notes.md"
 

@@ -21,8 +21,6 @@ from tests.scenarios.stage import running_workers
 
 __all__ = ["settings"]
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def here(settings: Settings) -> AsyncIterator[Served]:

@@ -15,7 +15,6 @@ from tests.gateway.test_identity_end_to_end import served, settings
 
 __all__ = ["settings"]
 
-pytestmark = pytest.mark.anyio
 
 DOCS = ROOT / "docs"
 

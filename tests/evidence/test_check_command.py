@@ -13,7 +13,7 @@ from tests.gateway.test_identity_end_to_end import settings
 
 __all__ = ["here", "keys", "redis_url", "settings", "shell"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

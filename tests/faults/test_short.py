@@ -11,7 +11,7 @@ import pytest
 from tests.faults.suite import FAULTS, run
 from tests.faults.world import World, new_world
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ from tests.faults.callers import Body, Caller, Cut, NotSent
 from tests.faults.load import SIGNAL, Account, Fate, Load, Outcomes, Stored
 from tests.faults.verdict import verdict
 
-pytestmark = pytest.mark.anyio
-
 RUN = "0badcafe"
 
 

@@ -14,8 +14,6 @@ from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide
 
-pytestmark = pytest.mark.anyio
-
 WRITES = {
     "store_memory",
     "supersede_memory",

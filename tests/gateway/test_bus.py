@@ -32,8 +32,6 @@ from tests.architecture.source import ROOT
 from tests.gateway.worker_side import WorkerSide
 from tests.lanes import lanes_at
 
-pytestmark = pytest.mark.anyio
-
 BOUND_S = 20
 LOST = "The queue's connection has failed for good"
 HEADERS = {"accept": "application/json", "mcp-protocol-version": "2025-11-25"}

@@ -22,8 +22,6 @@ from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import SCRIPT, WorkerSide, worker_side
 
-pytestmark = pytest.mark.anyio
-
 ROUTES = [("POST", "/mcp"), ("GET", "/mcp"), ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/nothing")]
 ERAS = ["2025-11-25", "2026-07-28"]
 CALL = {"name": "store_memory", "arguments": {"content": "x"}}

@@ -22,7 +22,7 @@ from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import ERAS, Site, message, site_of
 from tests.gateway.worker_side import worker_side
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SE-14")]
+pytestmark = pytest.mark.promise("SE-14")
 
 QUICK = replace(BOUNDS, header_s=0.4, body_s=0.4, linger_s=0.3, spare_s=0.4, write_s=0.5)
 BOUND_S = 20.0

@@ -28,8 +28,6 @@ from tests.gateway.issuer import AUDIENCE, ISSUER, key_for, key_server, public_j
 from tests.gateway.test_http import ERAS, Site, message, site_of
 from tests.gateway.worker_side import SCRIPT, WorkerSide, worker_side
 
-pytestmark = pytest.mark.anyio
-
 METADATA = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"]
 OPEN = ["/healthz", "/readyz", "/.well-known/engramq.json", *METADATA]
 GOOD, UNKNOWN = (TOKEN_PREFIX + letter * 43 for letter in "gu")

@@ -15,8 +15,6 @@ from tests.gateway.test_http import site_of
 from tests.gateway.test_http_identity import METADATA, OPEN, guarded
 from tests.gateway.worker_side import worker_side
 
-pytestmark = pytest.mark.anyio
-
 # Names and origins behind a proxy.
 
 

@@ -17,8 +17,6 @@ from engramq.schemas.ids import new_token, token_digest
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, Scope
 
-pytestmark = pytest.mark.anyio
-
 
 def no_limit() -> None:
     """Admit everybody."""

@@ -27,8 +27,6 @@ from tests.gateway.test_http import ERAS, Site, site_of
 from tests.gateway.test_http_identity import client_with
 from tests.scenarios.stage import Agent, running_workers, stage_settings
 
-pytestmark = pytest.mark.anyio
-
 WRITER = (Scope.READ, Scope.WRITE)
 WHO: Mapping[str, tuple[str, NewToken]] = {
     "alice": ("acme", NewToken(principal="alice", scopes=WRITER)),

@@ -28,8 +28,6 @@ from tests.gateway.issuer import (
     signed,
 )
 
-pytestmark = pytest.mark.anyio
-
 JWT = {"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT_ISSUER": ISSUER, "ENGRAMQ_JWT_AUDIENCE": AUDIENCE}
 FROM_FILE = {**JWT, "ENGRAMQ_JWT_KEY_FILE": "/key.pem"}
 NOW = int(time.time())

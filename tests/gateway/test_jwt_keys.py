@@ -37,8 +37,6 @@ from tests.gateway.issuer import (
 )
 from tests.gateway.test_jwt import JWT, settings_with, whose
 
-pytestmark = pytest.mark.anyio
-
 # Keys in files.
 
 

@@ -132,7 +132,6 @@ def test_failures_count_by_address() -> None:
     failures.check("192.0.2.1")
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("SE-9")
 async def test_a_call_over_the_limit_is_refused_before_anything_is_enqueued(
     service: Service, workers: WorkerSide
@@ -147,7 +146,6 @@ async def test_a_call_over_the_limit_is_refused_before_anything_is_enqueued(
     assert not (await service.call(call)).is_error  # others over the same bus are not held back
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("SE-9")
 async def test_calls_at_once_are_counted_until_they_are_answered(service: Service, workers: WorkerSide) -> None:
     workers.script[MemoryStats] = lambda _c, _e: None

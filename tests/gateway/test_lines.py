@@ -15,8 +15,6 @@ from engramq.schemas.commands import MemoryStats, StoreMemory
 from tests.gateway.wire import NEWER, OLDER, call_of, encoded, unusual_bodies
 from tests.gateway.worker_side import WorkerSide
 
-pytestmark = pytest.mark.anyio
-
 ERAS = [OLDER, NEWER]
 TOOL = "guide"
 CLIENT = {"name": "test", "version": "1"}

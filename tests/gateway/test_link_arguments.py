@@ -115,7 +115,6 @@ def test_no_items_are_a_batch_and_too_many_are_not() -> None:
     assert refusal("connects") == (FaultCode.INVALID_PARAMETER, "edges")
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("CN-33", "CN-44")
 async def test_references_work_in_the_items_of_a_batch(
     service: Service, workers: WorkerSide, breadcrumbs: None

@@ -27,8 +27,6 @@ from tests.gateway.test_http_identity import GOOD, client_with, guarded
 from tests.gateway.test_server import ERAS, client_of
 from tests.gateway.worker_side import WorkerSide
 
-pytestmark = pytest.mark.anyio
-
 PROFILES: Final = ["full", "core", "get_edge,record_outcome,connects"]
 TYPES: Final = {"object", "array", "string", "integer", "number", "boolean"}
 OF_EVERY_SCHEMA: Final = {"type", "description", "default"}

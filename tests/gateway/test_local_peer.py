@@ -24,7 +24,7 @@ from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import ERAS, message, site_of
 from tests.gateway.worker_side import worker_side
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SE-16")]
+pytestmark = pytest.mark.promise("SE-16")
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells the owners of sockets")
 

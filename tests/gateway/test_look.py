@@ -13,7 +13,6 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 from tests.lanes import lanes_at
 
-pytestmark = pytest.mark.anyio
 KIND = WorkerKind.RECALL
 
 

@@ -23,8 +23,6 @@ from tests.gateway.provider import Provider, provider
 from tests.gateway.test_http import Site
 from tests.gateway.worker_side import WorkerSide, worker_side
 
-pytestmark = pytest.mark.anyio
-
 REDIRECT = "http://127.0.0.1:7777/callback"  # nobody listens: the test reads the address that it is sent to
 PAGE = ROOT / "docs" / "oauth.md"
 

@@ -31,8 +31,6 @@ from engramq.schemas.vocabulary import WorkerKind
 from tests.gateway.worker_side import WorkerSide
 from tests.lanes import lanes_at
 
-pytestmark = pytest.mark.anyio
-
 
 def states(overview: InstallationState) -> dict[str, str]:
     return {check.name: check.state for check in overview.checks}

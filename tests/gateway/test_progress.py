@@ -16,8 +16,6 @@ from tests.gateway.test_lines import INITIALIZE, INITIALIZED, conversation
 from tests.gateway.wire import NEWER, OLDER, call_of, encoded
 from tests.gateway.worker_side import worker_side
 
-pytestmark = pytest.mark.anyio
-
 RECORDS = {"records": [{"content": "tea"}, {"content": ""}, {"content": "coffee"}]}
 TOLD = [(0, 3, "3 items checked, 1 refused"), (3, 3, "3 items settled")]
 STREAM = "application/json, text/event-stream"

@@ -12,8 +12,6 @@ from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide
 
-pytestmark = pytest.mark.anyio
-
 ID_PARAMETERS = [(tool.name, field) for tool in TOOLS.values() if not tool.ids_only for field in tool.ids]
 
 NOTHING = ["@recalled[2]", "@recalled[3]", "@recalled[-1]", "@recalled[]", "@recalled", "@Stored", "@", "@stored "]

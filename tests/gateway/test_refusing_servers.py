@@ -29,7 +29,6 @@ from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo
 from tests.queue.worker_process import a_memory
 
 __all__ = ["keys", "own_server", "own_stage"]
-pytestmark = pytest.mark.anyio
 
 Turn = Callable[[Server, Any], Awaitable[None]]
 PASSWORD = "sesame"

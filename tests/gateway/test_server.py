@@ -23,8 +23,6 @@ from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide
 
-pytestmark = pytest.mark.anyio
-
 ERAS = ["legacy", "2026-07-28"]
 INVALID_PARAMS = -32602
 UNUSUAL = "x\u202e\u200b\u2028'\"<script>; drop table memories --"

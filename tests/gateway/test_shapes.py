@@ -22,7 +22,7 @@ from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.test_server import ERAS, call, client_of
 from tests.gateway.worker_side import WorkerSide
 
-pytestmark = [pytest.mark.promise("OV-11")]
+pytestmark = pytest.mark.promise("OV-11")
 
 STRUCTS: Final = structs_of(replies())
 ENDS: Final = {"source_id", "target_id"}
@@ -84,7 +84,6 @@ def test_links_are_told_alike() -> None:
 ELSEWHERE: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("profile", "hint"),
     [("core", HINTS[Thing.MEMORY]), ("forget_memory", f"There is no memory of this id. {ELSEWHERE}")],

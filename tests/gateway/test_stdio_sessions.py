@@ -25,8 +25,6 @@ from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide
 
-pytestmark = pytest.mark.anyio
-
 HELLO: dict[str, Any] = {"engramq": 1, "namespace": "ns", "principal": "me", "tools": "full", "output_schemas": False}
 ERAS = ["legacy", "2026-07-28"]
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600

@@ -26,7 +26,7 @@ from tests.gateway.test_lines import Conversation, conversation, opened
 from tests.gateway.wire import ENVELOPE, NEWER, OLDER, PREFIX, call_of, encoded, exchange, headers_of, running
 from tests.gateway.worker_side import WorkerSide, worker_side
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("AG-22")]
+pytestmark = pytest.mark.promise("AG-22")
 
 EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "100"))
 SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -21,8 +21,6 @@ from tests.integrations.turns import CASES, LONG, expected, lines_of, without_th
 
 __all__ = ["settings"]
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:

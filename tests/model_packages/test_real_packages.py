@@ -12,7 +12,7 @@ from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.fastembed import FastembedEmbedder
 from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 async def test_fastembed_runs_a_model_of_a_folder_as_we_do(tmp_path: Path) -> None:

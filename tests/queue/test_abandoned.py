@@ -17,7 +17,7 @@ from engramq.workers.queue.contract import CommandTry, Job, Outcome
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("QP-11")]
+pytestmark = pytest.mark.promise("QP-11")
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,6 @@ from engramq.workers.queue.inspection import Inspection, NotRewritten
 from tests.lanes import lanes_at
 from tests.queue.server import Server
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "zwetschkenknoedel"
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import arq.constants
 import msgspec
-import pytest
 from arq.connections import ArqRedis
 from arq.jobs import deserialize_job_raw, serialize_job
 from arq.worker import Worker, func
@@ -17,8 +16,6 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put
-
-pytestmark = pytest.mark.anyio
 
 
 def test_the_installed_arq_is_the_one_that_is_pinned() -> None:

@@ -8,8 +8,6 @@ import pytest
 from engramq.workers.queue import background
 from engramq.workers.queue.background import QUIET_S, Activity
 
-pytestmark = pytest.mark.anyio
-
 LONG_S = 30.0  # a pause of this length fails its test by the bound
 BOUND_S = 10.0
 

@@ -13,8 +13,6 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import FollowUp, Job, Outcome
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo, payload_of, ping, put
 
-pytestmark = pytest.mark.anyio
-
 
 async def outcome(bus: Bus, number: int) -> str:
     """Return what became of a ping: its payload, or the code it was refused with."""

@@ -20,8 +20,6 @@ from tests.lanes import lanes_at
 from tests.queue.server import Server
 from tests.queue.stage import ADA_ID, NAMESPACE, Stage, an_actor, ping
 
-pytestmark = pytest.mark.anyio
-
 WHOSE = (NAMESPACE, ADA_ID, "default")
 
 

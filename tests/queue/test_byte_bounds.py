@@ -16,7 +16,7 @@ from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters, encode_l
 from engramq.workers.queue.settlement import Settlement
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("QP-6")]
+pytestmark = pytest.mark.promise("QP-6")
 
 RECALL = WorkerKind.RECALL
 MB = 1024 * 1024

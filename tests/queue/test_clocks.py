@@ -11,8 +11,6 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import WorkerKind
 from tests.queue.stage import Stage, payload_of, ping, send
 
-pytestmark = pytest.mark.anyio
-
 HOUR = 3600.0
 
 

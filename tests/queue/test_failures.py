@@ -22,8 +22,6 @@ from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put, send
 from tests.queue.worker_process import a_memory
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def _tries_follow_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

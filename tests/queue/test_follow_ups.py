@@ -11,8 +11,6 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
-pytestmark = pytest.mark.anyio
-
 CALLERS = 20
 
 

@@ -38,8 +38,6 @@ from tests.queue.server import Server
 from tests.queue.stage import ADA, ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, echo, ping, put, send
 from tests.queue.worker_process import a_memory
 
-pytestmark = pytest.mark.anyio
-
 EVE = PrincipalId("eve")
 UNTRUSTED_ADA = PrincipalId("ada", untrusted=True)
 

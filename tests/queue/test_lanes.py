@@ -37,8 +37,6 @@ from engramq.workers.queue.process import serve
 from tests.queue.server import Server
 from tests.queue.stage import ADA, ADA_ID, BOUND_S, InProcess, echo, payload_of
 
-pytestmark = pytest.mark.anyio
-
 KINDS = (WorkerKind.RECALL, WorkerKind.EMBEDDING)
 SCRIPTS = {var.sha: name for name, var in vars(scripts).items() if isinstance(var, Script)}
 

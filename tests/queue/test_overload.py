@@ -16,8 +16,6 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, Job, Outcome
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping
 
-pytestmark = pytest.mark.anyio
-
 RECALL = WorkerKind.RECALL
 SERVICE_S = 0.02
 AT_ONCE = 4

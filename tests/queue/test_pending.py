@@ -14,8 +14,6 @@ from engramq.workers.queue.inspection import Inspection
 from tests.queue.stage import ADA_ID, NAMESPACE, Stage, send
 from tests.queue.worker_process import a_memory
 
-pytestmark = pytest.mark.anyio
-
 STORE = StoreMemory(content="Pumps leak")
 
 

@@ -10,8 +10,6 @@ from engramq.workers.queue import process as schedule
 from engramq.workers.queue.contract import FollowUp, Job, Outcome, Periodic
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_two_workers_do_periodic_work_one_at_a_time(stage: Stage) -> None:
     running = most = times = 0

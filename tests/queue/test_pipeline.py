@@ -9,8 +9,6 @@ from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from tests.queue.server import Server
 from tests.queue.stage import Stage
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_call_that_connects_while_the_pipeline_ends_leaves_no_connection_open(
     server: Server, stage: Stage

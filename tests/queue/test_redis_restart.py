@@ -15,8 +15,6 @@ from tests.queue.server import Server
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put, send
 from tests.queue.worker_process import a_memory
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("QP-4")
 async def test_gateway_and_worker_survive_a_redis_that_is_killed_and_started_again(

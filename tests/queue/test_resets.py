@@ -13,8 +13,6 @@ from engramq.schemas.keys import Keys
 from tests.queue.server import Server
 from tests.queue.stage import BOUND_S, Stage, an_actor, echo, payload_of, ping
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:

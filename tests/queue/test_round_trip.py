@@ -15,8 +15,6 @@ from engramq.workers.queue.contract import Job, Outcome, SessionUse
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, counts, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("QP-2")
 async def test_every_answer_reaches_the_gateway_that_asked_with_three_gateways_and_three_workers(stage: Stage) -> None:

@@ -15,8 +15,6 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.settlement import Result, Settlement
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put
 
-pytestmark = pytest.mark.anyio
-
 LEASE_MS = 60_000
 RECALL = WorkerKind.RECALL
 

@@ -17,8 +17,6 @@ from engramq.workers.queue.contract import Actor, Job, Outcome, SessionState, Se
 from tests.lanes import lanes_at
 from tests.queue.stage import ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, ping
 
-pytestmark = pytest.mark.anyio
-
 WHOSE = (NAMESPACE, ADA_ID, "default")
 GAP_MS = limits.SESSION_GAP_SECONDS * 1000
 

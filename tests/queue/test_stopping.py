@@ -17,8 +17,6 @@ from engramq.workers.queue.contract import Job, Outcome
 from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("QP-10")
 async def test_a_worker_finishes_what_it_holds_when_it_can(stage: Stage) -> None:

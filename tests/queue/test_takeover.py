@@ -22,8 +22,6 @@ from engramq.workers.queue.contract import LEASE_S, Job, Lease, LeaseLost, Outco
 from engramq.workers.queue.worker import RENEW_S
 from tests.queue.stage import BOUND_S, Stage, an_actor, counts, echo, payload_of, ping, send
 
-pytestmark = pytest.mark.anyio
-
 KILLS = 6
 
 

@@ -16,8 +16,6 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome
 from tests.queue.stage import BOUND_S, Stage, put, send
 
-pytestmark = pytest.mark.anyio
-
 IMPORTS = WorkerKind.IMPORTS
 IMPORT = ImportMemories(records=(ImportRow(content="Ada drinks tea"),))
 # Goes before a script: counts what it calls, and how many elements the answers have.

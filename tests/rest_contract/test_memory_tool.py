@@ -20,7 +20,6 @@ from tests.rest_contract.test_typescript import NODES, node, package, sources
 
 __all__ = ["package", "settings", "sources"]
 
-pytestmark = pytest.mark.anyio
 PROGRAM = Path(__file__).with_name("programs") / "memory_tool.mjs"
 PAGE = ROOT / "docs/providers.md"
 

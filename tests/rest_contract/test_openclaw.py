@@ -20,7 +20,6 @@ from tests.rest_contract.test_typescript import node
 
 __all__ = ["settings"]
 
-pytestmark = pytest.mark.anyio
 
 PLUGIN = ROOT / "integrations" / "openclaw"
 HOST = Path(__file__).with_name("programs") / "openclaw_host.mjs"

@@ -14,7 +14,6 @@ from tests.gateway.test_identity_end_to_end import served, settings
 
 __all__ = ["settings"]
 
-pytestmark = pytest.mark.anyio
 
 SCHEMATHESIS = ROOT / ".environments" / "rest" / "bin" / "st"
 TIME_S = 60

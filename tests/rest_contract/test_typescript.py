@@ -110,7 +110,6 @@ EXAMPLES = {
 REFUSED = {"README-0", "typescript-1"}  # where a refusal is printed
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("RC-8")
 async def test_the_examples_of_the_pages_run(settings: Settings, package: Path) -> None:
     """Under each Node, with their types: one of them printed `NotReached` for a refusal (finding D4 of newcomers)."""

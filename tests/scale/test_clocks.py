@@ -12,7 +12,7 @@ from tests.faults.clocks import an_hour_off
 from tests.faults.world import ENGRAMQ, free_port, is_ready, until
 from tests.scale.test_workers_elsewhere import processes
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.promise("QP-20")

@@ -32,7 +32,7 @@ from tests.scale.cluster_load import one_of_each_lane
 from tests.scale.redis_cluster import Node, RedisCluster
 from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-2")]
+pytestmark = pytest.mark.promise("SC-2")
 
 LANES = 3
 EVERY_SCRIPT = tuple(var for var in vars(scripts).values() if isinstance(var, Script))

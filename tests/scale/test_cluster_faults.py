@@ -20,7 +20,7 @@ from tests.scale.cluster_load import loaded, one_of_each_lane
 from tests.scale.redis_cluster import Node, RedisCluster
 from tests.scenarios.stage import stage_settings, staged
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-2")]
+pytestmark = pytest.mark.promise("SC-2")
 
 LANES = 3
 BACK_S = 15.0  # in which stores are answered again once a master has died; the nodes take 1.5 s to notice

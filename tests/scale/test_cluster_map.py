@@ -12,8 +12,6 @@ from engramq.schemas.keys import slot_of
 from engramq.workers.queue.inspection import Inspection
 from tests.scale.redis_cluster import Node, RedisCluster
 
-pytestmark = pytest.mark.anyio
-
 WAITED_S = 2.0  # by an exchange with a cluster that is down
 TURNS = 8  # at most, of asking anew in that time; every 0.05 s it would be 30
 

@@ -22,8 +22,6 @@ from tests.queue.test_scripts import *  # noqa: F403
 from tests.queue.test_session_uses import *  # noqa: F403
 from tests.scale.redis_cluster import RedisCluster
 
-pytestmark = pytest.mark.anyio  # not those that came along
-
 del test_without_redis_the_outcome_is_unknown  # noqa: F821 - kills its one server
 del test_a_wake_up_that_was_lost_costs_seconds_at_most  # noqa: F821 - takes a transaction of redis-py, which a cluster has not
 

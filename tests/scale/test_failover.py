@@ -21,7 +21,7 @@ from tests.scale.story import tell_agents
 from tests.scale.workshop import running, stored_under
 from tests.scenarios.stage import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240), pytest.mark.promise("SC-5")]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.promise("SC-5")]
 
 CONTENTS = "select m.content from memories m join namespaces n using (tenant) where n.namespace = %s"
 HANGS_MAX_S = 15.0

@@ -26,7 +26,7 @@ from tests.scale.standby import PostgresServer, primary
 from tests.scale.story import tell_agents
 from tests.scale.workshop import running, stored_under
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 HELD_SETTINGS = (
     b"select current_user as role, pg_backend_pid() as pid, (select json_object_agg(name, current_setting(name)) "

@@ -34,7 +34,7 @@ from tests.scale.redis_sentinel import CONTINUE, PASSWORD, SENTINEL_PASSWORD, SE
 from tests.scale.story import tell, terminal_of
 from tests.scenarios.stage import stage_settings, staged
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-3"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.promise("SC-3"), pytest.mark.timeout(180)]
 
 CALLERS = 6
 BACK_S = 20.0  # within which calls are answered again: 1 s until the master counts as gone, the election, the rest

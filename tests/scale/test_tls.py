@@ -28,7 +28,7 @@ from tests.scale.certificates import Authority, TlsDoor, context_of
 from tests.scale.story import tell, terminal_of
 from tests.scenarios.stage import stage_settings, staged, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-4"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.promise("SC-4"), pytest.mark.timeout(120)]
 
 ACL = ROOT / "deploy" / "redis.acl"
 PASSWORD = "heather%2Fhoney"  # as a URL has it

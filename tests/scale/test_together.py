@@ -19,7 +19,7 @@ from tests.scale.standby import primary
 from tests.scale.story import tell_agents
 from tests.scale.workshop import running, stored_under
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 CONTENTS = "select m.content from memories m join namespaces n using (tenant) where n.namespace = %s"
 BETWEEN_S = 1.0  # of load between two disturbances

@@ -15,7 +15,7 @@ from tests.conftest import Database
 from tests.faults.callers import HttpCaller
 from tests.faults.world import ENGRAMQ, free_port, is_ready, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 BOUND_S = 30.0
 NO_HOME = "/proc/self/fdinfo/home"  # where nobody can make anything, root neither

@@ -13,7 +13,7 @@ from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("QP-13")]
+pytestmark = pytest.mark.promise("QP-13")
 
 ROWS = 1_000
 CALLS = 20

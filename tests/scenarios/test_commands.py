@@ -10,8 +10,6 @@ from engramq.schemas.vocabulary import Scope, WorkerKind
 from tests.conftest import Database
 from tests.scenarios.stage import Stage, agent_of, running_workers, stage_settings, staged, until
 
-pytestmark = pytest.mark.anyio
-
 BOUND_S = 20.0
 
 

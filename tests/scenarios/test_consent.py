@@ -8,8 +8,6 @@ import pytest
 from engramq.schemas.vocabulary import Scope
 from tests.scenarios.stage import Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 FACT = {"source_name": "Ada", "target_name": "Honesty", "relation": "VALUES"}
 FLAG = {"is_constitutive": True}
 CALL = re.compile(r"(\w+)\(([^()]*)\)")

@@ -19,7 +19,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
 from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
 from tests.scenarios.stage import Agent, Stage, agent_of, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("QP-6")]
+pytestmark = pytest.mark.promise("QP-6")
 
 SECRET = "Ada's password is heliotrope"
 

@@ -20,7 +20,7 @@ from tests.conftest import Database
 from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, until
 from tests.workers.tenants.tables import HALF, furnish
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 TOPICS = ("pump", "vault", "garden", "orchestra", "harbour", "telescope")
 QUERIES = (*TOPICS, "what the pump costs", "music in the harbour", "Ada", "in May 2023")

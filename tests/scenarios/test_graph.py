@@ -10,8 +10,6 @@ import pytest
 from tests.conftest import Database
 from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 FACT = {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"}
 NOWHERE = {"edge": None, "status": "not_found"}
 

@@ -11,7 +11,6 @@ from tests.workers.memories.trust.test_command_lines import Terminal, terminal
 
 __all__ = ["terminal"]
 
-pytestmark = pytest.mark.anyio
 
 NASTY = "Bob \x1b[31m \u202e"
 

@@ -6,8 +6,6 @@ import pytest
 
 from tests.scenarios.stage import Agent
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("TI-1", "TI-2", "TI-7")
 async def test_an_agent_tells_and_asks_when_facts_hold(agent: Agent) -> None:

@@ -20,7 +20,7 @@ from tests.gateway.ui.conftest import listening
 from tests.gateway.wire import NEWER, OLDER, call_of, encoded, headers_of
 from tests.scenarios.stage import running_workers, stage_settings, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("QP-11")]
+pytestmark = pytest.mark.promise("QP-11")
 
 TOOL = "list_recent_memories"
 WAITING = f"""

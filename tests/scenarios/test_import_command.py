@@ -29,7 +29,7 @@ from tests.scenarios.stage import Stage, agent_of, staged, until
 
 __all__ = ["settings", "stage"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
 

@@ -20,8 +20,6 @@ from tests.conftest import Database
 from tests.gateway.test_redaction import GITHUB
 from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of, running_workers, stage_settings, staged, until
 
-pytestmark = pytest.mark.anyio
-
 ROWS = 1_000
 # A row that is refused, and the field that its receipt names.
 BAD: dict[int, tuple[Any, str]] = {

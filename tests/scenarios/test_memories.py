@@ -11,8 +11,6 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Thing
 from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 # Of ranked results, of what is not whole, untrusted or private.
 SOMETIMES = {
     "score",

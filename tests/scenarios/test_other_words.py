@@ -8,7 +8,7 @@ from bench.languages import facts
 from tests.conftest import Database
 from tests.scenarios.stage import agent_of, stage_settings, staged
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 FACTS = 100
 AT_ONCE = 8

@@ -7,8 +7,6 @@ import pytest
 
 from tests.scenarios.stage import Agent, Stage, agent_of, until
 
-pytestmark = pytest.mark.anyio
-
 WORDS = "The deploy password rotates every"
 
 

@@ -15,7 +15,7 @@ from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
 from tools.relevance.worlds import prompts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.promise("RC-5")]
+pytestmark = [pytest.mark.long, pytest.mark.promise("RC-5")]
 
 FILES: Final = dict(line.split("\t") for line in Path(__file__).with_name("files.tsv").read_text().splitlines()[1:])
 # Of the files that nothing names, those that something kept bears on: log lines are JSON, backups are restored.

@@ -16,7 +16,7 @@ from tests.workers.memories.trust.test_command_lines import Terminal, terminal
 
 __all__ = ["terminal"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SE-20")]
+pytestmark = pytest.mark.promise("SE-20")
 
 SECRET = "the crawler's own words"
 

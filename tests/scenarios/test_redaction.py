@@ -24,7 +24,7 @@ from tests.conftest import Database
 from tests.gateway.test_redaction import GITHUB, SLACK
 from tests.scenarios.stage import agent_of, stage_settings, staged
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SE-19")]
+pytestmark = pytest.mark.promise("SE-19")
 
 CONTENT = f"Ada deploys with {GITHUB} from her laptop"
 KEPT = "Ada deploys with [redacted: GitHub Token] from her laptop"

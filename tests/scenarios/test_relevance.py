@@ -18,7 +18,7 @@ from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
 from tools.measure_confidence import expected_error
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 ASKED = 60  # of the memories
 BESIDES = 120  # memories that nobody asks for

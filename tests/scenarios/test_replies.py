@@ -14,8 +14,6 @@ from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS
 from tests.scenarios.stage import Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 HIT = "Ada drinks green tea at her desk before the stand-up, item {}"
 LONG_HIT = (
     "The release train of the billing service leaves on the second Tuesday of a month, number {}: Ada reads the change "

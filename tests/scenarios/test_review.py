@@ -6,8 +6,6 @@ import pytest
 
 from tests.scenarios.stage import Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("OV-14")
 async def test_forgotten_and_rejected_memories_are_found_again(agent: Agent) -> None:

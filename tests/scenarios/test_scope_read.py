@@ -9,7 +9,7 @@ from engramq.gateway.replies import NOTICE_WITHHELD as NOTICE
 from engramq.schemas.vocabulary import Scope
 from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("SE-17")]
+pytestmark = pytest.mark.promise("SE-17")
 
 # Every word of the reader's that no reply may repeat.
 MARK = "heliotrope"

@@ -8,8 +8,6 @@ import pytest
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until
 
-pytestmark = pytest.mark.anyio
-
 RECIPE = "To descale the kettle: fill it with vinegar, boil it, then rinse it twice"
 FEELING = "I am so relieved and happy that the exam is over, I could cry"
 TALK = "Aww, thank you so much, that's so sweet! How are you doing?"

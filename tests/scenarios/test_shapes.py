@@ -8,7 +8,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import Thing
 from tests.scenarios.stage import Agent
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OV-11")]
+pytestmark = pytest.mark.promise("OV-11")
 
 NOTHING = uuid7()
 TRIPLE = {"source_name": "Nemo", "target_name": "Nautilus", "relation": "COMMANDS"}

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("PR-6")]
+pytestmark = pytest.mark.promise("PR-6")
 
 WISH = "Always quote prices in euros when I ask about flights."
 SELDOM = "From now on, write commit messages in the imperative."

@@ -11,7 +11,7 @@ from bench.replies import tokens
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("PR-5"), pytest.mark.long]
+pytestmark = [pytest.mark.promise("PR-5"), pytest.mark.long]
 
 BEGIN = datetime(2026, 1, 5, 9, tzinfo=UTC)
 PARTS = ("ferry", "harbour", "mast", "rudder", "galley", "anchor", "keel", "lantern", "compass", "tiller")

@@ -6,8 +6,6 @@ import pytest
 
 from tests.scenarios.stage import Agent
 
-pytestmark = pytest.mark.anyio
-
 BREW = "Ada brews tea for the team"
 
 

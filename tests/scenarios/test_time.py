@@ -8,8 +8,6 @@ import pytest
 from engramq.schemas.ids import format_time
 from tests.scenarios.stage import Agent, until
 
-pytestmark = pytest.mark.anyio
-
 MAY, JUNE, JULY = "2023-05-10T00:00:00Z", "2023-06-10T00:00:00Z", "2023-07-10T00:00:00Z"
 
 

@@ -36,7 +36,6 @@ async def ask(service: Service, tool: str, arguments: Any) -> dict[str, Any]:
     return check_reply(tool, reply.body, is_error=reply.is_error)
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("SE-4", "SE-5")
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=SLOW)
 @given(sent=calls())

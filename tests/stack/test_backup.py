@@ -25,7 +25,7 @@ from tests.scenarios.stage import LEGACY, MODERN, Agent
 from tests.stack.test_whole_stack import BOUND_S, ENGRAMQ, Installation, installation
 
 __all__ = ["installation"]
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 THINGS = ("kettle", "ladder", "piano", "lantern", "map of Norway")
 PLACES = ("cellar", "attic", "kitchen")

@@ -15,7 +15,7 @@ from tests.scenarios.stage import MODERN, Agent
 from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SAID = "Zwetschkenknoedel"  # no other text has it
 WORD = b"zwetschkenknoed"  # its stem, as indexes hold it

@@ -19,7 +19,7 @@ from engramq.schemas.ids import uuid7
 from tests.scenarios.stage import LEGACY, Agent
 from tests.stack.test_whole_stack import Installation, installed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.promise("OP-3")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.promise("OP-3")]
 
 BOUND_S = 90.0
 

@@ -11,7 +11,7 @@ from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 MALLORY = "mallory"
 FACTS = {

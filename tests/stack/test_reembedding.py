@@ -13,7 +13,7 @@ from tests.stack.test_whole_stack import BOUND_S, Installation, installation, ki
 
 __all__ = ["installation"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 ROWS = 400
 FILLER = "The weekly report lists pumps, valves and pipes with their pressure, age and the names of those who serviced "

@@ -20,7 +20,6 @@ from tests.stack.test_whole_stack import ENGRAMQ, Installation, installation
 __all__ = ["installation"]
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.timeout(300),
     pytest.mark.promise("PV-1", "PV-2", "EV-2", "EV-3", "SE-20"),
 ]

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from engramq.deploy.local.embedded import process
 from tests.scenarios.stage import LEGACY, MODERN, Agent
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
 BOUND_S = 60.0

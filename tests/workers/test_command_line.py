@@ -20,8 +20,6 @@ from engramq.workers.db.readiness import packaged
 from engramq.workers.migrating import require_database
 from tests.conftest import Database, TestServers
 
-pytestmark = pytest.mark.anyio
-
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 
 

@@ -28,7 +28,7 @@ from tests.scale.standby import primary
 from tests.scenarios.stage import stage_settings, until
 from tests.workers.conftest import SwitchedEmbedder, World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-8"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.promise("OP-8"), pytest.mark.timeout(90)]
 
 BOUND_S = 20.0
 

@@ -26,7 +26,6 @@ from tests.jobs import job
 from tests.workers.conftest import World, world
 
 __all__ = ["world"]
-pytestmark = pytest.mark.anyio
 
 SETTLED = (
     "update memories set sector_source = 'auto', sector = 'semantic', standing_source = 'auto', links_made_at = now() "

@@ -11,8 +11,6 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.running import run_once
 
-pytestmark = pytest.mark.anyio
-
 
 async def forget(_tx: Transaction) -> Forgotten:
     return Forgotten(status="archived", id="x")

@@ -31,8 +31,6 @@ from engramq.workers.db import transaction
 from tests.jobs import job, repeated
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "The safe opens with zwetschkenknoedel"
 LONG = "The  release of the heron project\nis planned for the fourth of May at noon, in Vienna"
 BEGINNING = "The release of the heron project is planned for the fourth…"

@@ -14,7 +14,7 @@ from tests.workers.upkeep.test_reembedding import Change, OtherModel, change, st
 
 __all__ = ["change"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 
 async def checks(world: World) -> dict[str, Check]:

@@ -21,7 +21,7 @@ from tests.gateway.test_identity_end_to_end import Served, served, settings
 
 __all__ = ["here", "keys", "redis_url", "settings", "shell"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 SENTENCE = "The ferry to the island leaves every morning at seven from the old harbour of the town"
 

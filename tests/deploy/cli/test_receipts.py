@@ -16,7 +16,7 @@ from tests.gateway.test_identity_end_to_end import Served, settings
 
 __all__ = ["here", "keys", "redis_url", "settings", "shell"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("SE-20")]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.promise("SE-20")]
 
 
 async def test_an_outsider_checks_a_receipt_without_a_network(

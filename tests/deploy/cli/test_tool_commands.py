@@ -28,7 +28,7 @@ from tests.gateway.test_identity_end_to_end import Served, served, settings
 
 __all__ = ["keys", "redis_url", "settings"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-3")]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.promise("RC-3")]
 
 ESCAPES = "before\x1b]0;owned\x07\x1b[31m after \u202e\nsecond line"
 

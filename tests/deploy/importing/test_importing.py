@@ -15,7 +15,7 @@ from tests.scenarios.stage import Stage, agent_of
 
 __all__ = ["settings", "stage"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-11")]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.promise("RC-11")]
 
 
 def kept(database: Database) -> tuple[int, int, int]:

@@ -40,7 +40,7 @@ from tests.scenarios.stage import Stage, agent_of
 
 __all__ = ["settings", "stage"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-14")]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.promise("RC-14")]
 
 SESSION = "5a1e0000-0000-4000-8000-00000000000"
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"

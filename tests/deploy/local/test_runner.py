@@ -18,7 +18,7 @@ from engramq.deploy.local.supervisor.stack import SupervisedService
 from engramq.deploy.local.supervisor.state import StateFile
 from tests.deploy.helpers import identity
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-3"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.promise("OP-3"), pytest.mark.timeout(60)]
 
 QUICK = ((15, 5.0), (9, 5.0))
 FINE = {"is_ready": lambda: True, "answers": lambda: True, "tend": lambda: ""}

@@ -11,7 +11,7 @@ from engramq.deploy.local.supervisor import silence
 from engramq.deploy.local.supervisor.silence import HUNG_S, STARTING_S, Heartbeat, Silence, until_hung
 from engramq.telemetry.watchdog import telling_watchdog
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-3")]
+pytestmark = pytest.mark.promise("OP-3")
 
 
 @pytest.fixture

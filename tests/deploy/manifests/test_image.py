@@ -109,7 +109,6 @@ async def servers(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
         }
 
 
-@pytest.mark.anyio
 async def test_it_migrates_works_and_serves(image: Stage, servers: dict[str, str]) -> None:
     migrated = await asyncio.to_thread(run, image, *image.entrypoint, "migrate", ENGRAMQ_DATABASE_URL=servers["owner"])
     assert "applied 0031_schema" in migrated.stdout, migrated.stderr

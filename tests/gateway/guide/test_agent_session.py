@@ -4,8 +4,6 @@ import pytest
 
 from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 REASON = "We chose Redis for the queue because latency matters most"
 FIGURE = "Measured on Tuesday: half a millisecond there and back"
 QUESTION = "Why was Redis chosen for the queue?"

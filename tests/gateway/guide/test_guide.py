@@ -56,7 +56,6 @@ def test_an_entry_is_short_says_what_the_listing_does_not_and_names_tools_that_e
     assert {name for name in named if name not in replied.split()} <= set(TOOLS)
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("CN-45", "CN-44")
 @pytest.mark.long
 async def test_the_example_of_every_tool_works_as_it_stands(stage: Stage) -> None:
@@ -68,7 +67,6 @@ async def test_the_example_of_every_tool_works_as_it_stands(stage: Stage) -> Non
             assert {name: body[name] for name in SHOWN.get(tool, {})} == SHOWN.get(tool, {}), tool
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("CN-45")
 @pytest.mark.long
 async def test_the_examples_work_in_any_order_in_one_namespace(stage: Stage) -> None:
@@ -100,7 +98,6 @@ def filled(value: Any, seen: dict[str, Any]) -> Any:
     return value if place is None else functools.reduce(operator.getitem, place[1].split("."), seen)
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("CN-45")
 async def test_the_guide_answers_without_any_worker(guided: Agent) -> None:
     overview = await guided.call("guide")
@@ -120,7 +117,6 @@ async def test_the_guide_answers_without_any_worker(guided: Agent) -> None:
         assert (refused["status"], refused["field"]) == ("invalid_parameter", "topic")
 
 
-@pytest.mark.anyio
 async def test_the_guide_can_be_read_as_resources(guided: Agent) -> None:
     for uri, arguments in (("engramq://guide", {}), ("engramq://guide/get_edge", {"topic": "get_edge"})):
         (content,) = (await guided.client.read_resource(uri)).contents

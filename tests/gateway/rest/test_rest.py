@@ -19,7 +19,6 @@ from tests.gateway.worker_side import SCRIPT, WorkerSide, a_memory, worker_side
 
 __all__ = ["shared", "site", "workers"]
 
-pytestmark = pytest.mark.anyio
 
 JSON = "application/json"
 MISSING_HERE = {"restore_memory", "verify_memory", "unshare_memory", "why"}  # as the workers are scripted

@@ -15,8 +15,6 @@ from tests.gateway.worker_side import worker_side
 
 __all__ = ["settings"]
 
-pytestmark = pytest.mark.anyio
-
 
 def caller(here: Served, name: str) -> Rest:
     return Rest(here.site.port, authorization=f"Bearer {here.secrets[name]}")

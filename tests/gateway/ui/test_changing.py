@@ -10,7 +10,7 @@ from engramq.schemas.ids import uuid7
 from tests.gateway.ui.conftest import Served
 from tests.gateway.ui.test_editing import refuse_calls
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+pytestmark = pytest.mark.promise("OP-12")
 
 LIST = "/ui/memories"
 CHANGES = "/ui/changes"

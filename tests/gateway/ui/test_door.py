@@ -19,7 +19,7 @@ from tests.gateway.test_local_peer import asked_as, request_of
 from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served, served
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+pytestmark = pytest.mark.promise("OP-12")
 
 UNKNOWN = TOKEN_PREFIX + "u" * 43
 ID = "01a2049f-a8df-7000-a158-b088a877225a"

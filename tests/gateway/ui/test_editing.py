@@ -11,7 +11,7 @@ from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import FaultCode, refuse
 from tests.gateway.ui.conftest import Served
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+pytestmark = pytest.mark.promise("OP-12")
 
 NEW = "/ui/memories/new"
 LIST = "/ui/memories"

@@ -5,7 +5,7 @@ import pytest
 from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+pytestmark = pytest.mark.promise("OP-12")
 
 INBOX = "/ui/inbox"
 

@@ -10,7 +10,7 @@ from engramq.schemas.vocabulary import Scope
 from engramq.workers.auth.tokens import NewToken, create, revoke
 from tests.gateway.ui.conftest import WHO, Served, constitutive_edge
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+pytestmark = pytest.mark.promise("OP-12")
 
 PAGES = (
     "/ui",

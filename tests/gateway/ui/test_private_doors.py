@@ -13,8 +13,6 @@ from tests.gateway.rest.requests import Rest
 from tests.gateway.ui.conftest import Served
 from tests.workers.tenants import doors
 
-pytestmark = pytest.mark.anyio
-
 MARKER = re.compile(r"marker\d{4}")
 OTHERS = ("grace", "keeper", "reader", "researcher")
 PAGES = 60  # that are followed from the first one

@@ -10,7 +10,7 @@ from tests.gateway.ui.browsing import Browser
 from tests.gateway.ui.conftest import Served
 from tests.scenarios.stage import Agent
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+pytestmark = pytest.mark.promise("OP-12")
 
 LIST = "/ui/memories"
 TIMELINE = "/ui/timeline"

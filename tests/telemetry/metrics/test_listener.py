@@ -11,7 +11,7 @@ from engramq.telemetry.listener import CONNECTIONS_MAX, PageAnswer, ServedPage, 
 
 BOUND_S = 20.0
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.timeout(60)
 
 
 async def _figures() -> PageAnswer:

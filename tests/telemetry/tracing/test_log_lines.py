@@ -21,7 +21,7 @@ from tests.telemetry.tracing.processes import environment_of, live
 from tests.telemetry.tracing.test_traces import CLIENTS, TRACE
 
 __all__ = ["keys", "server", "stage"]
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-7")]
+pytestmark = pytest.mark.promise("OP-7")
 log = logging.getLogger("engramq.workers.test")
 
 OF_COMMANDS = frozenset({"Background task failed", "Command set aside", "Command will be tried again"})

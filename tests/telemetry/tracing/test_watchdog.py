@@ -11,7 +11,7 @@ import pytest
 from engramq.telemetry.watchdog import telling_watchdog
 from tests.telemetry.tracing.processes import environment_of, process
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-8"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.promise("OP-8"), pytest.mark.timeout(90)]
 
 BOUND_S = 40.0
 

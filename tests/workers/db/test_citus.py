@@ -317,7 +317,6 @@ def test_the_script_runs_and_lets_workers_blank_the_audit_log_and_no_more(databa
     assert left
 
 
-@pytest.mark.anyio
 @pytest.mark.own_database
 async def test_plans_know_their_tenant_where_tables_are_sharded(database: Database) -> None:
     mode = b"select current_setting('plan_cache_mode') as mode"
@@ -383,7 +382,6 @@ def test_the_rules_find_what_breaks_them(owner: psycopg.Connection[Any], rule: s
     assert rules_of(owner).broken_by(parsed(owner, "broken", BROKEN[rule])) == set(expected)
 
 
-@pytest.mark.anyio
 @pytest.mark.own_database
 async def test_the_tenant_is_set_by_a_statement_where_tables_are_sharded(database: Database) -> None:
     """The same rows as ever, and no bulk load; a cluster that passes settings on to no node is refused."""

@@ -15,7 +15,7 @@ from engramq.workers.db.pool import SPARE, Limit, Share, share
 from engramq.workers.db.transaction import Transaction
 from tests.conftest import Database
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 WORKERS = 9
 CALLERS = 64

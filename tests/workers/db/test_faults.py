@@ -33,7 +33,7 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.running import run_once
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 NOTE = (
     b"insert into audit_log (tenant, namespace, actor, action) "

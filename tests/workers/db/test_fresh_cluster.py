@@ -18,8 +18,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
 
-pytestmark = pytest.mark.anyio
-
 ROLES = "select count(*) from pg_roles where rolname = 'engramq_worker'"
 OWNED = "fresh_owned"
 AT_ONCE_S = 10.0

@@ -11,8 +11,6 @@ from engramq.workers.db.lookups import array
 from engramq.workers.db.transaction import Lookup, Transaction
 from tests.conftest import Database
 
-pytestmark = pytest.mark.anyio
-
 ECHO = b"select json_build_array(%(text)s::text, %(number)s::int, %(truth)s::boolean, %(list)s::text[])::text"
 TENANT = b"select json_build_object('tenant', nullif(current_setting('app.tenant', true), ''))::text"
 BROKEN = b"select (1 / %(zero)s::int)::text"

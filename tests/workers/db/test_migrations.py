@@ -14,8 +14,6 @@ from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import Migration, NotReady, Reason, Schema, packaged
 from tests.conftest import Database, TestServers
 
-pytestmark = pytest.mark.anyio
-
 TABLES = "select relname from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace"
 EVERYTHING = [f"{packaged().version:04}_schema"]
 

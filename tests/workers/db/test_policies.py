@@ -9,8 +9,6 @@ from engramq.workers.db.diagnosis import diagnose
 from engramq.workers.db.readiness import NotReady
 from tests.conftest import Database
 
-pytestmark = pytest.mark.anyio
-
 TENANT_ONLY = "tenant = nullif(current_setting('app.tenant', true), '')::integer"
 CHANGES = {
     "using": f"alter policy own_tenant on {{table}} using ({TENANT_ONLY})",

@@ -16,8 +16,6 @@ from engramq.workers.db.transaction import Lookup, Transaction, settings_to_take
 from tests.conftest import Database
 from tests.refusals import refused
 
-pytestmark = pytest.mark.anyio
-
 HELD = (
     b"select current_user as role, (select json_object_agg(name, current_setting(name)) "
     b"from unnest(%(names)s::text[]) as name) as settings"

@@ -21,7 +21,7 @@ from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.rewriting import RewriteBegun, RewritePlanned, RewriteReport, Rewritten, rewrite_database
 from tests.conftest import Database
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 Connection = psycopg.AsyncConnection[Any]
 HOLD = b"select count(*) from memories"

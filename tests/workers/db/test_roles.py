@@ -8,8 +8,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.readiness import NotReady
 from tests.conftest import Database
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("SE-7")
 def test_the_workers_own_no_table_and_are_no_superuser(database: Database) -> None:

@@ -31,7 +31,7 @@ from engramq.workers.db.transaction import Transaction
 from tests.jobs import job
 from tests.workers.conftest import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 # What is set together does not hide what else is set: each row has a value of its own that answers would show.
 SETTINGS = (

@@ -19,7 +19,7 @@ from engramq.workers.queue.contract import OutcomeUnknown
 from tests.conftest import Database, TestServers
 from tests.refusals import refused
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 NAMESPACE = "n"
 CALLERS = 24  # more than a pool has sessions

@@ -9,8 +9,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from tests.conftest import Database
 
-pytestmark = pytest.mark.anyio
-
 WRITERS = 8
 NOTE = (
     b"insert into audit_log (tenant, namespace, actor, action) "

@@ -40,8 +40,6 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("MT-1", "MT-2", "TP-3")
 async def test_a_store_returns_the_memory_with_its_defaults(world: World) -> None:

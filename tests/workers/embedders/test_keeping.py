@@ -15,8 +15,6 @@ from engramq.workers.embedders.interface import EmbedderUnavailable
 BOUND_S = 20.0
 NOWHERE = "http://127.0.0.1:1/v1"
 
-pytestmark = pytest.mark.anyio
-
 
 def of(path: Path, name: str, url: str = "") -> EmbedderFile:
     return EmbedderFile(path, read_settings({"ENGRAMQ_EMBEDDER": name, "ENGRAMQ_EMBEDDER_URL": url}))

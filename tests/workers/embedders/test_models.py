@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 
 import anyio
-import pytest
 
 from engramq.workers.db.database import Store
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
-
-pytestmark = pytest.mark.anyio
 
 
 class TwoModels(HashEmbedder):

@@ -6,8 +6,6 @@ from engramq.schemas.commands import AddNode, GetNodeByName, ListEdges
 from tests.workers.graph.facts import asked, fact, reclassified
 from tests.workers.graph.harness import BOB, CAY, Harness
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("OV-3")
 async def test_an_edge_says_who_wrote_and_who_changed_it(harness: Harness) -> None:

@@ -22,8 +22,6 @@ from tests.refusals import refused
 from tests.workers.graph.facts import UNKNOWN_ID, approved, asked, decided, fact, proposed, reclassified
 from tests.workers.graph.harness import ADA, BOB, CAY, Harness
 
-pytestmark = pytest.mark.anyio
-
 FLAG = {"is_constitutive": True}
 NO_PROPOSAL = {"status": "not_found", **missing(Thing.PROPOSAL)}
 BOTH_SPELLINGS = pytest.mark.parametrize("mark", [FLAG, {"edge_type": "constitutive"}])

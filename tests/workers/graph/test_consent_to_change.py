@@ -23,7 +23,7 @@ from tests.refusals import refused
 from tests.workers.graph.facts import asked, decided, fact, reclassified
 from tests.workers.graph.harness import ADA, BOB, CAY, Harness
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OV-4")]
+pytestmark = pytest.mark.promise("OV-4")
 
 FLAG = {"is_constitutive": True}
 TYPE = {"edge_type": "constitutive"}

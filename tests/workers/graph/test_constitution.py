@@ -2,14 +2,10 @@
 
 import json
 
-import pytest
-
 from engramq.workers.db import queries
 from engramq.workers.db.queries import Library
 from engramq.workers.graph.edge_rules import MARKS, is_constitutive
 from tests.workers.graph.harness import Harness
-
-pytestmark = pytest.mark.anyio
 
 VALUES = ("true", "false", "null", "1", "0", '"true"', '"constitutive"', '"Constitutive"', '""', "[]", "[true]", "{}")
 

@@ -12,8 +12,6 @@ from tests.refusals import refused
 from tests.workers.graph.facts import OPEN, UNKNOWN_ID, fact
 from tests.workers.graph.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 FACTS = (
     ("Ada", "KNOWS", "Bob", 0.3),
     ("Ada", "LOVES", "Bob", 0.9),

@@ -21,8 +21,6 @@ from tests.refusals import refused
 from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
 from tests.workers.graph.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 DEEP = {
     "é": {"ß": [1, 2.5, None, True, {"𝄞": "雪"}]},
     "big": 2**64 - 1,

@@ -17,8 +17,6 @@ from tests.refusals import refused
 from tests.workers.graph.facts import decided, fact
 from tests.workers.graph.harness import ADA, CAY, Harness
 
-pytestmark = pytest.mark.anyio
-
 FLAG = {"is_constitutive": True}
 
 

@@ -18,8 +18,6 @@ from tests.refusals import refused
 from tests.workers.graph.facts import UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.workers.graph.harness import ADA, BOB, Harness
 
-pytestmark = pytest.mark.anyio
-
 LIST = "emotional, episodic, semantic, procedural, reflective"
 MESSAGE = "Edge reclassified"
 BOUND_S = 10.0

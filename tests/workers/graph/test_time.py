@@ -12,8 +12,6 @@ from tests.refusals import refused
 from tests.workers.graph.facts import OPEN, asked, fact, reclassified
 from tests.workers.graph.harness import BOB, Harness
 
-pytestmark = pytest.mark.anyio
-
 NOW = datetime.now(UTC)
 MAY, JUNE, JULY = (datetime(2024, month, 1, tzinfo=UTC) for month in (5, 6, 7))
 LATER = NOW + timedelta(days=30)

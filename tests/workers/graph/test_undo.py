@@ -25,8 +25,6 @@ from tests.refusals import refused
 from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
 from tests.workers.graph.harness import ADA, BOB, CAY, Harness
 
-pytestmark = pytest.mark.anyio
-
 
 def graph(harness: Harness) -> list[Any]:
     """Return every row of nodes and edges, whole."""

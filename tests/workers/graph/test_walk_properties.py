@@ -14,8 +14,6 @@ from engramq.schemas.vocabulary import Following
 from tests.workers.graph.harness import Harness
 from tests.workers.graph.test_walks import build
 
-pytestmark = pytest.mark.anyio
-
 NODES = 9
 PLACES = st.integers(0, NODES - 1)
 GRAPHS = st.lists(st.tuples(PLACES, PLACES), max_size=16, unique=True)

@@ -15,8 +15,6 @@ from engramq.workers.graph import walks
 from tests.workers.graph.facts import OPEN, asked, fact, reclassified
 from tests.workers.graph.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 IN_TIME_S = walks.WALK_S + 3.0  # a walk's own bound, and room for a busy machine
 
 

@@ -38,8 +38,6 @@ from engramq.workers.db.transaction import Transaction
 from tests.jobs import job
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
 MARK = "zwetschkenknoedel"
 

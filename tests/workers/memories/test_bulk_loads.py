@@ -23,7 +23,7 @@ from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from tests.workers.conftest import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 BATCH = 20
 BOUND_S = 20.0

@@ -10,8 +10,6 @@ from tests.workers.conftest import World
 
 __all__ = ["agent", "settings", "stage"]
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("OV-16")
 async def test_fields_and_keys_of_metadata_are_cleared(agent: Agent, world: World) -> None:

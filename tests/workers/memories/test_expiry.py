@@ -25,8 +25,6 @@ from engramq.workers.upkeep.schedule import Upkeep
 from tests.jobs import OWNER
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 PAST, LATER = datetime(2024, 3, 9, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
 RULES = "source_type:research=30d, tag:scratch=12h,tag:a = b=1d"
 

@@ -27,8 +27,6 @@ from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 WRITER = Principal(name="writer", scopes=(Scope.READ, Scope.WRITE))
 STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
 SECRET = "The safe opens with zwetschkenknoedel"

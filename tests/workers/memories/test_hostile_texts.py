@@ -15,8 +15,6 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 HOSTILE = [
     "'; drop table memories; --",
     "a' or '1'='1",

@@ -33,7 +33,7 @@ from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("IM-8")]
+pytestmark = pytest.mark.promise("IM-8")
 
 STORED, SKIPPED, UPDATED, REJECTED = (
     ReceiptStatus.STORED,

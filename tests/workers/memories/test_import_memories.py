@@ -17,8 +17,6 @@ from engramq.workers.queue.contract import FollowUp, Outcome
 from tests.jobs import job, repeated
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 
 def imported(outcome: Outcome) -> MemoriesImported:
     assert isinstance(outcome.reply, MemoriesImported)

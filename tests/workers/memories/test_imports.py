@@ -26,8 +26,6 @@ from engramq.schemas.vocabulary import (
 from tests.jobs import job, repeated
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 STORED, SKIPPED, UPDATED, REJECTED = (
     ReceiptStatus.STORED,
     ReceiptStatus.SKIPPED,

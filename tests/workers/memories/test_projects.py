@@ -17,7 +17,7 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("OV-15")]
+pytestmark = pytest.mark.promise("OV-15")
 
 
 async def keep(world: World, project: str, *contents: str, **envelope: Any) -> list[str]:

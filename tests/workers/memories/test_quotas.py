@@ -30,8 +30,6 @@ from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 OTHER = Principal(name="other", scopes=ALL_SCOPES)
 
 

@@ -15,8 +15,6 @@ from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
 
 

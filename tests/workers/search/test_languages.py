@@ -21,8 +21,6 @@ from engramq.workers.upkeep.rebuilding import Rebuilding
 from tests.conftest import Database
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
 GERMAN, ENGLISH = "Die Häuser am Fluss gehören der Stadt", "The houses by the river were flooding"
 

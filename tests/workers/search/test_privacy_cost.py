@@ -22,8 +22,6 @@ from engramq.workers.search.candidates import choose_query
 from engramq.workers.search.question import Question
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
 QUESTION = "Where does heron 77 nest?"
 MOST = 1.05

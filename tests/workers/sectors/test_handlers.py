@@ -30,8 +30,6 @@ from tests.jobs import job, repeated
 from tests.scenarios.stage import until
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 OTHERS = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 
 TALK = "Thanks a lot, you're a star! And how are you?"

@@ -15,8 +15,6 @@ from engramq.workers.sectors.model import WEIGHTS, Heads, SectorGuess, SectorMod
 from tools.sectors import calibration, corpus, evaluation, train
 from tools.sectors.evaluation import Data
 
-pytestmark = pytest.mark.anyio
-
 MINILM = minilm.MODEL_SHA256
 LEAST_TALK, FURTHEST = 0.85, 0.05
 TALK = [

@@ -22,7 +22,6 @@ from tests.workers.conftest import World, world
 from tests.workers.tenants.tables import Tenant, furnish, snapshot, tenant_tables
 
 __all__ = ["world"]
-pytestmark = pytest.mark.anyio
 
 Connection = psycopg.Connection[Any]
 STAYS = {

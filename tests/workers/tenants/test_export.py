@@ -23,8 +23,6 @@ from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.workers.tenants.tables import Tenant, furnish, tenant_tables
 
-pytestmark = pytest.mark.anyio
-
 BOUND_S = 20.0
 PAGE = ROOT / "docs" / "export.md"
 TYPES = ["memory", "node", "edge", "link", "deferred_link", "tombstone", "proposal", "imported_row"]

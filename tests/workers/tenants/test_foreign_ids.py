@@ -20,8 +20,6 @@ from tests.scenarios.stage import Agent, Stage, agent_of
 from tests.workers.tenants import doors
 from tests.workers.tenants.doors import RESOURCES, free_texts, probes_of
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "Undine sleeps below the mill pond"
 WORD = "mill pond"  # in everything that is theirs, in nothing that is the stranger's
 THEIRS = "theirs"

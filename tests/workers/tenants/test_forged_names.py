@@ -13,8 +13,6 @@ from engramq.schemas.ids import uuid7
 from tests.gateway.replies import check_reply
 from tests.scenarios.stage import Stage
 
-pytestmark = pytest.mark.anyio
-
 ADA = ("acme", "ada", "work")  # namespace, principal, session
 LOOKALIKES = ("аda", "ada\u200b", "ada ", " ada", "ADA", "ａｄａ", "a\u0301da", "ada\0", "ada\n", "ada\r\n")
 FORGED = [

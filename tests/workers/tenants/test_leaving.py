@@ -13,8 +13,6 @@ from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.tenants.leaving import hand_over, owned
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
 ROOT = Principal(name="root", scopes=ALL_SCOPES)

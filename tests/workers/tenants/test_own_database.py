@@ -23,8 +23,6 @@ from tests.conftest import Database, TestServers
 from tests.workers.tenants.tables import furnish, snapshot, tenant_tables
 from tools.loading import Loaded, load
 
-pytestmark = pytest.mark.anyio
-
 DIMENSIONS = 384
 ROWS = {"large": SMALL_ROWS + 300, "other": 200}  # large enough for the vector index
 NAMES = 5_000

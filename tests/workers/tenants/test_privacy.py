@@ -27,8 +27,6 @@ from engramq.workers.auth.tokens import NewToken
 from engramq.workers.db.privacy import change_privacy
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
 ROOT = Principal(name="root", scopes=ALL_SCOPES)

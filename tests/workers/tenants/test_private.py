@@ -20,8 +20,6 @@ from tests.scenarios.stage import Agent, Stage, agent_of, until
 from tests.workers.tenants import doors
 from tests.workers.tenants.doors import probes_of
 
-pytestmark = pytest.mark.anyio
-
 NAMESPACE = "team"
 MARKERS = 1_000
 ROWS = 100  # of one import

@@ -14,8 +14,6 @@ from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until
 from tests.workers.tenants.test_private import NAMESPACE, READERS, Watch, private_ids
 
-pytestmark = pytest.mark.anyio
-
 OF_MEMORIES = (("get_memory", "memory_id"), ("why", "memory_id"), ("audit", "target"))
 MEMORY = "The heron nests by the pond of {}"
 

@@ -24,8 +24,6 @@ from engramq.workers.tenants.export_check import ExportRefused
 from tests.conftest import Database
 from tests.workers.tenants.tables import Tenant, furnish, tenant_tables
 
-pytestmark = pytest.mark.anyio
-
 # What no export has, or what the namespace itself is: the rest of a tenant's rows has to come back as it was.
 NOT_RESTORED = {
     "tokens", "ledger", "lexeme_counts", "lexeme_rebuilds", "loads", "co_retrievals", "namespaces", "deleted_graph",

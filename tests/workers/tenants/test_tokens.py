@@ -24,8 +24,6 @@ from tests.conftest import Database
 from tests.jobs import job
 from tests.running import runner
 
-pytestmark = pytest.mark.anyio
-
 UNKNOWN_ID = "0199c1de-0000-7000-8000-000000000000"
 
 

@@ -32,7 +32,7 @@ from engramq.workers.upkeep.reembedding import Reembedding
 from tests.jobs import job
 from tests.workers.conftest import SwitchedEmbedder, World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 WORKERS = Path(pieces.__file__).parents[1]
 READS = 256  # tokens, as the bundled model

@@ -32,7 +32,7 @@ from tests.jobs import job
 from tests.running import opened
 from tests.workers.conftest import SwitchedEmbedder, World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
 OTHER = "openai:other"

@@ -34,8 +34,6 @@ from engramq.workers.upkeep.unfinished import Unfinished
 from tests.jobs import job
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 
 async def finish(world: World, follow_ups: tuple[FollowUp, ...]) -> int:
     done = 0

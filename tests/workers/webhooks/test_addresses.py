@@ -62,7 +62,6 @@ def test_an_address_that_the_world_reaches_is(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
-@pytest.mark.anyio
 async def test_a_name_with_one_private_address_is_refused_as_a_whole() -> None:
     url = "https://receiver.example/hook"
     assert await address_for(url, private=False, look=finding(PUBLIC[0], PUBLIC[1])) == PUBLIC[0]
@@ -99,7 +98,6 @@ def message(url: str) -> Message:
     return Message(id=uuid4(), webhook_id=uuid4(), url=url, event="webhook.test", at=datetime.now(UTC), data={})
 
 
-@pytest.mark.anyio
 async def test_the_connection_goes_to_the_address_that_was_judged_under_the_name_of_the_url() -> None:
     async with receiving() as receiver, Sender(SigningKey(b"k"), private=True, look=finding("127.0.0.1")) as sender:
         url = f"http://receiver.invalid:{receiver.port}/hook?x=1"
@@ -108,7 +106,6 @@ async def test_the_connection_goes_to_the_address_that_was_judged_under_the_name
     assert (told.headers["host"], told.path) == (f"receiver.invalid:{receiver.port}", "/hook?x=1")
 
 
-@pytest.mark.anyio
 async def test_the_check_that_the_page_shows_takes_what_is_sent_and_nothing_else() -> None:
     shown: dict[str, Any] = {}
     exec(PAGE.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0], shown)
@@ -123,14 +120,12 @@ async def test_the_check_that_the_page_shows_takes_what_is_sent_and_nothing_else
     assert not shown["is_genuine"](key.secret(uuid4()), told.headers, told.body)
 
 
-@pytest.mark.anyio
 async def test_a_private_address_behind_a_name_is_not_told() -> None:
     async with receiving() as receiver, Sender(SigningKey(b"k"), private=False, look=finding("127.0.0.1")) as sender:
         problem = await sender.tell(message(f"https://receiver.invalid:{receiver.port}/hook"))
     assert (problem, receiver.told) == ("the name has an address of a private network", [])
 
 
-@pytest.mark.anyio
 async def test_a_try_has_a_bound() -> None:
     look = finding("127.0.0.1")
     async with receiving(SILENCE) as receiver, Sender(SigningKey(b"k"), private=True, look=look, try_s=0.3) as sender:

@@ -14,8 +14,6 @@ from engramq.schemas.vocabulary import WebhookEvent
 from tests.conftest import Database
 from tests.workers.webhooks.receiver import receiving
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def terminal(

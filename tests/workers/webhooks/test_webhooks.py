@@ -27,8 +27,6 @@ from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, running_workers, stage_settings, staged, until
 from tests.workers.webhooks.receiver import SILENCE, Receiver, receiving
 
-pytestmark = pytest.mark.anyio
-
 ALL = list(WebhookEvent)
 AT_ONCE = (0.0,) * 3
 WITHOUT_UPKEEP = tuple(kind for kind in WorkerKind if kind is not WorkerKind.UPKEEP)

@@ -17,8 +17,6 @@ from engramq.workers.embedders.interface import (
 )
 from tests.workers.embedders.models.gated import BOUND_S, GatedEmbedder, waiting_texts
 
-pytestmark = pytest.mark.anyio
-
 
 class Call:
     """One caller in a task of its own: its rows or its error once `done`, and a scope to cancel it by."""

@@ -26,8 +26,6 @@ from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.onnx_folder import FolderSession, read_folder
 
-pytestmark = pytest.mark.anyio
-
 HIDDEN, HEADS, LAYERS, POSITIONS = 64, 2, 2, 512
 LETTERS = "abcdefghijklmnopqrstuvwxyzé:.東京"
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", *LETTERS, "▁passage", "▁query"]

@@ -6,8 +6,6 @@ import pytest
 
 from engramq.workers.embedders.factory import create_embedder
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("name", "expected", "dimensions"),

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 
-pytestmark = pytest.mark.anyio
-
 NAME = "fastembed:some/model"
 
 

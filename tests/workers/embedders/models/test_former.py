@@ -10,8 +10,6 @@ from engramq.workers.embedders.interface import EmbedderUnavailable, EmbeddingFa
 from engramq.workers.embedders.minilm import INT8_SHA256, MODEL_SHA256
 from engramq.workers.embedders.other_models import FormerModels, KnownModel
 
-pytestmark = pytest.mark.anyio
-
 HASH = KnownModel(1, "hash", "", 384)
 
 

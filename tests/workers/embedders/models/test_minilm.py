@@ -13,8 +13,6 @@ from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import DIMENSIONS, Arithmetic, MiniLmEmbedder, Session
 
-pytestmark = pytest.mark.anyio
-
 BOUND_S = 30.0
 
 

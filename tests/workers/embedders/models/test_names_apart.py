@@ -8,8 +8,6 @@ from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.vectorizer import without
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_without_its_name_a_question_is_nearer_to_what_it_asks_than_to_who_else_is_greeted() -> None:
     embedder = MiniLmEmbedder()

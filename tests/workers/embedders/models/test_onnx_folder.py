@@ -14,8 +14,6 @@ from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.onnx_folder import GRAPHS, TOKENIZER, read_folder
 
-pytestmark = pytest.mark.anyio
-
 WORDS = ("[UNK]", "query", ":", "warm", "red", "green", "blue")
 TABLE = np.random.default_rng(5).normal(0, 1, (len(WORDS), 8)).astype(np.float32)
 

@@ -15,8 +15,6 @@ from engramq.workers.embedders.interface import EmbedderUnavailable, InputReject
 from engramq.workers.embedders.openai import Endpoint, OpenAiEmbedder
 from tests.workers.embedders.models.endpoint import DIMENSIONS, Answer, Request, Server, answer_to, serving, vector
 
-pytestmark = pytest.mark.anyio
-
 KEY = "sk-very-secret"
 
 

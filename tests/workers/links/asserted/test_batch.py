@@ -6,8 +6,6 @@ from engramq.schemas.ids import uuid7
 from tests.workers.links.asserted.conftest import CAP
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 COUNTS = ("created", "reinforced", "updated", "skipped", "deferred")
 
 

@@ -14,8 +14,6 @@ from tests.scenarios.stage import Stage, agent_of, stage_settings, staged
 from tests.workers.links.asserted.conftest import CAP, RULES
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("CN-18", "CN-19")
 async def test_the_weakest_similar_link_makes_room_and_is_reported(harness: Harness) -> None:

@@ -11,8 +11,6 @@ from engramq.schemas.vocabulary import LINK_WEIGHTS, Scope
 from tests.scenarios.stage import LEGACY, MODERN, Stage, agent_of
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 TOLD = ("relation", "weight", "note", "reinforcement_count")
 
 

@@ -16,8 +16,6 @@ from tests.scenarios.stage import agent_of, stage_settings, staged, until
 from tests.workers.links.asserted.conftest import CAP, RULES
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 
 async def settle(store: Store, *ids: str) -> int:
     return await store.write(

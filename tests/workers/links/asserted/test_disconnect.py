@@ -13,8 +13,6 @@ from engramq.workers.links.writer import AutomaticLink, write_automatic
 from tests.workers.links.asserted.conftest import RULES
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 
 async def disconnect(harness: Harness, one: str, other: str, **fields: Any) -> list[Any]:
     body = await harness.agent.call("disconnect", source=one, target=other, **fields)

@@ -7,8 +7,6 @@ import pytest
 
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "the password is hunter2"
 
 

@@ -9,8 +9,6 @@ from engramq.schemas.ids import uuid7
 from tests.workers.links.asserted.conftest import CAP
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 
 async def outcome(harness: Harness, ids: list[str], signal: float, **fields: Any) -> dict[str, Any]:
     body = await harness.agent.call("record_outcome", memory_ids=ids, signal=signal, **fields)

@@ -16,8 +16,6 @@ from engramq.workers.links.deferred import settle_deferred
 from tests.workers.links.asserted.conftest import RULES
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 UNKNOWN = "There is no memory of this id: search again."
 ARCHIVED = "restore_memory brings it back. Or use another memory."
 REJECTED = "Use another memory. Or verify_memory decides anew. restore_memory does not undo a rejection."

@@ -6,8 +6,6 @@ import pytest
 
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("CN-44", "MT-18")
 async def test_a_repeated_request_is_answered_though_its_references_stand_for_nothing_by_then(harness: Harness) -> None:

@@ -5,8 +5,6 @@ import pytest
 from tests.workers.links.asserted.conftest import CAP
 from tests.workers.links.asserted.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("CN-26", "MT-19")
 async def test_a_restored_memory_gives_up_its_own_automatic_links_first(harness: Harness) -> None:

@@ -12,8 +12,6 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
 from tests.scenarios.stage import OWN_SESSION, Stage, until
 from tests.workers.links.automatic.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 MINUTE_MS = 60_000
 HOUR_S = 3_600.0
 

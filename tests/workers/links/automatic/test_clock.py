@@ -14,8 +14,6 @@ from engramq.workers.queue.contract import SessionUse
 from engramq.workers.upkeep import active_hours as clock
 from engramq.workers.upkeep.active_hours import Interval, SessionClock, tick
 
-pytestmark = pytest.mark.anyio
-
 NOON_MS = 1_780_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -18,7 +18,6 @@ from tests.workers.conftest import World, world
 from tests.workers.links.automatic.harness import Harness
 
 __all__ = ["world"]
-pytestmark = pytest.mark.anyio
 
 # They share one word, which a search finds both by, and are not similar.
 LIGHTHOUSE = "granite lighthouse keeper wakes before northern gales"

@@ -13,7 +13,6 @@ from tests.running import opened
 from tests.workers.conftest import World, world
 
 __all__ = ["world"]
-pytestmark = pytest.mark.anyio
 
 
 async def link(

@@ -10,8 +10,6 @@ from tests.conftest import Database
 from tests.scenarios.stage import agent_of, stage_settings, staged, until
 from tests.workers.links.automatic.harness import Harness
 
-pytestmark = pytest.mark.anyio
-
 WORDS = ["the", "harbour", "crane", "lifts", "steel", "boxes", "onto", "ships", "every", "morning", "before"]
 
 

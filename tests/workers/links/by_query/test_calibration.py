@@ -85,7 +85,6 @@ async def nobody(texts: object, *, questions: bool = False) -> Vectors:
     raise AssertionError("a shipped curve needs no vectors")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("arithmetic", list(Arithmetic))
 async def test_the_shipped_curve_tells_what_the_bundled_model_found_from_what_is_merely_near(
     arithmetic: Arithmetic,
@@ -104,7 +103,6 @@ async def test_the_shipped_curve_tells_what_the_bundled_model_found_from_what_is
     assert np.mean(confidence[~samples.right] < 0.7) > 0.9
 
 
-@pytest.mark.anyio
 async def test_any_other_model_gets_a_curve_of_its_own() -> None:
     model = HashEmbedder()
     curve = await calibration_of(EmbedderSpec(name="another", dimensions=384, max_tokens=99), model.embed)

@@ -27,8 +27,6 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.links.by_query.conftest import CAP, Study
 
-pytestmark = pytest.mark.anyio
-
 KETTLE, PUMP = "The kettle in the kitchen whistles in D minor", "The pump in the cellar needs oil every week"
 
 

@@ -5,8 +5,6 @@ import pytest
 from tests.conftest import Database
 from tests.scenarios.stage import agent_of, stage_settings, staged
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.promise("CN-32")
 async def test_memories_are_linked_by_what_they_say(database: Database, redis_url: str, key_prefix: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.stage import Agent, Stage, agent_of
 from tests.workers.memories.trust.test_command_lines import Terminal
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("PR-7")]
+pytestmark = pytest.mark.promise("PR-7")
 
 AUGUST = "The lease of the office ends in August"
 DECEMBER = "The lease of the office ends in December"

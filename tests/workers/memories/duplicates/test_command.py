@@ -11,8 +11,6 @@ from engramq.schemas.faults import FaultCode, refuse
 from tests.scenarios.stage import Agent, Stage, agent_of
 from tests.workers.memories.trust.test_command_lines import Terminal
 
-pytestmark = pytest.mark.anyio
-
 TEA = "Anna prefers green tea in the long mornings of winter"
 
 

@@ -18,8 +18,6 @@ from tests.lanes import lanes_at
 from tests.workers.conftest import SwitchedEmbedder, World
 from tests.workers.memories.duplicates.pairs import OPPOSED, SAME_WORDS
 
-pytestmark = pytest.mark.anyio
-
 NEAR = [
     ("The heating in the office is switched on", "The heating in the office is switched off"),
     ("Anna takes the train from Berlin to Munich", "Anna takes the train to Berlin from Munich"),

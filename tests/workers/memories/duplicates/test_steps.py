@@ -31,8 +31,6 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 TEA = "Anna prefers green tea in the long mornings of winter"
 LATER = datetime.now(UTC) + timedelta(days=30)
 Groups = dict[str, list[str]]

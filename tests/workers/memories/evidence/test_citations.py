@@ -16,7 +16,6 @@ from tests.workers.conftest import World
 
 __all__ = ["agent", "settings", "stage"]
 
-pytestmark = pytest.mark.anyio
 
 FILE = {"path": "src/oven.py", "lines": "3-9", "commit": "a" * 40, "sha256": "b" * 64}
 PAGE = {"url": "https://example.org/manual"}

@@ -10,7 +10,7 @@ from tests.scenarios.stage import Agent
 
 __all__ = ["agent", "settings", "stage"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("EV-3")]
+pytestmark = pytest.mark.promise("EV-3")
 
 
 async def read(agent: Agent, content: str = "The web says that the oven is haunted") -> str:

@@ -28,7 +28,7 @@ from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("EV-3", "PV-1")]
+pytestmark = pytest.mark.promise("EV-3", "PV-1")
 
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))

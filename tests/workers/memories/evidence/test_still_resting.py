@@ -12,7 +12,7 @@ from tests.workers.conftest import World
 
 __all__ = ["agent", "settings", "stage"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("EV-3")]
+pytestmark = pytest.mark.promise("EV-3")
 
 
 async def kept(agent: Agent, content: str, *grounds: str, **more: Any) -> str:

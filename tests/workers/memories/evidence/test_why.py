@@ -13,7 +13,7 @@ from tests.scenarios.stage import Agent, Stage, agent_of
 
 __all__ = ["agent", "settings", "stage"]
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("EV-4")]
+pytestmark = pytest.mark.promise("EV-4")
 
 
 async def test_a_card_tells_of_trust_replacement_use_links_and_evidence(agent: Agent) -> None:

@@ -14,8 +14,6 @@ from tests.workers.memories.trust.test_command_lines import Terminal, terminal
 
 __all__ = ["terminal"]
 
-pytestmark = pytest.mark.anyio
-
 
 async def eventful(agent: Agent) -> tuple[str, str, str]:
     """Return a memory to which all happens that is audited, one that shares it, and one to which nothing happens."""

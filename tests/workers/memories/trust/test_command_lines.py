@@ -19,8 +19,6 @@ from engramq.workers.memories import purge as purging
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 BOUND_S = 20.0
 
 

@@ -23,8 +23,6 @@ from tests.scenarios.stage import Agent, Stage, agent_of, staged
 from tests.workers.memories.trust.poison import COUNT, TOKEN, bare, poison
 from tests.workers.tenants.doors import free_texts
 
-pytestmark = pytest.mark.anyio
-
 AT_ONCE: Final = 16
 SOME: Final = 25  # texts; all of them take seconds
 TRUSTED: Final = (

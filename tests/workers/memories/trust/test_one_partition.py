@@ -8,8 +8,6 @@ import pytest
 from engramq.schemas.vocabulary import Verification
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 COPY = """
     insert into memories
         (node_id, tenant, partition, content, confidence, source, verification, state, lexemes, created_by)

@@ -49,7 +49,7 @@ from engramq.workers.tenants.leaving import hand_over
 from tests.jobs import job
 from tests.workers.conftest import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("PV-5")]
+pytestmark = pytest.mark.promise("PV-5")
 
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
 BOB = Principal(name="bob", scopes=ALL_SCOPES)

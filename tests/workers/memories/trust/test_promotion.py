@@ -25,8 +25,6 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 REVIEWER = Principal(name="reviewer", scopes=(Scope.READ, Scope.VERIFY))
 CAP = 10
 WRITER = Principal(name="writer", scopes=(Scope.READ, Scope.WRITE, Scope.ADMIN))

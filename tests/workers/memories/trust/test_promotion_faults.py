@@ -23,7 +23,7 @@ from tests.lanes import lanes_at
 from tests.scenarios.stage import until
 from tests.workers.conftest import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+pytestmark = pytest.mark.own_database
 
 KILL_WORKERS = """
     select pg_terminate_backend(pid) from pg_stat_activity

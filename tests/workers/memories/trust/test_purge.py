@@ -21,8 +21,6 @@ from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
 WRITER = Principal(name="writer", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY))
 STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)

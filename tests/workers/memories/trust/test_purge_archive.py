@@ -38,8 +38,6 @@ from tests.jobs import OWNER, job, losing_lease, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
 
 

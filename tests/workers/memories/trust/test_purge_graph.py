@@ -35,8 +35,6 @@ from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import OWNER, job, losing_lease, repeated
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
 
 

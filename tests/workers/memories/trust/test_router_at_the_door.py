@@ -9,8 +9,6 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Verification
 from tests.scenarios.stage import Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 VOUCHED = ("verified", "approved")
 WHEN_VOUCHED = ("task_outcome", "architectural_decision", "lesson_learned")
 

@@ -9,8 +9,6 @@ import pytest
 from engramq.schemas.vocabulary import Scope
 from tests.scenarios.stage import Agent, Stage, agent_of
 
-pytestmark = pytest.mark.anyio
-
 NAME = "ada"
 PLAN = {"session": "plan"}
 READ = (Scope.READ,)

@@ -14,8 +14,6 @@ from tests.gateway.test_http import site_of
 from tests.gateway.test_identity_end_to_end import served
 from tests.scenarios.stage import Agent, agent_of, running_workers, staged
 
-pytestmark = pytest.mark.anyio
-
 SCRIPT = ROOT / "docs" / "examples" / "trust_scenario.py"
 BOUND_S = 60.0
 

@@ -32,8 +32,6 @@ from tests.jobs import OWNER, job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 REVIEWER = Principal(name="reviewer", scopes=(Scope.READ, Scope.VERIFY))
 BLIND = Principal(name="blind", scopes=(Scope.VERIFY,))
 STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)

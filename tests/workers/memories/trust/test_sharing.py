@@ -65,8 +65,6 @@ from tests.running import opened
 from tests.scenarios.stage import until
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE))
 ROOT = Principal(name="root", scopes=ALL_SCOPES)

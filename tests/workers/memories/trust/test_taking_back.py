@@ -26,8 +26,6 @@ from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import OWNER, job, losing_lease, repeated
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
 BOTH = (2019, 1, 1), (2020, 1, 1)
 START, END = (datetime(*day, tzinfo=UTC) for day in BOTH)

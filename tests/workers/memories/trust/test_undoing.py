@@ -17,8 +17,6 @@ from tests.jobs import job, repeated
 from tests.scenarios.stage import Agent, Stage, agent_of
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
-
 
 async def keep(agent: Agent, *contents: str, **fields: Any) -> list[str]:
     """Store memories and return their ids."""

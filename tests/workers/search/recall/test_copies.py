@@ -38,8 +38,6 @@ from engramq.workers.search.search import find
 from tests.jobs import job
 from tests.workers.search.recall.conftest import Scene, ids
 
-pytestmark = pytest.mark.anyio
-
 TRUSTED, UNTRUSTED = (Partition.TRUSTED,), (Partition.UNTRUSTED,)
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
 THINGS = [

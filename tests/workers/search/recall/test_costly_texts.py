@@ -20,8 +20,6 @@ from engramq.workers.search.candidates import Tables
 from tests.jobs import job
 from tests.workers.search.recall.conftest import Scene, ids
 
-pytestmark = pytest.mark.anyio
-
 # Times as long as a plain text of the same length: 4 to 25 times is usual, without bounds most take 100 or more.
 LONG = 60
 TRIES = 20  # of which the shortest counts: others use the processors too

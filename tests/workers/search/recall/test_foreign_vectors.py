@@ -16,8 +16,6 @@ from engramq.workers.embedders.interface import EmbedderSpec
 from tests.workers.conftest import SwitchedEmbedder
 from tests.workers.search.recall.conftest import Scene
 
-pytestmark = pytest.mark.anyio
-
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
 OTHER = "openai:other"
 

@@ -6,8 +6,6 @@ from engramq.schemas.commands import MemoryStats, Stats
 from engramq.schemas.limits import QUERY_CHARS
 from tests.workers.search.recall.conftest import Scene, ids
 
-pytestmark = pytest.mark.anyio
-
 QUERIES = [
     "the of and", "?!. ,;", "🦊", "🦊🦊 fox", "' or 1=1 --", "'; drop table memories; --",
     "fox & !dog | (cat <-> bird)",

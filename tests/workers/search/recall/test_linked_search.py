@@ -11,8 +11,6 @@ from engramq.workers.search import candidates, search
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until
 
-pytestmark = pytest.mark.anyio
-
 BOTH = ["trusted", "untrusted"]
 
 

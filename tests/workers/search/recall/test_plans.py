@@ -33,8 +33,6 @@ from engramq.workers.upkeep.schedule import count_lexemes
 from tests.conftest import Database, TestServers, new_database
 from tools.loading import Loaded, load
 
-pytestmark = pytest.mark.anyio
-
 DIMENSIONS = 384
 LARGE = SMALL_ROWS * 3
 SMALL = 300

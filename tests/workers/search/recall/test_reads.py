@@ -49,8 +49,6 @@ from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.search.recall.conftest import Scene, ids
 
-pytestmark = pytest.mark.anyio
-
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 INSERT_NODE = """
     insert into nodes (id, tenant, label, partition) values (%s, make_tenant('n'), 'Memory', %s)

@@ -26,8 +26,6 @@ from engramq.workers.search.candidates import CANDIDATES
 from tests.jobs import job
 from tests.workers.search.recall.conftest import Scene, ids
 
-pytestmark = pytest.mark.anyio
-
 UNTRUSTED = (Partition.UNTRUSTED,)
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
 
