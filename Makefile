@@ -10,7 +10,7 @@ FAILED ?= # `make test-stack FAILED=--last-failed` runs those tests alone that f
 # Tests that start no server, in short.
 QUICK := $(addprefix tests/,architecture bench docs schemas workers/embedders/models workers/graph/test_edge_rules.py \
 	workers/links/asserted/test_displacement.py workers/sectors/test_training.py gateway/test_cursors.py \
-	gateway/test_graph_arguments.py deploy/importing/test_batches.py gateway/test_link_arguments.py gateway/test_schema.py)
+	deploy/importing/test_batches.py gateway/test_link_arguments.py gateway/test_shapes.py)
 
 # Beside those: what needs more than Python, each in an environment of its own below .environments.
 CLIENTS := .environments/clients

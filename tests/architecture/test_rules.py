@@ -1,11 +1,22 @@
-"""The source keeps the rules, and each rule reports what it is there for: breaches are planted in made-up modules."""
+"""The source keeps its rules, layers and promises, and what is generated is not stale.
 
+Each rule reports what it is there for: breaches are planted in made-up modules. The types of TypeScript name their
+origin, so that nothing here needs Node.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.architecture import rules
-from tests.architecture.source import Module, modules, parsed
+from tests.architecture.source import PACKAGES, ROOT, Module, modules, parsed
+from tools.generate import stale
+from tools.promises import evidence, promises
 
 Rule = Callable[[Module], list[str]]
 
@@ -40,3 +51,64 @@ def test_a_planted_breach_is_reported(rule: Rule, name: str, source: str) -> Non
     found = rule(parsed(f"engramq.{name}", source))
     assert len(found) >= 1
     assert all(breach.startswith(f"engramq.{name}:") for breach in found)
+
+
+@pytest.mark.promise("MT-16")
+@pytest.mark.promise("RC-7")
+@pytest.mark.promise("RC-8")
+def test_nothing_generated_is_stale() -> None:
+    assert stale() == [], "run: make generate"
+
+
+def test_the_locks_of_clients_have_the_extras_that_are_asked_for() -> None:
+    """Without them the lock is not what `make lock-clients` makes."""
+    folder = ROOT / "tests/clients"
+    asked = {
+        (path.stem, wanted)
+        for path in folder.glob("requirements*.in")
+        for wanted in re.findall(r"^[\w.-]+\[\w+\](?===)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert asked
+    locks = {lock: (folder / f"{lock}.lock").read_text(encoding="utf-8").splitlines() for lock, _ in asked}
+    missing = [wanted for lock, wanted in asked if not any(line.startswith(f"{wanted}==") for line in locks[lock])]
+    assert missing == []
+
+
+LINT_IMPORTS = str(Path(sys.executable).parent / "lint-imports")
+
+
+def contracts() -> set[str]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return {contract["id"] for contract in settings["tool"]["importlinter"]["contracts"]}
+
+
+def test_the_contracts_hold() -> None:
+    command = [LINT_IMPORTS, "--no-cache", "--no-logo"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"Contracts: {len(contracts())} kept, 0 broken." in ended.stdout
+
+
+def test_every_package_has_a_contract() -> None:
+    packages = {path.parent.name for package in PACKAGES for path in ROOT.glob(f"{package}/__init__.py")} | {
+        f"{half}.{path.parent.name}" for half in ("gateway", "workers") for path in ROOT.glob(f"{half}/*/__init__.py")
+    }
+    assert packages - contracts() == set()
+
+
+ALL = {promise.number: promise for family in promises().values() for promise in family}
+
+
+def test_every_promise_that_is_kept_has_a_test() -> None:
+    named = evidence()
+    assert [number for number, promise in ALL.items() if not promise.is_later and number not in named] == []
+
+
+def test_every_named_promise_exists() -> None:
+    assert sorted(set(evidence()) - set(ALL)) == []
+
+
+def test_each_number_and_each_sentence_stand_once() -> None:
+    sentences = [promise.sentence for promise in ALL.values()]
+    assert len(set(sentences)) == len(sentences) == sum(len(family) for family in promises().values())
+    assert all(sentence.endswith(".") for sentence in sentences)

@@ -10,7 +10,7 @@ import pytest
 from bench.common import Kind, cpu_by_kind, peak_rss_mb, pss_mb, with_descendants
 from bench.measured import Report, Round, medians
 from bench.page import section
-from tests.bench.test_stamps import samples
+from tests.bench.test_yardsticks import samples
 
 MACHINE = {"cpus": 2, "machine": "x86_64", "load_1m": 0.5}
 

@@ -1,4 +1,4 @@
-"""The figures of the retrieval benchmark, worked out by hand on a small made-up set."""
+"""The figures of the benchmarks of retrieval and their gate, worked out by hand on small made-up sets."""
 
 import math
 
@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.retrieval import by_namespace, means, prepared, score
+from bench.dense import HALVES, SET, figures
+from bench.recall import CORPORA, LINES, compared, read, verdict
+from bench.retrieval import by_namespace, means, prepared, read_lines, score
 
 IDS = [f"d{number}" for number in range(60)]
 
@@ -50,3 +52,67 @@ def test_what_is_withheld_is_not_imported_and_positions_go_with_their_thread() -
     (moved,) = prepared([row], frozenset(), one_namespace="default_user")
     assert (moved["namespace"], moved["external_id"]) == ("default_user", "n\tx")
     assert by_namespace([row, {**row, "namespace": "m"}]) == {"n": [row], "m": [{**row, "namespace": "m"}]}
+
+
+def test_the_figures_of_replies_are_as_by_hand() -> None:
+    replies: list[tuple[list[str], list[str]]] = [
+        (["a"], ["a"]),
+        (["a", "b", "c", "d"], ["a", "b", "e", "f"]),
+        ([], ["a"]),  # silent, though it is known
+        ([], []),
+        (["a", "b"], []),
+    ]
+    assert figures(replies) == pytest.approx(
+        {
+            "precision": (1 + 1 / 2 + 0 + 1 + 0) / 5,
+            "precision_if_known": (1 + 1 / 2 + 0) / 3,
+            "recall": (1 + 1 / 2 + 0) / 3,
+            "exact": 2 / 5,
+            "silent": 1 / 2,
+            "hits": 7 / 5,
+        }
+    )
+
+
+def test_each_question_expects_facts_of_its_half_that_its_filters_let_through() -> None:
+    rows = read_lines(SET)
+    facts = {row["key"]: row for row in rows if "key" in row}
+    questions = [row for row in rows if "query" in row]
+    assert [sum(row["half"] == half for row in questions) for half in HALVES] == [75, 75]
+    assert [sum(row["half"] == half for row in facts.values()) for half in HALVES] == [30, 30]
+    replaced = {row["replaces"] for row in facts.values() if "replaces" in row}
+    assert len({(row["query"], row["project"]) for row in questions}) == len(questions)
+    for question in questions:
+        assert not replaced & {*question["expects"]}, question
+        for fact in (facts[key] for key in question["expects"]):
+            assert fact["half"] == question["half"], question
+            assert question["project"] in ("*", fact.get("project", question["project"])), question
+            assert {*question.get("tags", ())} <= {*fact.get("tags", ())}, question
+
+
+QUESTIONS = [f"q{number}" for number in range(100)]
+
+
+def bounds(gained: int, lost: int) -> tuple[float, float]:
+    """Return the interval of a change by which so many of 100 questions are answered, and so many no longer."""
+    before = {qid: {"R@10": float(place >= 50)} for place, qid in enumerate(QUESTIONS)}
+    after = before | {qid: {"R@10": 1.0} for qid in QUESTIONS[:gained]}
+    after |= {qid: {"R@10": 0.0} for qid in QUESTIONS[len(QUESTIONS) - lost :]}
+    ahead = compared(after, before, QUESTIONS)
+    assert ahead["R@10"] == pytest.approx((gained - lost) / len(QUESTIONS))
+    return ahead["low"], ahead["high"]
+
+
+@pytest.mark.promise("PR-8")
+def test_a_change_stays_that_helps_on_one_corpus_and_harms_none() -> None:
+    better, worse, mixed, same = bounds(12, 0), bounds(0, 12), bounds(3, 4), bounds(0, 0)
+    assert verdict({"a": better, "b": same, "c": mixed}) == {"helps": ["a"], "harms": [], "stays": True}
+    assert verdict({"a": better, "b": better, "c": worse}) == {"helps": ["a", "b"], "harms": ["c"], "stays": False}
+    assert verdict({"a": mixed, "b": same, "c": same}) == {"helps": [], "harms": [], "stays": False}
+
+
+@pytest.mark.promise("PR-8")
+def test_the_page_shows_all_three_corpora_with_and_without_metadata() -> None:
+    runs = {(line["corpus"], bool(line["withheld"])) for line in read([LINES]) if line["measure"] == "overall"}
+    assert runs == {(corpus, plain) for corpus in CORPORA for plain in (False, True)}
+    assert len(CORPORA) == 3

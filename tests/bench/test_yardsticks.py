@@ -1,11 +1,23 @@
-"""The parts of calls by themselves, measured for real in small numbers; how long they take is not looked at."""
+"""The parts of calls by themselves, time stamps, calls of the fuzz, tables: nobody looks at how long anything takes."""
 
+import inspect
+from collections import Counter
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import jsonschema
 import numpy as np
 import pytest
 
+from bench.common import Samples
+from bench.fuzz import Arguments
+from bench.growth import growth_section, growth_svg
+from bench.profile import STAGES, WHOLE, of_calls, stages_of, table
+from bench.stamps import POINTS, Point, Span, owner_of
 from bench.synthetic import Corpus
 from bench.yardsticks import NOT_COUNTED, Asked, Float32Model, Parts, batch_rate, record, replay, shipped_embedder
-from engramq.schemas.commands import SearchMemories
+from engramq.gateway.mcp.schema import input_schema
+from engramq.schemas.commands import TOOLS, SearchMemories
 from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders.minilm import MiniLmEmbedder
@@ -54,3 +66,95 @@ async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_
     assert any("embedding" in str(statement.query) for statement in statements)
     assert 0 < max(statement.waited_for for statement in statements) <= len(statements)
     await replay(store, NAMESPACE, statements)
+
+
+ID = "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
+
+
+def test_every_tool_is_called_and_more_than_half_of_the_calls_fit() -> None:
+    calls = [Arguments(f"1/{block}").call() for block in range(3_000)]
+    assert {name for name, _ in calls} == set(TOOLS)
+    validators = {name: jsonschema.Draft202012Validator(input_schema(tool)) for name, tool in TOOLS.items()}
+    fitting = Counter(validators[name].is_valid(given) for name, given in calls)
+    assert fitting[True] > fitting[False] > 500, fitting
+
+
+MS = 1_000_000
+
+
+def samples(latencies_ms: list[float]) -> Samples:
+    return Samples(latencies_ms=latencies_ms, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    "point", [point for several in POINTS.values() for point in several], ids=lambda point: point.place
+)
+def test_every_point_names_a_function_of_the_product(point: Point) -> None:
+    owner, name = owner_of(point)
+    assert inspect.isfunction(getattr(owner, name))
+
+
+def spans(start: int) -> list[Span]:
+    """Return a call's spans: 1 ms for each boundary, the model 4, the transaction 6 of which ranking 2."""
+    marks: list[tuple[str, int, int]] = [
+        ("request", 1, 40), ("service", 2, 39), ("asked", 3, 30), ("sealed", 4, 5), ("handler", 7, 20),
+        ("model", 8, 12), ("transaction", 13, 19), ("ranking", 15, 17), ("settle", 22, 23),
+    ]  # fmt: skip
+    return [(name, (start + begun) * MS, (start + ended) * MS) for name, begun, ended in marks]
+
+
+def test_stages_follow_each_other_without_a_gap() -> None:
+    stages = stages_of((0, 41 * MS), spans(0))
+    assert [stages[name] for name in STAGES] == [1, 1, 1, 2, 2, 4, 4, 2, 3, 2, 8, 11]
+    assert sum(stages[name] for name in STAGES) == stages[WHOLE] == 41
+
+
+def test_calls_find_their_stamps_by_time_and_the_table_has_medians() -> None:
+    calls = [(start * MS, (start + length) * MS) for start, length in ((0, 41), (100, 43), (200, 49))]
+    profile = of_calls(calls, [spans(200), spans(0), spans(100), spans(900)])
+    assert (profile[WHOLE], profile["out to the client"], profile["model"]) == (43, 13, 4)
+    rows = table({"search": profile}).splitlines()
+    assert rows[0].split() == ["ms,", "medians", "search"]
+    assert rows[-1].split() == ["whole", "call", "43.00"]
+
+
+CPU = {"gateway": 1.0, "worker": 8.2, "postgres": 3.9, "redis": 0.5, "client": 9.0}
+
+
+def line(measure: str, memories: int, namespaces: int = 1, **figures: Any) -> dict[str, Any]:
+    machine = {"cpus": 2, "load_1m": 1.5, "processor": "a processor", "date": "2026-11-28"}
+    return {"measure": measure, "memories": memories, "namespaces": namespaces, **figures, **machine}
+
+
+def call(memories: int, p50_ms: float, *, tool: str = "search", calls: int = 9, **figures: Any) -> dict[str, Any]:
+    times: dict[str, Any] = {"p50_ms": p50_ms, "p95_ms": 2 * p50_ms, "calls": calls, "failed": {}}
+    return line("call", memories, tool=tool, callers=1, cpu_ms=CPU, **times, **figures)
+
+
+LINES = [
+    *(line(measure, memories, mb={"table": 2.0}) for memories in (1_000, 100_000) for measure in ("machine", "disk")),
+    call(1_000, 10.0),
+    call(100_000, 30.0),
+    line("rebuild", 1_000, seconds=2.0, is_done=True, reached=[[0.0, 0]], postgres_cpu_s=1.0),
+    line("rebuild", 100_000, seconds=60.0, is_done=False, reached=[[0.0, 0], [59.0, 42_000]], postgres_cpu_s=55.0),
+]
+
+
+def test_each_run_is_a_column_and_the_callers_own_cpu_is_left_out() -> None:
+    page = growth_section(LINES)
+    assert "| 1k | 100k |" in page
+    assert "| search | 10 / 20; 14, 4 | 30 / 60; 14, 4 |" in page
+
+
+def test_a_build_that_was_broken_off_says_how_far_it_came() -> None:
+    assert "| 2; 1 | 42,000 rows in 60 s, then broken off |" in growth_section(LINES)
+
+
+def test_calls_that_all_failed_are_told_as_such() -> None:
+    failed = {**call(1_000, 0.0, tool="connect", calls=0), "failed": {"degree_limit": 3}}
+    assert "none: {'degree_limit': 3}" in growth_section([*LINES, failed])
+
+
+def test_the_picture_has_a_point_for_each_size() -> None:
+    lines = ET.fromstring(growth_svg(LINES)).iter("{http://www.w3.org/2000/svg}polyline")
+    assert [len(drawn.attrib["points"].split()) for drawn in lines if drawn.attrib["points"]] == [2]

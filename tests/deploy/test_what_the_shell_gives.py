@@ -1,4 +1,4 @@
-"""Streams and folders as a shell may give them: full, closed, not to be entered. Each is said without a trace."""
+"""Streams, folders and settings as a shell may give them: full, closed, not to be entered. Each is said in words."""
 
 import os
 import shutil
@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy.local import settings
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.supervisor.stack import default_stack
+from engramq.schemas.settings import SETTINGS
 from tests.deploy.helpers import BOUND_S
 
 ENGRAMQ = (sys.executable, "-P", "-m", "engramq")
@@ -209,3 +213,23 @@ def test_a_home_that_is_a_file_is_said(command: str, code: int, environment: dic
     done = shell(f"engramq {command} </dev/null", environment)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert code == 3 or "is not a folder" in done.stdout + done.stderr or "File exists" in done.stderr
+
+
+OF_HTTP = ("auth", "host", "port", "public_url", "allowed_hosts", "allowed_origins", "trusted_proxies", "jwt_")
+EVERYTHING = {setting.variable: f"value of {setting.field}" for setting in SETTINGS} | {settings.PORT: "0"}
+
+
+def test_the_settings_of_http_are_handed_to_its_gateway() -> None:
+    wanted = {setting.variable for setting in SETTINGS if setting.field.startswith(OF_HTTP)}
+    assert set(settings.for_http(EVERYTHING)) == wanted | settings.PERSONAL
+    assert not wanted & set(settings.of_stack(EVERYTHING))
+
+
+def test_other_processes_of_the_stack_do_not_get_them(home: Home) -> None:
+    environment = {**EVERYTHING, settings.HOST: "127.0.0.1", settings.DATABASE_URL: "", settings.REDIS_URL: ""}
+    stack = default_stack(home, environment)
+    started = {service.name: service.launch().environment for service in stack.services if service.name == "gateway"}
+    assert not settings.FOR_HTTP & set(started["gateway"])
+    assert stack.http is not None
+    service, _ = stack.http(settings.for_http(environment))
+    assert service.launch().environment[settings.AUTH] == "value of auth"

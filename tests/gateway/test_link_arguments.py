@@ -1,17 +1,30 @@
-"""What the tools on links and trust take at the door, and how a bad item of a batch travels."""
+"""What the tools on links, trust and the graph refuse at the door, what it costs, and how bad items travel."""
 
 import math
+import time
 from typing import Any
 
 import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments
-from engramq.gateway.mcp.schema import input_schema
+from engramq.gateway.mcp.schema import input_schema, listed_schema
 from engramq.gateway.service import Service
 from engramq.schemas.codec import decode_envelope, encode
-from engramq.schemas.commands import TOOLS, BatchLink, Command, Connect, Connects, PromoteMemory
+from engramq.schemas.commands import (
+    TOOLS,
+    AddEdge,
+    BatchLink,
+    Command,
+    Connect,
+    Connects,
+    PromoteMemory,
+    QueryNeighbors,
+    ReclassifySector,
+)
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.limits import TAGS
+from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.test_references import NOTHING, call
 from tests.gateway.worker_side import WorkerSide
 
@@ -150,3 +163,79 @@ def test_a_promotion_takes_its_id_by_either_name_and_not_by_both() -> None:
     assert refusal(tool.name) == (FaultCode.INVALID_PARAMETER, "record_id")
     assert refusal(tool.name, recordid="m") == (FaultCode.INVALID_PARAMETER, "record_id")
     assert not {"recordId", "memory_id"} & set(input_schema(tool)["properties"])
+
+
+@pytest.mark.promise("GE-6")
+@pytest.mark.parametrize(
+    ("tool", "name", "wrong"),
+    [
+        ("get_edge", "source_name", "x" * 256),
+        ("graph_add_edge", "weight", 1.01),
+        ("graph_add_edge", "weight", -0.01),
+        ("graph_add_edge", "weight", "1.5"),
+        ("graph_add_edge", "properties", {"last_reclassification": None}),
+        ("graph_query_neighbors", "depth", 0),
+        ("graph_query_neighbors", "depth", 6),
+        ("graph_query_neighbors", "limit", 0),
+        ("graph_query_neighbors", "limit", 501),
+        ("graph_find_path", "max_depth", 0),
+        ("graph_find_path", "max_depth", 11),
+    ],
+)
+def test_what_is_out_of_range_is_refused_by_name(tool: str, name: str, wrong: Any) -> None:
+    with pytest.raises(EngramqError) as caught:
+        check_arguments(TOOLS[tool], {**MINIMAL[tool], name: wrong})
+    assert (caught.value.fault.code, caught.value.fault.field) == (FaultCode.INVALID_PARAMETER, name)
+    assert caught.value.fault.recovery
+
+
+@pytest.mark.promise("GE-15")
+def test_get_edge_lists_three_texts_of_at_least_one_character() -> None:
+    schema = listed_schema(TOOLS["get_edge"])
+    assert schema["required"] == ["source_name", "target_name", "relation"]
+    for name in schema["required"]:
+        assert (schema["properties"][name]["type"], schema["properties"][name]["minLength"]) == ("string", 1)
+    assert TOOLS["get_edge"].read_only
+
+
+@pytest.mark.promise("RS-2")
+@pytest.mark.parametrize("wrong", ["", " ", "Emotional", "x" * 5_000])
+def test_any_text_is_let_through_as_a_sector_since_it_has_an_answer_of_its_own(wrong: str) -> None:
+    tool = TOOLS["reclassify_memory_sector"]
+    command = check_arguments(tool, {**MINIMAL[tool.name], "new_sector": wrong}).parameters
+    assert isinstance(command, ReclassifySector)
+    assert command.new_sector == wrong
+
+
+def test_defaults_and_whole_numbers_are_taken() -> None:
+    edge = check_arguments(TOOLS["graph_add_edge"], {**MINIMAL["graph_add_edge"], "weight": 1}).parameters
+    assert isinstance(edge, AddEdge)
+    assert isinstance(edge.weight, float)
+    asked = check_arguments(TOOLS["graph_query_neighbors"], {"node_name": "Ada", "sectors": []}).parameters
+    assert asked == QueryNeighbors(node_name="Ada", depth=1, limit=50, sectors=())
+
+
+STORE = TOOLS["store_memory"]
+MANY = 2_000_000
+HOSTILE: dict[str, dict[str, Any]] = {
+    "numbers": {"tags": [1] * MANY},
+    "different numbers": {"tags": list(range(MANY // 10))},
+    "empty texts": {"tags": [""] * MANY},
+    "lists": {"tags": [[0]] * MANY},
+    "metadata": {"metadata": {str(number): number for number in range(250_000)}},
+    "nested metadata": {"metadata": {"a": [[[number]] for number in range(250_000)]}},
+    "half a pair at the end": {"metadata": {"a": [0] * MANY, "b": "\ud800"}},
+}
+
+
+@pytest.mark.parametrize("given", HOSTILE.values(), ids=HOSTILE)
+def test_a_long_value_is_refused_before_its_parts_are_read(given: dict[str, Any]) -> None:
+    began = time.perf_counter()
+    with pytest.raises(EngramqError):
+        check_arguments(STORE, {"content": "x", **given})
+    assert time.perf_counter() - began < 0.1  # it took 0.6 to 1 s
+
+
+def test_tags_that_repeat_count_once() -> None:
+    given = {"content": "x", "tags": [f"t{number}" for number in range(TAGS)] * 2}
+    assert len(check_arguments(STORE, given).parameters.tags) == TAGS  # type: ignore[attr-defined]

@@ -1,28 +1,35 @@
-"""One word, one shape: the fields of all replies, compared across tools."""
+"""One word, one shape: the fields of all replies, and the schema of a tool's replies, which holds for each of them."""
 
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import pytest
 
-from engramq.gateway.service import Service
+from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
+from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
+from engramq.gateway.service import Service, fault_reply
+from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
+    TOOLS,
     Connected,
     Disconnected,
     EdgeAdded,
     EdgeFound,
     EdgeMissing,
     Forgotten,
+    Reply,
+    Tool,
 )
 from engramq.schemas.commands.links import BatchLinked
-from engramq.schemas.faults import HINTS, missing
+from engramq.schemas.faults import HINTS, Fault, FaultCode, missing
 from engramq.schemas.records import DisplacedLink, Link, PathEdge, Via
-from engramq.schemas.vocabulary import Thing
+from engramq.schemas.vocabulary import ALL_SCOPES, Thing
+from tests.gateway.replies import check_reply
 from tests.gateway.shapes import DIFFERENT, IDS, replies, shape_of, structs_of, words_of
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.test_server import ERAS, call, client_of
 from tests.gateway.worker_side import WorkerSide
-
-pytestmark = pytest.mark.promise("OV-11")
+from tests.schemas.samples import sample
 
 STRUCTS: Final = structs_of(replies())
 ENDS: Final = {"source_id", "target_id"}
@@ -30,6 +37,7 @@ ENDS: Final = {"source_id", "target_id"}
 # Replies about one node or edge have its fields at their top, as the contract says.
 
 
+@pytest.mark.promise("OV-11")
 def test_a_field_has_the_same_shape_in_all_replies() -> None:
     shapes: dict[str, dict[str, set[str]]] = {}
     for struct, fields in STRUCTS.items():
@@ -47,6 +55,7 @@ def test_a_field_has_the_same_shape_in_all_replies() -> None:
     assert not stale, f"DIFFERENT in tests/gateway/shapes.py allows what no reply has: {stale}"
 
 
+@pytest.mark.promise("OV-11")
 def test_an_id_has_a_known_name() -> None:
     ids = {struct.__name__: {name for name in fields if name.endswith("_id")} for struct, fields in STRUCTS.items()}
     unknown = {name: new for name, found in ids.items() if (new := found - set(IDS))}
@@ -56,6 +65,7 @@ def test_an_id_has_a_known_name() -> None:
     )
 
 
+@pytest.mark.promise("OV-11")
 def test_what_is_not_there_is_told_with_what_and_hint() -> None:
     for struct, fields in STRUCTS.items():
         told = {name: set(words_of(fields[name])) for name in ("status", "action") if name in fields}
@@ -71,6 +81,7 @@ def test_what_is_not_there_is_told_with_what_and_hint() -> None:
         )
 
 
+@pytest.mark.promise("OV-11")
 def test_links_are_told_alike() -> None:
     for whole in (Connected, BatchLinked, Disconnected, DisplacedLink, EdgeAdded, EdgeFound, PathEdge):
         assert set(STRUCTS[whole]) >= ENDS, whole
@@ -84,6 +95,7 @@ def test_links_are_told_alike() -> None:
 ELSEWHERE: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
 
 
+@pytest.mark.promise("OV-11")
 @pytest.mark.parametrize(
     ("profile", "hint"),
     [("core", HINTS[Thing.MEMORY]), ("forget_memory", f"There is no memory of this id. {ELSEWHERE}")],
@@ -96,3 +108,30 @@ async def test_the_hint_names_only_tools_that_are_there(
     async with client_of(service, ERAS[1], profile) as client:
         body = await call(client, "forget_memory", **MINIMAL["forget_memory"])
     assert (body["what"], body["hint"]) == ("memory", hint)
+
+
+def body_of(reply: msgspec.Struct) -> dict[str, Any]:
+    body = reply_body(reply) if isinstance(reply, Reply) else msgspec.to_builtins(reply)
+    travelled: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
+    return travelled
+
+
+EVERYTHING = reader_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_every_reply_and_refusal_fulfils_the_schema_with_every_field_and_with_the_least(tool: Tool) -> None:
+    for kind in tool.replies:
+        for filled in (True, False):
+            check_reply(tool.name, body_of(sample(kind, full=filled)), is_error=False)
+    for code in FaultCode:
+        least = Fault(code=code, error="e", recovery=code.recovery)
+        full = msgspec.structs.replace(least, field="f", memory_id="m", retry_after_s=1.5, command_id="c")
+        for fault in (least, full):
+            refused = fault_reply(fault, EVERYTHING)
+            check_reply(tool.name, refused.body, is_error=refused.is_error)
+    for reply in (PendingReply(command_id="c"), ErasedSince(id="m")):
+        if tool.write:
+            check_reply(tool.name, body_of(reply), is_error=False)
+        else:
+            assert type(reply).__name__ not in output_schema(tool)["$defs"]

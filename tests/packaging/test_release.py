@@ -1,14 +1,17 @@
-"""What a release consists of: the same bytes each time, its notes, its part of the lock."""
+"""What a release consists of: the same bytes each time, its notes, its part of the lock, its entry in the registry."""
 
+import json
 import re
 import shutil
 import stat
 import tarfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engramq.schemas.settings import SETTINGS
 from tests.architecture.source import ROOT
 from tests.packaging.installed.test_installing import PYTHONS
 from tools.release.__main__ import build, digests
@@ -93,3 +96,30 @@ def test_the_pythons_that_are_named_are_those_that_are_tried() -> None:
     assert project["requires-python"] == f">={PYTHONS[0]}"
     for page in ("README.md", "docs/compatibility.md"):
         assert f"tried: {PYTHONS[0]} to {PYTHONS[-1]}" in (ROOT / page).read_text(encoding="utf-8"), page
+
+
+@pytest.fixture
+def entry() -> Any:
+    return json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.promise("RC-12")
+def test_it_is_of_this_package_and_version(entry: Any) -> None:
+    (package,) = entry["packages"]
+    assert entry["version"] == package["version"] == VERSION
+    assert (package["registryType"], package["identifier"], package["runtimeHint"]) == ("pypi", "engramq", "uvx")
+    assert [argument["value"] for argument in package["packageArguments"]] == ["stdio"]
+    # By this line in the page of the package the registry knows whose it is.
+    assert f"mcp-name: {entry['name']}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    # What comes from an account of GitHub is named by it.
+    assert re.match(r"io\.github\.[\w-]+/", entry["name"])
+
+
+@pytest.mark.promise("RC-12")
+def test_its_variables_are_settings_with_our_defaults(entry: Any) -> None:
+    settings = {each.variable: each for each in SETTINGS}
+    (package,) = entry["packages"]
+    for variable in package["environmentVariables"]:
+        setting = settings[variable["name"]]
+        assert variable.get("default", setting.default) == setting.default
+        assert variable.get("isSecret", False) == setting.secret

@@ -1,4 +1,4 @@
-"""A connection to Redis that is reset while nobody uses it is noticed before anything is written to it."""
+"""A connection to Redis that ends unused is noticed before anything is written to it, and so is one in a pipeline."""
 
 import asyncio
 import socket
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from engramq.schemas.connection import pack
 from engramq.schemas.keys import Keys
+from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from tests.queue.server import Server
 from tests.queue.stage import BOUND_S, Stage, an_actor, echo, payload_of, ping
 
@@ -78,3 +80,23 @@ async def test_gateway_and_worker_outlive_connections_that_are_reset(server: Ser
         for number in range(3):
             await wire.reset()
             assert payload_of(await ping(bus, str(number))) == str(number)
+
+
+async def test_a_call_that_connects_while_the_pipeline_ends_leaves_no_connection_open(
+    server: Server, stage: Stage
+) -> None:
+    pipeline = Pipeline(server.url, ())
+    running = asyncio.create_task(pipeline.run())
+    calling = asyncio.create_task(pipeline.call(pack("CLIENT", "ID")))
+    await asyncio.sleep(0)  # both have begun; the call waits for its connection
+    running.cancel()
+    await asyncio.wait([running])
+    assert not calling.done()
+    number = await calling
+
+    async def is_gone() -> bool:
+        return not await stage.redis.client_list(client_id=[str(number)])
+
+    await stage.until(is_gone)
+    with pytest.raises(ConnectionLost):
+        await pipeline.call(pack("PING"))

@@ -1,14 +1,19 @@
-"""What is not there, and links, as an agent reads them from every tool."""
+"""What is not there, and links, as an agent reads them from every tool, and the promised shape whatever is sent."""
 
+import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.service import Call, Service
+from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import Thing
-from tests.scenarios.stage import Agent
-
-pytestmark = pytest.mark.promise("OV-11")
+from tests.gateway.fitting import calls
+from tests.gateway.replies import check_reply
+from tests.scenarios.stage import Agent, Stage
 
 NOTHING = uuid7()
 TRIPLE = {"source_name": "Nemo", "target_name": "Nautilus", "relation": "COMMANDS"}
@@ -35,6 +40,7 @@ ABSENT: list[tuple[str, dict[str, Any], Thing, str]] = [
 ]
 
 
+@pytest.mark.promise("OV-11")
 async def test_every_tool_says_alike_what_is_not_there(agent: Agent) -> None:
     for tool, arguments, what, step in ABSENT:
         body = await agent.call(tool, **arguments)
@@ -47,6 +53,7 @@ async def test_every_tool_says_alike_what_is_not_there(agent: Agent) -> None:
     assert "get_memory" in link["hint"]
 
 
+@pytest.mark.promise("OV-11")
 async def test_a_step_that_a_hint_names_leads_to_what_is_there(agent: Agent) -> None:
     await agent.call("graph_add_edge", **TRIPLE)
     near = await agent.call("get_node_by_name", name="nemo")
@@ -58,6 +65,7 @@ async def test_a_step_that_a_hint_names_leads_to_what_is_there(agent: Agent) -> 
     assert (gone["status"], gone["what"], gone["edge_id"]) == ("not_found", "edge", edge["edge_id"])
 
 
+@pytest.mark.promise("OV-11")
 async def test_found_things_say_nothing_of_what_is_missing(agent: Agent) -> None:
     memory = await agent.store("The Nautilus dives at dusk")
     for tool, arguments in (
@@ -71,6 +79,7 @@ async def test_found_things_say_nothing_of_what_is_missing(agent: Agent) -> None
         assert not {"what", "hint"} & set(body), tool
 
 
+@pytest.mark.promise("OV-11")
 async def test_a_link_has_two_ends_and_seen_from_a_memory_the_other_one(agent: Agent) -> None:
     one, other = [(await agent.store(text))["id"] for text in ("Aronnax is a professor", "Conseil sorts fishes")]
     made = await agent.call("connect", source=one, target=other, relation="supports")
@@ -80,3 +89,33 @@ async def test_a_link_has_two_ends_and_seen_from_a_memory_the_other_one(agent: A
         assert (link["memory_id"], link["direction"]) == (there, direction)
     removed = await agent.call("disconnect", source=one, target=other)
     assert (removed["source_id"], removed["target_id"]) == (one, other)
+
+
+EXAMPLES = int(os.environ.get("ENGRAMQ_FUZZ_EXAMPLES", "150"))
+SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+ME = local_caller("ns", "me")
+
+
+@pytest.fixture
+async def busy(stage: Stage) -> Service:
+    """A gateway in whose session something was stored and found."""
+    service = await stage.gateway()
+    for number in range(3):
+        await ask(service, "store_memory", {"content": f"Kettle number {number} stands in the blue kitchen"})
+    await ask(service, "search_memories", {"query": "Which kettle?"})
+    return service
+
+
+async def ask(service: Service, tool: str, arguments: Any) -> dict[str, Any]:
+    reply = await service.call(Call(tool=TOOLS[tool], arguments=arguments, caller=ME))
+    return check_reply(tool, reply.body, is_error=reply.is_error)
+
+
+@pytest.mark.promise("SE-4", "SE-5")
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=SLOW)
+@given(sent=calls())
+async def test_whatever_is_sent_is_answered(busy: Service, sent: tuple[Tool, Any]) -> None:
+    tool, arguments = sent
+    body = await ask(busy, tool.name, arguments)
+    assert body.get("code") not in {"internal", "unavailable"}, body
+    assert body["status"] != "pending", body

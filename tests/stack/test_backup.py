@@ -18,11 +18,12 @@ import psycopg
 import pytest
 from anyio import to_thread
 
+from bench.common import ENGRAMQ
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.local.home import Home
 from tests.scenarios.stage import LEGACY, MODERN, Agent
-from tests.stack.test_whole_stack import BOUND_S, ENGRAMQ, Installation, installation
+from tests.stack.test_whole_stack import BOUND_S, Installation, installation
 
 __all__ = ["installation"]
 pytestmark = pytest.mark.timeout(300)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.common import ENGRAMQ
 from engramq.deploy.local.embedded import process
 from engramq.schemas.command_line import ExitCode
-from tests.stack.test_whole_stack import ENGRAMQ
 
 pytestmark = [pytest.mark.promise("RC-13"), pytest.mark.timeout(300)]
 

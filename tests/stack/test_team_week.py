@@ -11,11 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from bench.common import ENGRAMQ
 from tests.deploy.local.hooks.sessions import Session
 from tests.evidence.trees import cited, commit, git, repository, write
 from tests.gateway.ui.browsing import Browser
 from tests.scenarios.stage import MODERN, Agent
-from tests.stack.test_whole_stack import ENGRAMQ, Installation, installation
+from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]
 

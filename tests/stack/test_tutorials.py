@@ -13,8 +13,9 @@ from textwrap import dedent
 
 import pytest
 
+from bench.common import ENGRAMQ
 from tests.architecture.source import ROOT
-from tests.stack.test_whole_stack import ENGRAMQ, Installation
+from tests.stack.test_whole_stack import Installation
 
 pytestmark = [pytest.mark.promise("RC-13"), pytest.mark.timeout(500)]
 

@@ -1,12 +1,12 @@
 """The product as a user has it: a home, `engramq` as a process, the bundled model, real clients over stdio and HTTP."""
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,12 +19,16 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
+from bench.common import ENGRAMQ
+from bench.replies import Doors, stack
 from engramq.deploy.local.embedded import process
+from tests.agents.hosts import HOSTS, Host
+from tests.agents.loop import Figures, added, play
 from tests.scenarios.stage import LEGACY, MODERN, Agent
 
 pytestmark = pytest.mark.timeout(300)
 
-ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
+
 BOUND_S = 60.0
 
 
@@ -160,3 +164,36 @@ async def test_up_serves_http_in_both_eras_what_import_has_loaded(installation: 
         finally:
             up.send_signal(signal.SIGINT)
             assert up.wait(BOUND_S) in (0, 130)
+
+
+WITHOUT_BRIEF = 117_310  # tokens of the same loop before replies were brief and null was taken (commit b6a5a06)
+
+
+@pytest.fixture(scope="module")
+def doors() -> Iterator[Doors]:
+    with stack(ENGRAMQ) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def played(doors: Doors) -> dict[Host, Figures]:
+    """Each host, in the order of the benchmark: the later ones find what the earlier ones stored."""
+    return {host: asyncio.run(play(doors, host, rounds=1)) for host in HOSTS}
+
+
+@pytest.mark.promise("AG-10", "AG-12")
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
+def test_two_windows_at_once_never_touch_each_others_memories(host: Host, played: dict[Host, Figures]) -> None:
+    assert played[host].crossed == []
+
+
+@pytest.mark.promise("AG-7")
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
+def test_no_call_is_refused_for_how_the_host_fills_it_in(host: Host, played: dict[Host, Figures]) -> None:
+    assert played[host].refused == []
+    assert played[host].calls >= 40
+
+
+@pytest.mark.promise("AG-1")
+def test_the_replies_cost_half_of_what_they_did(played: dict[Host, Figures]) -> None:
+    assert added([*played.values()]).tokens.total() <= WITHOUT_BRIEF / 2

@@ -1,9 +1,11 @@
-"""What the ledger makes of commands that are refused, and of those that come again."""
+"""Every command has a handler, and what the ledger makes of those that are refused or come again."""
 
 import pytest
 
-from engramq.schemas.commands import ForgetMemory, Forgotten
+from engramq.schemas.commands import COMMANDS, ForgetMemory, Forgotten
 from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.app import HANDLERS
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
@@ -59,3 +61,10 @@ async def test_what_has_begun_is_never_said_to_be_unapplied(store: Store) -> Non
 
     with pytest.raises(OutcomeUnknown):
         await run_once(store, job(ForgetMemory(memory_id="x")), away, begun=True)
+
+
+def test_every_command_is_carried_out_by_one_handler_of_the_kind_that_it_names() -> None:
+    found = {(kind, handler.command) for kind, handlers in HANDLERS.items() for handler in handlers}
+    assert found == {(command.mailbox, command) for command in COMMANDS}
+    assert sum(len(handlers) for handlers in HANDLERS.values()) == len(COMMANDS)
+    assert set(HANDLERS) == set(WorkerKind)

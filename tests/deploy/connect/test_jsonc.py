@@ -1,12 +1,14 @@
-"""Changing one value of a JSON text leaves every other character as it was."""
+"""Changing one value of a JSON or TOML text leaves everything else as it was."""
 
 import json
+import tomllib
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramq.deploy.connect.configuration import with_table, without_table
 from engramq.deploy.connect.files import Unchangeable
 from engramq.deploy.connect.jsonc import Path, read, with_item, with_value, without
 
@@ -111,3 +113,39 @@ def test_added_and_taken_out_any_object_is_what_it_was(
     changed = with_value(text, ("new", "one"), value)
     assert json.loads(changed) == {**given_object, "new": {"one": value}}
     assert json.loads(without(changed, ("new", "one"))) == given_object
+
+
+PATH = ("mcp_servers", "engramq")
+ENTRY: dict[str, Any] = {"command": "/a b/engramq", "args": ["stdio"], "env": {"ENGRAMQ_HOME": "/home"}}
+
+
+@pytest.mark.promise("RC-4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'model = "x"\n',
+        "[mcp_servers]\n",
+        'mcp_servers = {zed = {command = "z"}} # on one line\n',
+        'mcp_servers = {engramq = {command = "old"}, zed = {command = "z"}}\n',
+        'mcp_servers.zed.command = "z"\n',
+        "[mcp_servers.a]\nx = 1\n[other]\ny = 2\n[mcp_servers.engramq]\nz = 1\n[mcp_servers.b]\nx = 1\n",
+        '[mcp_servers.engramq.env]\nOLD = "1"\n[mcp_servers.zed]\ncommand = "z"\n',
+        '["mcp_servers".\'engramq\']\ncommand = "old"\n',
+    ],
+)
+def test_the_table_comes_in_and_out_and_all_else_stays(text: str) -> None:
+    others = tomllib.loads(text).get("mcp_servers", {})
+    others.pop("engramq", None)
+    rest = {name: value for name, value in tomllib.loads(text).items() if name != "mcp_servers"}
+    there = with_table(text, PATH, ENTRY)
+    assert tomllib.loads(there) == {**rest, "mcp_servers": {**others, "engramq": ENTRY}}
+    assert with_table(there, PATH, ENTRY) == there
+    assert tomllib.loads(without_table(there, PATH)) == {**rest, **({"mcp_servers": others} if others else {})}
+
+
+@pytest.mark.promise("RC-4")
+def test_what_would_become_part_of_the_table_is_not_written() -> None:
+    """Behind dotted keys there is no place for a table but the end, which tomlkit does not take."""
+    with pytest.raises(Unchangeable, match="make it a table"):
+        with_table('mcp_servers.zed.command = "z"\nmodel = "x"\n[tui]\ntheme = "dark"\n', PATH, ENTRY)

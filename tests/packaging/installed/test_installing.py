@@ -1,4 +1,4 @@
-"""One line installs the wheel in a clean environment, and what was installed stores and finds without a network."""
+"""One line installs the wheel in a clean environment, it works without a network; `server.json` keeps its schema."""
 
 import json
 import os
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.installed.conftest import BOUND_S, RELEASE, UV, Root, serving
-from tools.release.__main__ import bill_of_materials
+from tools.release.__main__ import ROOT, bill_of_materials
 
 pytestmark = pytest.mark.timeout(3 * BOUND_S)
+
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 # Without any network, loopback too, where the system lets us.
@@ -85,3 +86,12 @@ def test_the_bill_of_materials_names_what_is_installed() -> None:
     assert (found["bomFormat"], found["metadata"]["component"]["name"]) == ("CycloneDX", "engramq")
     assert {"mcp", "onnxruntime", "psycopg-binary", "tomlkit"} <= names
     assert not {"pytest", "mypy", "ruff", "fastembed"} & names
+
+
+@pytest.mark.promise("RC-12")
+def test_the_registry_would_take_our_entry(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_bytes((ROOT / "server.json").read_bytes())
+    command = [str(RELEASE / "skillsaw"), "lint", "--strict", "--no-plugins", "--format", "json", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "mcp-registry" in done.stdout, done.stdout + done.stderr
+    assert (json.loads(done.stdout)["violations"], done.returncode) == ([], 0)

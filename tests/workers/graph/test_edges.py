@@ -1,5 +1,6 @@
-"""All edges of a node, and what walks tell of parallel edges and of homonyms."""
+"""All edges of a node, what walks tell of parallel ones and of homonyms, and what makes an edge constitutive."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 from engramq.schemas.commands import FindPath, ListEdges, QueryNeighbors
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import Following
+from engramq.workers.db import queries
+from engramq.workers.db.queries import Library
+from engramq.workers.graph.edge_rules import MARKS, is_constitutive
 from tests.refusals import refused
 from tests.workers.graph.facts import OPEN, UNKNOWN_ID, fact
 from tests.workers.graph.harness import Harness
@@ -154,3 +158,20 @@ async def test_homonyms_in_walks_and_lists_are_told(harness: Harness) -> None:
     assert (chosen["path_found"], chosen["match_count"], chosen["candidates"]) == (True, 1, [])
     assert "hint" not in chosen
     assert (await harness.body(QueryNeighbors(node_name="Ada", label="Ship")))["match_count"] == 1
+
+
+VALUES = ("true", "false", "null", "1", "0", '"true"', '"constitutive"', '"Constitutive"', '""', "[]", "[true]", "{}")
+
+
+async def test_sql_and_python_agree(harness: Harness) -> None:
+    fragment = Library(queries._FOLDER).fragments["constitutive"]
+    cases = ["{}", '{"other": true}', *(f'{{"{mark}": {value}}}' for mark in MARKS for value in VALUES)]
+    cases += [f'{{"{MARKS[0]}": {item}, "{MARKS[1]}": {other}}}' for item in VALUES for other in VALUES]
+    text = json.dumps(cases).replace("'", "''")
+    rows = harness.rows(
+        f"select x.properties, coalesce({fragment}, false) as marked "
+        f"from (select jsonb_array_elements_text('{text}')::jsonb as properties) x"
+    )
+    assert len(rows) == len(cases)
+    assert [row["properties"] for row in rows if row["marked"] is not is_constitutive(row["properties"])] == []
+    assert {row["marked"] for row in rows} == {True, False}

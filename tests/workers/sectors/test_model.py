@@ -1,4 +1,4 @@
-"""The sector model as workers use it, and how good it is on texts of another hand."""
+"""The sector model as workers use it, how good it is on texts of another hand, and what is a standing wish to it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 from engramq.workers.sectors.model import WEIGHTS, Heads, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
+from engramq.workers.sectors.wishes import WishModel, is_general
 from tools.sectors import calibration, corpus, evaluation, train
 from tools.sectors.evaluation import Data
 
@@ -166,3 +167,41 @@ async def test_weights_of_other_cues_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", allow_pickle=False, **content)
     with pytest.raises(UnusableWeights, match="made for other cues"):
         SectorModel.load(tmp_path / "other.npz")
+
+
+WISHES = (
+    "Always list the allergens when I ask about dishes.",
+    "From now on use spaces in this project.",
+    "I prefer trains over planes.",
+    "Never send anything without asking me.",
+    "Please always answer in Italian.",
+    "The user prefers short replies.",
+)
+NONE = (
+    "I have never been to Italy.",
+    "Which one do you prefer?",
+    "My brother always burns the toast.",
+    "Can you send me the file?",
+    "They call me every week about insurance.",
+    "Does the landlord prefer cash?",
+)
+
+
+@pytest.mark.promise("PR-6")
+def test_words_alone_tell_plain_wishes_from_what_looks_like_one() -> None:
+    model = WishModel.load()
+    assert model.are_wishes(WISHES, None) == [True] * len(WISHES)
+    assert model.are_wishes(NONE, None) == [False] * len(NONE)
+
+
+@pytest.mark.parametrize(
+    ("content", "general"),
+    [
+        ("Always answer in Italian.", True),
+        ("Please use tabs.", True),
+        ("Always give the unit when I ask about sizes.", False),
+        ("I prefer trains over planes.", False),
+    ],
+)
+def test_a_wish_about_how_to_answer_is_general_unless_it_names_an_occasion(content: str, general: bool) -> None:
+    assert is_general(content) is general

@@ -1,17 +1,22 @@
-"""Over a running stack: what is told of a file, and again of what a compaction took out of sight."""
+"""Over a running stack: what is told of a file, of memories that cite it, and again after a compaction."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from engramq.deploy.local.hooks.evidence import GROUNDED, mark
 from engramq.deploy.local.hooks.notes import FOLDER
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.sessions import Session
 from tests.deploy.local.hooks.test_projects import repository
 from tests.deploy.local.hooks.test_sessions import run_projects, told
+from tests.evidence import trees
+from tests.evidence.trees import LINES, cited, git, write
 
-pytestmark = [pytest.mark.promise("RC-16"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
+
 
 Begin = Callable[..., Session]
 PROJECT = "time machine"
@@ -26,6 +31,7 @@ def reads(session: Session, path: str, bound: int = 20) -> str:
     return ""
 
 
+@pytest.mark.promise("RC-16")
 def test_what_is_kept_of_a_file_is_told_and_nothing_of_others_or_by_strangers(owner: Owner, session: Begin) -> None:
     owner.stores("spring.py winds the spring once a day, before noon.", project=PROJECT)
     owner.stores("spring.py of the steam engine is something else.", project="steam engine")
@@ -40,6 +46,7 @@ def test_what_is_kept_of_a_file_is_told_and_nothing_of_others_or_by_strangers(ow
     assert reads(session(), "balance_wheel.py", 3) == ""
 
 
+@pytest.mark.promise("RC-16")
 @pytest.mark.promise("RC-15")
 def test_a_file_of_another_root_is_told_by_its_own_project_and_a_merge_joins_two(
     owner: Owner, session: Begin, tmp_path: Path
@@ -60,6 +67,7 @@ def test_a_file_of_another_root_is_told_by_its_own_project_and_a_merge_joins_two
     assert "sorted by hand" in reads(again, str(server / "routes.py"))
 
 
+@pytest.mark.promise("RC-16")
 def test_after_a_compaction_what_was_told_and_still_holds_is_told_again(owner: Owner, session: Begin) -> None:
     old = owner.stores("lever.py is greased on Mondays.", project=PROJECT)
     kept = owner.stores("lever.py must be called with both hands.", project=PROJECT)
@@ -76,3 +84,33 @@ def test_after_a_compaction_what_was_told_and_still_holds_is_told_again(owner: O
     assert again.count("both hands") == 1
     assert [word for word in ("brass", "Mondays") if word in again] == []
     assert kept not in again
+
+
+@pytest.mark.promise("EV-2")
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_what_changed_is_told_as_such_in_one_line(
+    owner: Owner, session: Callable[..., Session], tmp_path: Path, client: str
+) -> None:
+    tree = trees.repository(tmp_path / "bakery", recipe=LINES, oven="heat to 230\n", shop="open at 7\n")
+    for name, text in (("recipe", "Bread takes 40 steps"), ("oven", "The oven heats to 230"), ("shop", "We open at 7")):
+        owner.stores(text, project="bakery", evidence=[cited(tree, f"{name}.txt")])
+    write(tree, "recipe.txt", LINES + "one more\n")
+    (tree / "oven.txt").unlink()
+    git(tree, "mv", "shop.txt", "store.txt")
+    begun = session(client, ENGRAMQ_PROJECT="bakery")
+    begun.folder = str(tree)
+    lines = {line.rpartition("] ")[2]: line for line in told(begun, "SessionStart", source="startup").splitlines()}
+    assert "[OUT OF DATE? recipe.txt has changed since: verify before use]" in lines["Bread takes 40 steps"]
+    assert "[OUT OF DATE? oven.txt is gone: verify before use]" in lines["The oven heats to 230"]
+    assert "[shop.txt (now store.txt) as cited]" in lines["We open at 7"]
+
+
+@pytest.mark.promise("EV-2")
+def test_a_comparison_never_keeps_the_client_waiting(tmp_path: Path) -> None:
+    tree = trees.repository(tmp_path / "bakery", recipe=LINES)
+    hit = {"id": "x", "content": "c", "project": "bakery", "evidence": [cited(tree, "recipe.txt")]}
+    mark([hit], str(tree), "bakery", time.monotonic())
+    assert hit[GROUNDED] == "[recipe.txt: unknown whether as cited] "
+    plain: dict[str, object] = {"id": "y", "content": "c", "evidence": "nonsense"}
+    mark([plain], str(tree), "bakery", time.monotonic() + 1)
+    assert GROUNDED not in plain

@@ -1,17 +1,26 @@
+"""The bundled model: its vectors, the runs in which it embeds, and what a question asks apart from the names in it."""
+
 import hashlib
 import os
 import shutil
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
 from anyio import to_thread
+from hypothesis import given
+from hypothesis import strategies as st
 
+from engramq.workers.db.vectors import unpacked
 from engramq.workers.embedders import minilm
+from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import DIMENSIONS, Arithmetic, MiniLmEmbedder, Session
+from engramq.workers.embedders.onnx_session import TEXTS_PER_RUN, TOKENS_A_RUN_COSTS, TOKENS_PER_RUN, in_runs
+from engramq.workers.embedders.vectorizer import without
 
 BOUND_S = 30.0
 
@@ -181,3 +190,66 @@ async def test_as_many_texts_are_computed_at_once_as_there_are_cores(embedder: M
     limits = embedder.spec.batches
     assert limits.alone
     assert limits.concurrent == len(os.sched_getaffinity(0))
+
+
+LENGTHS = st.lists(st.integers(0, 256) | st.sampled_from([2, 12, 256, 1_025, 5_000]), max_size=100)
+
+
+def fits(lengths: list[int]) -> bool:
+    return len(lengths) == 1 or (len(lengths) <= TEXTS_PER_RUN and len(lengths) * max(lengths) <= TOKENS_PER_RUN)
+
+
+def cost(runs: list[list[int]]) -> int:
+    return sum(TOKENS_A_RUN_COSTS + len(run) * max(run) for run in runs)
+
+
+def as_full_as_can_be(lengths: list[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for length in sorted(lengths):
+        if runs and fits([*runs[-1], length]):
+            runs[-1].append(length)
+        else:
+            runs.append([length])
+    return runs
+
+
+@given(LENGTHS)
+def test_every_row_is_in_one_run_shortest_first_and_each_run_within_the_bounds(lengths: list[int]) -> None:
+    runs = list(in_runs(lengths))
+    rows = [row for run in runs for row in run]
+    assert sorted(rows) == list(range(len(lengths)))
+    assert all(lengths[item] <= lengths[other] for item, other in pairwise(rows))
+    assert all(run and fits([lengths[row] for row in run]) for run in runs)
+
+
+@given(LENGTHS)
+def test_runs_cost_no_more_than_filling_them_up_or_one_for_each_text(lengths: list[int]) -> None:
+    made = cost([[lengths[row] for row in run] for run in in_runs(lengths)])
+    assert made <= cost(as_full_as_can_be(lengths))
+    assert made <= cost([[length] for length in lengths])
+
+
+async def test_without_its_name_a_question_is_nearer_to_what_it_asks_than_to_who_else_is_greeted() -> None:
+    embedder = MiniLmEmbedder()
+    asked, name, greeting, answer = await embedder.embed(
+        ["When did Caroline go to the support group?", "Caroline", "Hey Caroline! How have you been?",
+         "I went there yesterday, and the others in the circle were so kind to me."]
+    )  # fmt: skip
+    apart = without(asked, [name])
+    assert apart is not None
+    rest = unpacked(apart)
+    assert abs(rest @ name) < 1e-3
+    assert asked @ greeting > asked @ answer
+    assert rest @ answer > rest @ greeting
+    assert np.linalg.norm(rest) == pytest.approx(1, abs=1e-3)
+    await embedder.aclose()
+
+
+def test_nothing_is_left_of_a_question_that_is_its_name() -> None:
+    ada = np.array([1.0, 0.0], dtype=np.float32)
+    assert without(ada, [ada]) is None
+
+
+def test_names_stay_in_where_it_was_not_measured_that_they_drown_the_rest() -> None:
+    assert MiniLmEmbedder().spec.names_drown
+    assert not HashEmbedder().spec.names_drown

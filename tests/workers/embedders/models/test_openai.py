@@ -1,8 +1,11 @@
+"""The adapter to servers that embed as OpenAI's does, and how long they ask to be left alone."""
+
 import logging
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 import anyio
 import msgspec
@@ -12,7 +15,7 @@ import pytest
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected, Vectors
-from engramq.workers.embedders.openai import Endpoint, OpenAiEmbedder
+from engramq.workers.embedders.openai import Endpoint, OpenAiEmbedder, seconds_to_wait
 from tests.workers.embedders.models.endpoint import DIMENSIONS, Answer, Request, Server, answer_to, serving, vector
 
 KEY = "sk-very-secret"
@@ -246,3 +249,25 @@ async def test_a_closed_embedder_says_so(server: Server) -> None:
     await embedder.aclose()
     with pytest.raises(EmbedderUnavailable, match="closed"):
         await embedder.embed(["a"])
+
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("7", 7.0),
+        ("0.25", 0.25),
+        ("-3", 0.0),
+        ("Sat, 21 Nov 2026 12:00:30 GMT", 30.0),
+        ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0),
+        ("soon", None),
+        ("nan", None),
+        ("inf", None),
+        ("", None),
+    ],
+)
+def test_both_forms_are_read_and_nonsense_is_ignored(value: str | None, expected: float | None) -> None:
+    assert seconds_to_wait(value, NOON) == expected

@@ -1,5 +1,7 @@
-"""What shared words say: much where they are no chance, nothing where one word is in a memory by chance."""
+"""What words, speakers and times of a question say: which of them count, how much, and what span they mean (TI-5)."""
 
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.workers.search.question import Question, by_share
+from engramq.workers.search.times import is_about, spans_in
 from tests.workers.search.recall.test_ranking import made_of, ranked
 
 OTHER: dict[str, Any] = {"similarity": 0.1}
@@ -66,3 +69,109 @@ def test_the_greater_share_of_a_question_is_never_worth_less(
         np.array([lexical] * 2), np.array(sorted((one, other))), np.array([words] * 2, dtype=np.float64), 0.5
     )
     assert 0 <= lower <= higher <= lexical
+
+
+SPOKEN = ["Ada", "Bob", "Ada Lovelace", "ada", "", "?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked_about"),
+    [
+        ("What did ADA's cat eat?", ("Ada", "ada")), ("What did Adam eat?", ()), ("", ()), ("What did she eat?", ()),
+        ("What did Ada tell Bob?", ("Ada", "ada")), ("What did Bob tell Ada about Ada's cat?", ("Bob",)),
+        ("What does Bob think of Ada's and Cleo's shop?", ("Bob",)), ("Did Bob meet Ada Lovelace?", ("Bob",)),
+        ("What did Ada Lovelace write?", ("Ada Lovelace",)), ("Did Ada Lovelace meet Ada?", ("Ada Lovelace",)),
+        ("What do Ada and Bob like?", ()), ("Was it Ada or Bob?", ()), ("What do Ada, Bob and Cleo like?", ()),
+        ("Where are Ada's and Bob's keys?", ()), ("What is Ada & Bob?", ()),
+        ("Was hat Bob der Ada erzählt?", ()),  # in other languages nobody knows which words join
+        ("Was hat Bob erzählt?", ("Bob",)),
+    ],
+)  # fmt: skip
+def test_of_several_speakers_the_first_is_asked_about_unless_it_is_joined_to_the_next(
+    text: str, asked_about: tuple[str, ...]
+) -> None:
+    assert Question(text).speaker_asked_about(SPOKEN) == asked_about
+
+
+names = st.text("abAB é?.*(", max_size=5)
+
+
+@given(st.lists(names, max_size=5), st.lists(names | st.sampled_from(["and", "did", "to"]), max_size=8))
+def test_whatever_names_there_are_one_speaker_is_asked_about_or_none(speakers: list[str], words: list[str]) -> None:
+    question = Question(" ".join(words))
+    found = question.speaker_asked_about(speakers)
+    assert found == question.speaker_asked_about(reversed(speakers))
+    assert set(found) <= set(speakers)
+    for item in found:  # alone it is found too, and so is every spelling
+        assert question.speaker_asked_about([item]) == (item,)
+    assert len({tuple(re.findall(r"\w+", item.casefold())) for item in found}) <= 1
+
+
+def test_what_the_first_speaker_said_stands_before_the_same_by_another() -> None:
+    candidates = made_of([{"lexical": 1.0, "speaker": "Ada"}, {"lexical": 1.0, "speaker": "Bob"}])
+    assert ranked("What did Ada tell Bob about the kettle?", candidates).order == [0, 1]
+    assert ranked("What did Bob tell Ada about the kettle?", candidates).order == [1, 0]
+    assert "speaker" not in ranked("What do Ada and Bob say about the kettle?", candidates).parts
+
+
+NOW = datetime(2024, 3, 13, 15, tzinfo=UTC)  # a Wednesday
+moments = st.datetimes(datetime(1900, 1, 1), datetime(2099, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
+
+
+def about(text: str, day: str) -> bool:
+    return is_about(datetime.fromisoformat(day).replace(tzinfo=UTC), spans_in(text, NOW))
+
+
+@pytest.mark.promise("TI-5")
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("What happened in May 2023?", "2023-05-31", "2023-06-01"),
+        ("What happened in May?", "2019-05-07", "2019-04-30"),
+        ("What happened in May, back in 2023?", "2023-05-07", "2022-05-07"),
+        ("the summer of 2023", "2023-01-01", "2024-01-01"),
+        ("on 7 May 2023", "2023-05-07", "2023-05-08"),
+        ("on May 7th, 2023", "2023-05-07", "2023-05-06"),
+        ("on the 7th of May", "2020-05-07", "2020-05-08"),
+        ("on 2023-05-07", "2023-05-07", "2023-05-08"),
+        ("last month", "2024-02-29", "2024-03-01"),
+        ("this month", "2024-03-01", "2024-02-29"),
+        ("what did Ada say last week", "2024-03-04", "2024-03-11"),
+        ("last year", "2023-12-31", "2024-01-01"),
+        ("yesterday", "2024-03-12", "2024-03-13"),
+        ("3 days ago", "2024-03-10", "2024-03-11"),
+        ("a month ago", "2024-02-01", "2024-03-01"),
+        ("Where did she live as of November 2023?", "2020-01-01", "2023-12-01"),
+        ("before May 2023", "2023-04-30", "2023-05-01"),
+        ("since May", "2024-03-01", "2023-04-30"),  # the last one that has begun
+        ("after 7 May 2023", "2023-05-08", "2023-05-07"),
+        ("between May and July 2023", "2023-07-31", "2023-08-01"),
+        ("from 2023-05-01 to 2023-05-03", "2023-05-03", "2023-05-04"),
+    ],
+)
+def test_a_time_in_a_question_spans_what_it_says(text: str, inside: str, outside: str) -> None:
+    assert about(text, inside)
+    assert not about(text, outside)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "May I come in?", "What may come?", "31 February", "they march", "12023-05", "??"]
+)
+def test_what_is_no_time_spans_nothing(text: str) -> None:
+    assert spans_in(text, NOW) == ()
+
+
+@given(st.text(max_size=80), moments, moments)
+def test_no_text_is_too_odd(text: str, now: datetime, moment: datetime) -> None:
+    for span in spans_in(text, now):
+        assert span.begin < span.end
+    is_about(moment, spans_in(text, now))
+
+
+ROWS = "since|May|7|7th|2023|last|month|ago|3|days|and|between|to|as of|before|2023-05-07|December|29 February|20-13-40"
+words = st.sampled_from(ROWS.split("|"))
+
+
+@given(st.lists(words, max_size=9).map(" ".join), moments, moments)
+def test_no_row_of_times_is_too_odd(text: str, now: datetime, moment: datetime) -> None:
+    is_about(moment, spans_in(text, now))
