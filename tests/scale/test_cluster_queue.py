@@ -10,7 +10,7 @@ from engramq.schemas.connection import Lanes
 from engramq.schemas.keys import Keys
 from tests.queue.stage import BOUND_S, Stage
 from tests.queue.test_bounds import *  # noqa: F403
-from tests.queue.test_byte_bounds import *  # type: ignore[assignment]  # noqa: F403 - its marks are a list
+from tests.queue.test_byte_bounds import *  # noqa: F403
 from tests.queue.test_failures import *  # noqa: F403
 from tests.queue.test_failures import _tries_follow_quickly  # noqa: F401 - a fixture for all
 from tests.queue.test_follow_ups import *  # noqa: F403
@@ -22,6 +22,7 @@ from tests.queue.test_scripts import *  # noqa: F403
 from tests.queue.test_session_uses import *  # noqa: F403
 from tests.scale.redis_cluster import RedisCluster
 
+del pytestmark  # noqa: F821 - some module's among these
 del test_without_redis_the_outcome_is_unknown  # noqa: F821 - kills its one server
 del test_a_wake_up_that_was_lost_costs_seconds_at_most  # noqa: F821 - takes a transaction of redis-py, which a cluster has not
 
