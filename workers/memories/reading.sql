@@ -9,6 +9,7 @@ and case when %(verifications)s::text[] is null then m.verification <> 'rejected
 and {in_sectors}
 and {in_project_asked}
 and (%(tags)s::text[] is null or {tagged})
+and (%(ids)s::uuid[] is null or m.node_id = any(%(ids)s::uuid[]))
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(created_by)s::text is null or m.created_by = %(created_by)s)
@@ -18,6 +19,13 @@ and (%(evidence)s::text is null or (m.evidence is not null and (%(evidence)s::te
 and (%(external_id)s::text is null or m.node_id = (
     select n.id from nodes n where n.tenant = %(tenant)s and n.external_id = %(external_id)s
 ))
+
+-- name: tagged_memories
+-- The memories that have all of these tags, up to a limit.
+select m.node_id as id
+from memories_in_namespace m
+where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and {tagged}
+limit %(limit)s
 
 -- name: recent_memories
 -- The newest memories, from below a position on; one more than a page shows whether there is another.
