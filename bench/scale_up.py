@@ -228,7 +228,9 @@ def command(grown: Grown, measure: str, home: Path, *arguments: str, file: Path,
     """Run a command of engramq; tell its time and CPU, and the size of the file."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     given = {**os.environ, "ENGRAMQ_HOME": str(home), **variables}
-    subprocess.run([ENGRAMQ, *arguments], env=given, check=True, capture_output=True)
+    ended = subprocess.run([ENGRAMQ, *arguments], env=given, check=False, capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(f"{measure}: {ended.stderr}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     grown.tell(measure, seconds=time.perf_counter() - started, file_mb=file.stat().st_size / 1e6,
                command_cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,

@@ -20,7 +20,7 @@ from engramq.workers.db.loads import index_loads
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.rewriting import rewrite_database
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import AT_LENGTH, Transaction
 from tests.scale.pgbouncer import PgBouncer, pooler
 from tests.scale.standby import PostgresServer, primary
 from tests.scale.story import tell_agents
@@ -126,7 +126,7 @@ async def test_each_transaction_is_bounded_and_leaves_nothing_to_the_next(
             assert all(each[2] == SESSION for each in found)
             at_length = await store.snapshot("n", held)
             assert at_length[2]["transaction_timeout"] == at_length[2]["idle_in_transaction_session_timeout"] == "0"
-            assert at_length[2]["statement_timeout"] == SESSION["statement_timeout"]
+            assert at_length[2]["statement_timeout"] == AT_LENGTH["statement_timeout"]
             assert await store.namespaces() == ["n"]
             assert not (await store.health()).refused
             assert await index_loads(store) == 0

@@ -35,6 +35,7 @@ from engramq.workers.db.pool import Pool, Pooled, PoolFigures, within
 from engramq.workers.db.queries import Query
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.transaction import (
+    AT_LENGTH,
     NOBODY,
     Answer,
     CommitUnknown,
@@ -478,7 +479,7 @@ async def _take_settings(connection: Connection) -> None:
 async def _take_time(connection: Connection) -> None:
     """Let a session's transactions take as long as they want; behind a pooler each transaction says so itself."""
     if settings_to_take(connection) is None:
-        await execute(connection, "take_time", {})
+        await execute(connection, "take_time", {"timeout": AT_LENGTH["statement_timeout"]})
 
 
 def _check_language(language: str, found: Row) -> None:

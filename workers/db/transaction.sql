@@ -16,7 +16,8 @@ select public.take_settings(%(names)s::text[], %(wanted)s::text[])
 
 -- name: take_time
 -- Let this session's transactions take as long as they want and wait in between: for who reads everything, alone.
-select set_config('transaction_timeout', '0', false), set_config('idle_in_transaction_session_timeout', '0', false)
+select set_config('transaction_timeout', '0', false), set_config('idle_in_transaction_session_timeout', '0', false),
+    set_config('statement_timeout', %(timeout)s, false)
 
 -- name: statements_take_most
 -- How long each statement that follows in this transaction may take.

@@ -25,9 +25,10 @@ from engramq.schemas.commands import (
     UpdateMemory,
 )
 from engramq.schemas.settings import Pooler
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import AT_LENGTH, Transaction
 from tests.jobs import job
 from tests.workers.conftest import World
 
@@ -156,6 +157,22 @@ async def test_every_setting_is_ours_whatever_the_role_has(world: World, pooler:
     async with await Store.open(world.database.url, pooler=pooler) as store:
         assert await store.read("n", held) == {name: ours for name, (ours, _) in HELD.items()}
     assert set(HELD) == set(SESSION)
+
+
+@pytest.mark.parametrize("pooler", [Pooler.OFF, Pooler.ON])
+async def test_who_reads_everything_has_time_for_each_statement(world: World, pooler: Pooler) -> None:
+    """An export of a million memories ended at the 30 s of other statements: its page of nodes passes all memories."""
+
+    async def held(tx: Transaction) -> dict[str, str]:
+        rows = await tx.rows(
+            b"select name, current_setting(name) as it from unnest(%(n)s::text[]) name", n=list(AT_LENGTH)
+        )
+        return {row["name"]: row["it"] for row in rows}
+
+    async with await Store.open(world.database.url, pooler=pooler) as store:
+        await world.keep("The kettle")
+        assert await store.snapshot(DEFAULT_NAMESPACE, held) == AT_LENGTH
+        assert await store.read(DEFAULT_NAMESPACE, held) == {name: SESSION[name] for name in AT_LENGTH}
 
 
 async def compare(world: World, altered: str, usual: list[str], pooler: Pooler) -> None:
