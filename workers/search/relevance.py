@@ -273,6 +273,11 @@ def least_shown(best: float, said: float) -> float:
     return max(LEAST, SHARE_OF_BEST * best, BESIDE_SURE * SHARE_OF_BEST * best**3)
 
 
+def _reaches(chance: float, least: float) -> bool:
+    """Say whether a chance is large enough, as it is or as it is told."""
+    return max(chance, round(chance, DIGITS)) >= least
+
+
 def _odds(cosine: Any, curve: Calibration) -> Any:
     """Return the log odds of a cosine by the curve of its model, a number or an array."""
     return (curve.slope * cosine + curve.offset) / LOGIT
@@ -344,27 +349,23 @@ class Judged:
 
     def shown(self, rows: Sequence[int], chances: Sequence[float], asked: float | None) -> list[bool]:
         """Say which of these rows, with these chances, are shown; `asked`: the least chance that was chosen."""
+        if asked is not None:
+            return [_reaches(chance, asked) for chance in chances]
         others = self._others(rows).tolist()
-        of_trusted = [chance for chance, other in zip(chances, others, strict=True) if not other]
-        least = self._least(of_trusted, self.trusted, self.anything, asked)
-        least_of_others = self._least(chances, self.everything, self.anything_at_all, asked)
-        shown = [
-            max(chance, round(chance, DIGITS)) >= (least_of_others if other else least)
-            for chance, other in zip(chances, others, strict=True)
-        ]
         best = max((place for place, other in enumerate(others) if not other), key=chances.__getitem__, default=None)
-        if asked is not None or best is None or not shown[best] or self.trusted.said >= SAID:
+        least = math.inf if best is None else self._least(chances[best], self.trusted, self.anything)
+        least_of_others = self._least(max(chances, default=0.0), self.everything, self.anything_at_all)
+        shown = [
+            _reaches(chance, least_of_others if other else least) for chance, other in zip(chances, others, strict=True)
+        ]
+        if best is None or not shown[best] or self.trusted.said >= SAID:
             return shown
         twins = self.trusted.twins(rows, rows[best])
         return [is_shown or (twin and not other) for is_shown, twin, other in zip(shown, twins, others, strict=True)]
 
-    def _least(self, chances: Sequence[float], seen: Seen, anything: float, asked: float | None) -> float:
-        """Return the least chance of a hit that is shown, of hits with these."""
-        if asked is not None:
-            return asked
-        if anything < NOTHING_BELOW:
-            return math.inf
-        return least_shown(max(chances, default=0.0), 1.0 if self.history else seen.said)
+    def _least(self, best: float, seen: Seen, anything: float) -> float:
+        """Return the least chance of a hit that is shown beside the best one."""
+        return math.inf if anything < NOTHING_BELOW else least_shown(best, 1.0 if self.history else seen.said)
 
     def made_of(self, row: int) -> dict[str, float]:
         """Return by how much what each kind of evidence says lifts the chance of a hit above what it usually says."""
