@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from bench.servers import Servers, running_servers
 from engramq.schemas.settings import PREFIX
@@ -180,6 +180,13 @@ class Refused(Exception):
     def __init__(self, code: str, retry_after_s: float = 0.0) -> None:
         super().__init__(code)
         self.retry_after_s = retry_after_s
+
+
+class ToolClient(Protocol):
+    """Whatever calls tools of a stack."""
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool and return the structured reply."""
 
 
 class McpClient:

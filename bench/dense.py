@@ -23,9 +23,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from bench.common import McpClient, emit, private_stack
+from bench.common import McpClient, ToolClient, emit, private_stack
 from bench.retrieval import EVERYTHING, read_lines
 
 BENCH: Final = "dense"
@@ -36,12 +36,6 @@ SHOWN: Final = "shown"
 HALVES: Final = (SHOWN, "aside")
 
 Row = dict[str, Any]
-
-
-class Caller(Protocol):
-    """Whatever calls tools and returns their replies."""
-
-    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]: ...
 
 
 def figures(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, Any]:
@@ -60,7 +54,7 @@ def figures(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, A
     }
 
 
-async def store(client: Caller, facts: Sequence[Row]) -> None:
+async def store(client: ToolClient, facts: Sequence[Row]) -> None:
     """Store the facts as an agent does, one after the other, and replace what is no longer true."""
     ids: dict[str, str] = {}
     for fact in facts:
@@ -72,7 +66,7 @@ async def store(client: Caller, facts: Sequence[Row]) -> None:
             await client.call("supersede_memory", old_memory_id=old, new_memory_id=ids[fact["key"]])
 
 
-async def ask(client: Caller, questions: Sequence[Row], **more: Any) -> list[tuple[Row, list[Row]]]:
+async def ask(client: ToolClient, questions: Sequence[Row], **more: Any) -> list[tuple[Row, list[Row]]]:
     """Return each question with its hits; `more`: parameters of the search."""
     answered = []
     for question in questions:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from bench.common import ToolClient
+
 CALL_BOUND_S = 60.0
 ERA = "2026-07-28"
 _PREFIX = "io.modelcontextprotocol/"
@@ -28,11 +30,8 @@ class Cut(Exception):
     """The connection broke after the call was sent: whether it had an effect is unknown."""
 
 
-class Caller(Protocol):
-    """One client."""
-
-    async def call(self, tool: str, **arguments: Any) -> Body:
-        """Call a tool and return the structured reply, refusals too; raises NotSent or Cut."""
+class LoadClient(ToolClient, Protocol):
+    """A client whose `call` returns refusals too, and raises NotSent or Cut."""
 
     async def aclose(self) -> None:
         """Hang up."""

@@ -21,7 +21,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.local.home import Home
 from engramq.workers.queue.dead_letters import DeadLetter
-from tests.faults.callers import Caller, StdioCaller
+from tests.faults.callers import LoadClient, StdioCaller
 from tests.faults.disk import filled, small_disk
 from tests.faults.fault import Fault, Needs
 from tests.faults.world import BOUND_S, ENGRAMQ, dead_letters, until
@@ -37,7 +37,7 @@ class HomeSite:
     home: Home
     environment: dict[str, str]
 
-    async def callers(self, count: int) -> list[Caller]:
+    async def callers(self, count: int) -> list[LoadClient]:
         """Start clients, each with a relay of its own."""
         return list(await asyncio.gather(*(StdioCaller.start(ENGRAMQ, self.environment) for _ in range(count))))
 

@@ -10,7 +10,7 @@ from enum import StrEnum, auto
 from functools import partial
 
 from engramq.schemas.ids import uuid7
-from tests.faults.callers import Body, Caller, Cut, NotSent
+from tests.faults.callers import Body, Cut, LoadClient, NotSent
 
 AGAIN_S = 0.05  # between a refusal and the next call
 FINISH_S = 30.0  # within which a keyed store that was begun has to be acknowledged
@@ -76,7 +76,7 @@ class Load:
     a fault has lost, which says nothing of how soon the service is back.
     """
 
-    def __init__(self, callers: list[Caller], run: str, *, seed: int) -> None:
+    def __init__(self, callers: list[LoadClient], run: str, *, seed: int) -> None:
         self.account = Account()
         self._callers = callers
         self._run = run
@@ -153,7 +153,7 @@ class Load:
             fate, _ = await self._ask(partial(caller.call, "get_memory", memory_id=stored.memory_id))
             self.account.reads.append((began, fate is Fate.ACKNOWLEDGED))
 
-    async def _store(self, caller: Caller, name: str, *, keyed: bool) -> Stored:
+    async def _store(self, caller: LoadClient, name: str, *, keyed: bool) -> Stored:
         word = f"zq{self._run}x{name}"
         stored = Stored(f"The parcel {word} waits on its shelf", word, uuid7() if keyed else None)
         self.account.stores.append(stored)
@@ -167,7 +167,7 @@ class Load:
             self._changed.notify_all()
         return stored
 
-    async def _outcome(self, caller: Caller, about: Stored, *, keyed: bool) -> None:
+    async def _outcome(self, caller: LoadClient, about: Stored, *, keyed: bool) -> None:
         key = {"idempotency_key": uuid7()} if keyed else {}
         arguments = {"memory_ids": [about.memory_id], "signal": SIGNAL, **key}
         fate, _ = await self._persist(lambda: caller.call("record_outcome", **arguments), keyed=keyed)
@@ -175,7 +175,7 @@ class Load:
         counted.acknowledged += fate is Fate.ACKNOWLEDGED
         counted.unknown += fate is Fate.UNKNOWN
 
-    async def _search(self, caller: Caller, stored: Stored) -> None:
+    async def _search(self, caller: LoadClient, stored: Stored) -> None:
         fate, body = await self._ask(lambda: caller.call("search_memories", query=stored.word))
         found = [item["id"] for item in body.get("memories", ())]
         if fate is Fate.ACKNOWLEDGED and stored.memory_id not in found:

@@ -7,7 +7,7 @@ import pytest
 
 from engramq.workers.queue.dead_letters import DeadLetter
 from tests.faults import verdict as verdicts
-from tests.faults.callers import Body, Caller, Cut, NotSent
+from tests.faults.callers import Body, Cut, LoadClient, NotSent
 from tests.faults.load import SIGNAL, Account, Fate, Load, Outcomes, Stored
 from tests.faults.verdict import verdict
 
@@ -33,7 +33,7 @@ class Shelf:
         ids = {text: sorted(content for content in self.contents if self.contents[content] == text) for text in texts}
         return [{"content": text, "n": len(found), "id": found[0]} for text, found in ids.items()]
 
-    async def callers(self, count: int) -> list[Caller]:
+    async def callers(self, count: int) -> list[LoadClient]:
         return [ShelfCaller(self) for _ in range(count)]
 
     async def dead_letters(self) -> list[DeadLetter]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.upkeep.unfinished import ROUND_EVERY_S
-from tests.faults.callers import Caller, Cut, NotSent
+from tests.faults.callers import Cut, LoadClient, NotSent
 from tests.faults.load import SIGNAL, Account, Fate, Stored
 
 LOOKED_UP_MAX = 400  # stores that are looked for by tools as well
@@ -31,7 +31,7 @@ class Site(Protocol):
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Ask the database as its owner."""
 
-    async def callers(self, count: int) -> list[Caller]:
+    async def callers(self, count: int) -> list[LoadClient]:
         """Return new clients."""
 
     async def dead_letters(self) -> list[DeadLetter]:
@@ -126,7 +126,7 @@ async def _unread(site: Site, stores: list[Stored]) -> int:
     waiting = list(stores)
     unread = 0
 
-    async def look(caller: Caller) -> None:
+    async def look(caller: LoadClient) -> None:
         nonlocal unread
         while waiting:
             stored = waiting.pop()
@@ -153,14 +153,14 @@ async def _forgotten(site: Site, commands: list[str]) -> int:
     return forgotten
 
 
-async def _status(caller: Caller, command: str) -> str:
+async def _status(caller: LoadClient, command: str) -> str:
     try:
         return str((await caller.call("get_command", command_id=command))["status"])
     except (Cut, NotSent):
         return "error"
 
 
-async def _asked(caller: Caller, tool: str, **arguments: Any) -> dict[str, Any]:
+async def _asked(caller: LoadClient, tool: str, **arguments: Any) -> dict[str, Any]:
     for _ in range(TRIES):
         try:
             body = await caller.call(tool, **arguments)

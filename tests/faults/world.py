@@ -26,7 +26,7 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.migrate import migrate
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
-from tests.faults.callers import Caller, HttpCaller
+from tests.faults.callers import HttpCaller, LoadClient
 from tests.faults.disk import small_disk
 from tests.faults.proxy import Proxy
 from tests.lanes import lanes_at
@@ -61,7 +61,7 @@ class World:
     doors: list[Door] = field(default_factory=list)
     keys: Keys = field(default_factory=lambda: Keys("engramq"))
 
-    async def callers(self, count: int) -> list[Caller]:
+    async def callers(self, count: int) -> list[LoadClient]:
         """Return clients of the gateways."""
         return [HttpCaller(lambda: [door.port for door in self.doors], number) for number in range(count)]
 
