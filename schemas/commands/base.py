@@ -82,7 +82,7 @@ _HOLE: Final = re.compile(r"\{(\w+)\}", re.ASCII)
 _WITH_QUERY: Final = frozenset({"GET", "DELETE"})  # the others have a JSON body
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ExampleCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call, as a client makes it.
 
     `<name>` as a value stands for that field of an earlier step's reply, `<stored.id>` for a field within one.
@@ -101,8 +101,8 @@ class ToolGuide(msgspec.Struct, frozen=True, kw_only=True):
     cost: str
     returns: str
     next: str
-    before: tuple[Step, ...] = ()
-    example: Step
+    before: tuple[ExampleCall, ...] = ()
+    example: ExampleCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,7 @@ class Tool:
 
 
 _NO_GUIDE: Final = ToolGuide(
-    what="", when="", when_not="", cost="", returns="", next="", example=Step(tool="", arguments={})
+    what="", when="", when_not="", cost="", returns="", next="", example=ExampleCall(tool="", arguments={})
 )
 
 

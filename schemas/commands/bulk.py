@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
+from engramq.schemas.commands.base import Command, ExampleCall, Items, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.faults import Fault, invalid
 from engramq.schemas.fields import MemoryId, Name, UnitInterval
@@ -156,7 +156,7 @@ IMPORT_MEMORIES: Final = Tool(
         next="rejected is not 0: get_command shows a receipt for each row, with its index, and field and error of a "
         "rejected one. Send those again, corrected. external_id makes that safe: on_duplicate skip leaves a known one "
         "alone, update writes what the row names.",
-        example=Step(
+        example=ExampleCall(
             tool="import_memories",
             arguments={
                 "records": [

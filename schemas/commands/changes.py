@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
+from engramq.schemas.commands.base import Command, ExampleCall, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.faults import invalid
@@ -34,15 +34,17 @@ from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import Scope, Sector, Thing, WorkerKind
 
 # What the examples of the guide are about.
-_STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})
+_STORE_TEA: Final = ExampleCall(
+    tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"}
+)
 _HERE: Final = {"session": "meetings"}
-_STORE_OLD: Final = Step(
+_STORE_OLD: Final = ExampleCall(
     tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day", **_HERE}
 )
-_STORE_NEW: Final = Step(
+_STORE_NEW: Final = ExampleCall(
     tool="store_memory", arguments={"content": "The stand-up meeting moved to 9:30 every day", **_HERE}
 )
-_SEARCH_OLD: Final = Step(tool="search_memories", arguments={"query": "When is the stand-up meeting?", **_HERE})
+_SEARCH_OLD: Final = ExampleCall(tool="search_memories", arguments={"query": "When is the stand-up meeting?", **_HERE})
 _IT: Final = {"memory_id": "<stored.id>"}
 
 
@@ -93,7 +95,7 @@ SUPERSEDE_MEMORY: Final = Tool(
         returns="old and new as they are now. Again with the same two: the same answer.",
         next="Nothing. already_superseded: the error names what replaced it; supersede that one.",
         before=(_STORE_OLD, _SEARCH_OLD, _STORE_NEW),
-        example=Step(
+        example=ExampleCall(
             tool="supersede_memory", arguments={"old_memory_id": "@recalled[0]", "new_memory_id": "@stored", **_HERE}
         ),
     ),
@@ -222,7 +224,7 @@ UPDATE_MEMORY: Final = Tool(
         returns="memory after the change, or not_found.",
         next="Nothing.",
         before=(_STORE_TEA,),
-        example=Step(tool="update_memory", arguments={**_IT, "metadata": {"cups": 3}}),
+        example=ExampleCall(tool="update_memory", arguments={**_IT, "metadata": {"cups": 3}}),
     ),
 )
 
@@ -279,7 +281,7 @@ FORGET_MEMORY: Final = Tool(
         next="Archived by mistake: restore_memory. Erased cannot be undone. One of still_hidden is right after all: "
         "restore_memory.",
         before=(_STORE_TEA,),
-        example=Step(tool="forget_memory", arguments={**_IT, "reason": "Ada was joking"}),
+        example=ExampleCall(tool="forget_memory", arguments={**_IT, "reason": "Ada was joking"}),
     ),
 )
 
@@ -313,8 +315,8 @@ RESTORE_MEMORY: Final = Tool(
         returns="restored with the memory, or not_found.",
         next="If the newer one was wrong: forget_memory. degree_limit: its links count again, and the memory named has "
         "no room; disconnect one of that one's links first.",
-        before=(_STORE_TEA, Step(tool="forget_memory", arguments=_IT)),
-        example=Step(tool="restore_memory", arguments={**_IT, "reason": "it was right after all"}),
+        before=(_STORE_TEA, ExampleCall(tool="forget_memory", arguments=_IT)),
+        example=ExampleCall(tool="restore_memory", arguments={**_IT, "reason": "it was right after all"}),
     ),
 )
 

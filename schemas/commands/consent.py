@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Page, Step, Tool, ToolGuide, WriteCommand, WriteReply
+from engramq.schemas.commands.base import Command, ExampleCall, Page, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.graph import AnySector, AsWritten
 from engramq.schemas.fields import Cursor, Identifier, Name, Note, Seen
 from engramq.schemas.ids import list_position
@@ -13,7 +13,7 @@ from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus
 
 # What the examples of the guide are about.
 _FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
-_VALUE: Final = Step(
+_VALUE: Final = ExampleCall(
     tool="graph_add_edge",
     arguments={
         "source_name": "Ada",
@@ -23,7 +23,7 @@ _VALUE: Final = Step(
         "properties": {"is_constitutive": True},
     },
 )
-_PROPOSE: Final = Step(
+_PROPOSE: Final = ExampleCall(
     tool="propose_reclassification",
     arguments={"edge_id": "<edge_id>", "new_sector": Sector.REFLECTIVE.value, "reason": "a conclusion about herself"},
 )
@@ -81,8 +81,8 @@ RECLASSIFY_SECTOR: Final = Tool(
         returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (candidates, oldest first), "
         "consent_required: each says what to do, and nothing has changed.",
         next="ambiguous: again with edge_id. consent_required: propose_reclassification.",
-        before=(Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),
-        example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
+        before=(ExampleCall(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),
+        example=ExampleCall(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
     ),
 )
 
@@ -199,7 +199,7 @@ DECIDE_PROPOSAL: Final = Tool(
         "digest.",
         next="approved: call what was proposed again; it uses the proposal up.",
         before=(_VALUE, _PROPOSE),
-        example=Step(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),
+        example=ExampleCall(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),
     ),
 )
 
@@ -247,6 +247,6 @@ LIST_PROPOSALS: Final = Tool(
         returns="proposals, each with effect in words, the edge or node as it is now, and change: what of an edge "
         "would be different, or all of a memory to be shared; next_cursor, null at the end.",
         next="decide_proposal with a proposal_id. next_cursor as cursor, with the same state, for the next page.",
-        example=Step(tool="list_proposals", arguments={"state": "pending"}),
+        example=ExampleCall(tool="list_proposals", arguments={"state": "pending"}),
     ),
 )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
+from engramq.schemas.commands.base import Command, ExampleCall, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
@@ -40,11 +40,13 @@ LabelOfHomonym = Annotated[Name, Meta(description="If ambiguous")]
 # What the examples of the guide are about.
 _FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
 # With the label, an example works whether or not another one has made a node of that name.
-_ADD: Final = Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}})
-_ADD_NODE: Final = Step(
+_ADD: Final = ExampleCall(
+    tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}}
+)
+_ADD_NODE: Final = ExampleCall(
     tool="graph_add_node", arguments={"name": "Ada", "label": "Person", "properties": {"born": 1815}}
 )
-_ADD_WRONG: Final = Step(
+_ADD_WRONG: Final = ExampleCall(
     tool="graph_add_edge",
     arguments={"source_name": "Ada", "source_label": "Person", "target_name": "Telegraph", "relation": "INVENTED"},
 )
@@ -266,7 +268,7 @@ DELETE_EDGE: Final = Tool(
         returns="deleted, not_found, or consent_required with a proposal_id.",
         next="consent_required: do what hint says, then call this again.",
         before=(_ADD_WRONG,),
-        example=Step(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
+        example=ExampleCall(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
     ),
 )
 
@@ -289,8 +291,8 @@ DELETE_NODE: Final = Tool(
         cost="One audited transaction, longer with many edges. An operator can undo it until restore_until.",
         returns="deleted with edges_deleted, not_found, or consent_required when an edge is constitutive.",
         next="consent_required: do what hint says, then call this again.",
-        before=(Step(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
-        example=Step(tool="graph_delete_node", arguments={"node_id": "<node_id>", "reason": "misspelt"}),
+        before=(ExampleCall(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
+        example=ExampleCall(tool="graph_delete_node", arguments={"node_id": "<node_id>", "reason": "misspelt"}),
     ),
 )
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide
+from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide
 from engramq.schemas.commands.graph import AsWritten, LabelOfHomonym
 from engramq.schemas.commands.memories import Sectors
 from engramq.schemas.contents import Contents
@@ -18,8 +18,10 @@ from engramq.schemas.vocabulary import Following, Sector, Thing, WorkerKind
 # What the examples of the guide are about.
 _FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
 # With the label, an example works whether or not another one has made a node of that name.
-_ADD: Final = Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}})
-_ADD_NODE: Final = Step(
+_ADD: Final = ExampleCall(
+    tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}}
+)
+_ADD_NODE: Final = ExampleCall(
     tool="graph_add_node", arguments={"name": "Ada", "label": "Person", "properties": {"born": 1815}}
 )
 _WALK: Final = "One walk, a few milliseconds for small neighbourhoods; bounded at 2 s, and truncated says that it was."
@@ -77,7 +79,7 @@ GET_NODE_BY_NAME: Final = Tool(
         returns="The node, the oldest of match_count; or node null, not_found, and suggestions.",
         next="match_count above 1: give label. not_found: try a suggestion.",
         before=(_ADD_NODE,),
-        example=Step(tool="get_node_by_name", arguments={"name": "Ada"}),
+        example=ExampleCall(tool="get_node_by_name", arguments={"name": "Ada"}),
     ),
 )
 
@@ -140,7 +142,7 @@ GET_EDGE: Final = Tool(
         returns="The edge, the oldest of match_count; or exactly edge null and not_found.",
         next="not_found: the fact is not known, which does not mean that it is false.",
         before=(_ADD,),
-        example=Step(tool="get_edge", arguments=_FACT),
+        example=ExampleCall(tool="get_edge", arguments=_FACT),
     ),
 )
 
@@ -241,7 +243,7 @@ LIST_EDGES: Final = Tool(
         next="as_of shows what held then. Give next_cursor as cursor, with the same filters, for the next page. "
         "match_count above 1: give label.",
         before=(_ADD,),
-        example=Step(tool="graph_list_edges", arguments={"node_name": "Ada"}),
+        example=ExampleCall(tool="graph_list_edges", arguments={"node_name": "Ada"}),
     ),
 )
 
@@ -311,7 +313,7 @@ QUERY_NEIGHBORS: Final = Tool(
         "truncated: raise limit or narrow. "
         "match_count above 1: candidates are the other nodes of that name; give label.",
         before=(_ADD,),
-        example=Step(tool="graph_query_neighbors", arguments={"node_name": "Ada", "depth": 2}),
+        example=ExampleCall(tool="graph_query_neighbors", arguments={"node_name": "Ada", "depth": 2}),
     ),
 )
 
@@ -371,11 +373,11 @@ FIND_PATH: Final = Tool(
         "or choose among candidates with start_label and end_label.",
         before=(
             _ADD,
-            Step(
+            ExampleCall(
                 tool="graph_add_edge",
                 arguments={"source_name": "Babbage", "target_name": "Analytical Engine", "relation": "DESIGNED"},
             ),
         ),
-        example=Step(tool="graph_find_path", arguments={"start_node": "Ada", "end_node": "Babbage"}),
+        example=ExampleCall(tool="graph_find_path", arguments={"start_node": "Ada", "end_node": "Babbage"}),
     ),
 )

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
+from engramq.schemas.commands.base import Command, ExampleCall, Items, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
@@ -31,16 +31,16 @@ IfLinked = Annotated[IfExists, Meta(description="If linked already")]
 # What the examples of the guide are about.
 _HERE: Final = {"session": "the queue"}
 _BEFORE: Final = (
-    Step(
+    ExampleCall(
         tool="store_memory",
         arguments={"content": "We chose Redis for the queue because latency matters most", **_HERE},
     ),
-    Step(tool="search_memories", arguments={"query": "Why did we choose Redis for the queue?", **_HERE}),
-    Step(
+    ExampleCall(tool="search_memories", arguments={"query": "Why did we choose Redis for the queue?", **_HERE}),
+    ExampleCall(
         tool="store_memory", arguments={"content": "A round trip through the queue takes half a millisecond", **_HERE}
     ),
 )
-_CONNECT: Final = Step(
+_CONNECT: Final = ExampleCall(
     tool="connect",
     arguments={
         "source": "@stored",
@@ -203,7 +203,7 @@ DISCONNECT: Final = Tool(
         "another relation than guard_relation, or is a supersession, which restore_memory undoes.",
         next="Nothing; the next search does not follow it. connect makes it again.",
         before=(*_BEFORE, _CONNECT),
-        example=Step(
+        example=ExampleCall(
             tool="disconnect",
             arguments={"source": "@recalled[0]", "target": "@stored", "guard_relation": "supports", **_HERE},
         ),
@@ -272,7 +272,7 @@ CONNECT_BY_QUERY: Final = Tool(
         next="insufficient_confidence: read the contents found; ask more exactly, or connect by id. Preview is right: "
         "again without dry_run.",
         before=_BEFORE,
-        example=Step(
+        example=ExampleCall(
             tool="connect_by_query",
             arguments={
                 "source_query": "How long does a round trip through the queue take?",
@@ -366,7 +366,7 @@ CONNECTS: Final = Tool(
         "or nothing, and the first error is the answer.",
         next="Correct the items in errors and send those again.",
         before=_BEFORE,
-        example=Step(
+        example=ExampleCall(
             tool="connects",
             arguments={
                 "edges": [
@@ -437,7 +437,7 @@ RECORD_OUTCOME: Final = Tool(
         "memories with the reason.",
         next="Store what you learned from the task with store_memory.",
         before=_BEFORE[:2],
-        example=Step(tool="record_outcome", arguments={"memory_ids": ["@recalled[0]"], "signal": 0.9, **_HERE}),
+        example=ExampleCall(tool="record_outcome", arguments={"memory_ids": ["@recalled[0]"], "signal": 0.9, **_HERE}),
     ),
 )
 

@@ -5,13 +5,13 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Step, Tool, ToolGuide
+from engramq.schemas.commands.base import ExampleCall, Tool, ToolGuide
 from engramq.schemas.faults import HINTS
 from engramq.schemas.fields import Name
 from engramq.schemas.vocabulary import Thing
 
 # What the examples of the guide are about.
-_STORE: Final = Step(
+_STORE: Final = ExampleCall(
     tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}
 )
 
@@ -48,7 +48,7 @@ BEGIN_SESSION: Final = Tool(
         cost="One Redis call, about 2 ms; no worker is asked.",
         returns="session and its instance, a number that is never used twice.",
         next="search_memories with the task, in this session.",
-        example=Step(tool="begin_session", arguments={"session": "planning"}),
+        example=ExampleCall(tool="begin_session", arguments={"session": "planning"}),
     ),
 )
 
@@ -88,7 +88,7 @@ GET_BREADCRUMBS: Final = Tool(
         returns="last_stored_id, last_recalled_ids (as numbered by @recalled[N]), session_memory_ids, expires_at.",
         next="get_memory for an id whose content you no longer have.",
         before=(_STORE,),
-        example=Step(tool="get_breadcrumbs", arguments={"session": "planning"}),
+        example=ExampleCall(tool="get_breadcrumbs", arguments={"session": "planning"}),
     ),
 )
 
@@ -163,6 +163,6 @@ GUIDE: Final = Tool(
         cost="Nothing: the gateway answers from its own memory, about 2 ms.",
         returns="topic and entry; not_found with topics for a word that it does not know.",
         next="Call the tool; example holds arguments that work.",
-        example=Step(tool="guide", arguments={"topic": "overview"}),
+        example=ExampleCall(tool="guide", arguments={"topic": "overview"}),
     ),
 )

@@ -4,15 +4,15 @@ from typing import ClassVar, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.commands.base import Step, Tool, ToolGuide, WriteCommand, WriteReply
+from engramq.schemas.commands.base import ExampleCall, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.fields import MemoryId, Note, Seen
 from engramq.schemas.vocabulary import Thing, WorkerKind
 
 # What the examples of the guide are about.
-_KEEP: Final = Step(
+_KEEP: Final = ExampleCall(
     tool="store_memory", arguments={"content": "Ada would rather lead the harbour project", "visibility": "private"}
 )
-_SHARE: Final = Step(tool="share_memory", arguments={"memory_id": "<stored.id>"})
+_SHARE: Final = ExampleCall(tool="share_memory", arguments={"memory_id": "<stored.id>"})
 
 
 class ShareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
@@ -108,6 +108,6 @@ UNSHARE_MEMORY: Final = Tool(
         returns="private, not_found, or refused with built_on, the ids of what stands on it that you see, at most 5.",
         next="Refused: talk to them, supersede_memory or forget_memory.",
         before=(_KEEP, _SHARE),
-        example=Step(tool="unshare_memory", arguments={"memory_id": "<stored.id>"}),
+        example=ExampleCall(tool="unshare_memory", arguments={"memory_id": "<stored.id>"}),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Page, Step, Tool, ToolGuide
+from engramq.schemas.commands.base import Command, ExampleCall, Page, Tool, ToolGuide
 from engramq.schemas.contents import Contents
 from engramq.schemas.fields import Cursor, Moment, Name, Tags, refuse_reversed
 from engramq.schemas.ids import mark_of
@@ -87,7 +87,9 @@ SURVEY_MEMORIES: Final = Tool(
         "for. totals: how many memories are probably about the topic. answered no: nothing is.",
         next="get_memory shows one whole. next_cursor goes on with what is less about it. A limit of 15 has longer "
         "texts.",
-        before=(Step(tool="store_memory", arguments={"content": "Ada moved the billing service to Redis in May"}),),
-        example=Step(tool="survey_memories", arguments={"topic": "What happened to the billing service?"}),
+        before=(
+            ExampleCall(tool="store_memory", arguments={"content": "Ada moved the billing service to Redis in May"}),
+        ),
+        example=ExampleCall(tool="survey_memories", arguments={"topic": "What happened to the billing service?"}),
     ),
 )

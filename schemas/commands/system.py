@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.checks import Check
-from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide
+from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide
 from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
@@ -16,7 +16,7 @@ from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
 
 # What the examples of the guide are about.
-_STORE: Final = Step(
+_STORE: Final = ExampleCall(
     tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}
 )
 
@@ -81,7 +81,7 @@ GET_COMMAND: Final = Tool(
         next="pending or running: ask again in a second. failed: reply says why, and nothing was applied. unknown: no "
         "such command of yours, or one of more than a week ago.",
         before=(_STORE,),
-        example=Step(tool="get_command", arguments={"command_id": "<command_id>"}),
+        example=ExampleCall(tool="get_command", arguments={"command_id": "<command_id>"}),
     ),
 )
 
@@ -142,7 +142,7 @@ LIST_AUDIT: Final = Tool(
         returns="entries and next_cursor, null at the end. Unknown ids have none.",
         next="What was done was wrong: restore_memory, verify_memory or disconnect undo most of it.",
         before=(_STORE,),
-        example=Step(tool="audit", arguments={"target": "<stored.id>"}),
+        example=ExampleCall(tool="audit", arguments={"target": "<stored.id>"}),
     ),
 )
 
@@ -225,6 +225,6 @@ MEMORY_STATS: Final = Tool(
         "turns alone need partitions=['untrusted']. private: how private memories are kept, "
         "and whether administrators read them.",
         next="Search another project by project, all by '*'. A queue with dead commands: tell the operator.",
-        example=Step(tool="memory_stats", arguments={}),
+        example=ExampleCall(tool="memory_stats", arguments={}),
     ),
 )

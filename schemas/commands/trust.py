@@ -5,18 +5,18 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteCommand, WriteReply
+from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, MemoryId, Moment, Name, Note, Seen, refuse_every_project, refuse_reversed
 from engramq.schemas.records import Contradiction, GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, Visibility, WorkerKind
 
 # What the examples of the guide are about.
-_STORE: Final = Step(
+_STORE: Final = ExampleCall(
     tool="store_memory",
     arguments={"content": "A blog says the cache halves the latency of the search", "source_type": "research"},
 )
-_VERIFY: Final = Step(
+_VERIFY: Final = ExampleCall(
     tool="verify_memory",
     arguments={"memory_id": "<stored.id>", "verification": "verified", "reason": "measured it ourselves"},
 )
@@ -127,7 +127,7 @@ PROMOTE_MEMORY: Final = Tool(
         "changed it since you judged it.",
         next="Nothing; it is found by the next search. Its links to untrusted memories stay and are not followed.",
         before=(_STORE, _VERIFY),
-        example=Step(tool="memory_promote_to_trusted", arguments={"record_id": "<stored.id>"}),
+        example=ExampleCall(tool="memory_promote_to_trusted", arguments={"record_id": "<stored.id>"}),
     ),
 )
 
@@ -198,10 +198,10 @@ LIST_CONTRADICTIONS: Final = Tool(
         "at the end. A page may be empty although others follow.",
         next="One is wrong: supersede_memory. Both hold at times: update_memory with valid_from, valid_until.",
         before=tuple(
-            Step(tool="store_memory", arguments={"content": f"The lease of the office ends in {month} 2027"})
+            ExampleCall(tool="store_memory", arguments={"content": f"The lease of the office ends in {month} 2027"})
             for month in ("August", "December")
         ),
-        example=Step(tool="list_contradictions", arguments={}),
+        example=ExampleCall(tool="list_contradictions", arguments={}),
     ),
 )
 

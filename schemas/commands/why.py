@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide
+from engramq.schemas.commands.base import Command, ExampleCall, Reply, Tool, ToolGuide
 from engramq.schemas.fields import MemoryReference
 from engramq.schemas.records import CardLine, MemoryPreview
 from engramq.schemas.vocabulary import Thing, WorkerKind
@@ -61,7 +61,7 @@ WHY: Final = Tool(
         cost="Two indexed reads, a few milliseconds; at most 600 tokens.",
         returns="Lines by kind, the newest three of each, with audit_id; omitted counts the others.",
         next="Its ground is stale: look at it, then update_memory or supersede_memory.",
-        before=(Step(tool="store_memory", arguments={"content": "Ada likes tea"}),),
-        example=Step(tool="why", arguments={"memory_id": "@stored"}),
+        before=(ExampleCall(tool="store_memory", arguments={"content": "Ada likes tea"}),),
+        example=ExampleCall(tool="why", arguments={"memory_id": "@stored"}),
     ),
 )
