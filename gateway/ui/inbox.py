@@ -6,8 +6,8 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
+from engramq.gateway.ui.bulk_actions import CHANGES, VERDICTS, decide
 from engramq.gateway.ui.html import DONE
-from engramq.gateway.ui.many import CHANGES, VERDICTS, decide
 from engramq.gateway.ui.memories import MemoryFilters, list_memories
 from engramq.gateway.ui.memory import Undo, as_changed, carried_out, done_by, read, verify_again
 from engramq.gateway.ui.request import PageCallRefused, PageRequest

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.many import CHANGES, PUBLISHING, Verdicts, decide
+from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import (

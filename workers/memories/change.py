@@ -33,8 +33,8 @@ from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.grounds import details_of, refuse_untrusted_ground, still_resting
+from engramq.workers.memories.preconditions import LOOK, require_trusted_principal
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.seen import LOOK, require_trusted_principal
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
 

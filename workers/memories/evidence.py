@@ -13,7 +13,7 @@ from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Transaction
-from engramq.workers.memories.seen import require_trusted_principal
+from engramq.workers.memories.preconditions import require_trusted_principal
 from engramq.workers.runner import Context, handles
 
 

@@ -16,7 +16,7 @@ from engramq.workers.links.snapshot import refusal_of
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories.change import StillHidden, behind, named_behind
 from engramq.workers.memories.grounds import VOUCHED_FOR, still_resting
-from engramq.workers.memories.seen import require_as_seen
+from engramq.workers.memories.preconditions import require_as_seen
 from engramq.workers.runner import Context, handles
 
 

@@ -17,7 +17,7 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.consent import end_sharing, sharing_consent
 from engramq.workers.memories import supersession
-from engramq.workers.memories.seen import require_as_seen, require_trusted_principal
+from engramq.workers.memories.preconditions import require_as_seen, require_trusted_principal
 from engramq.workers.runner import Context, handles
 
 NAMED_MAX: Final = 5  # memories that a refusal names

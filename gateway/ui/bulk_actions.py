@@ -28,7 +28,7 @@ _WORDS: Final = {
     "consent_required": DONE["consent_required"],
 }
 
-ManyAction = Callable[[PageRequest, str, str], Awaitable[Body]]
+BulkAction = Callable[[PageRequest, str, str], Awaitable[Body]]
 
 
 async def _archive(page: PageRequest, memory_id: str, _seen: str) -> Body:
@@ -48,13 +48,13 @@ async def _share(page: PageRequest, memory_id: str, seen: str) -> Body:
 
 
 # By the page, an id and the digest of what was seen.
-VERDICTS: Final[Mapping[str, ManyAction]] = {
+VERDICTS: Final[Mapping[str, BulkAction]] = {
     VERIFY: partial(vouch, verification=Verification.VERIFIED.value),
     "reject": partial(vouch, verification=Verification.REJECTED.value),
     "promote": make_trusted,
 }
-PUBLISHING: Final[Mapping[str, ManyAction]] = {"promote": make_trusted, "share": _share}  # what is in a list
-CHANGES: Final[Mapping[str, ManyAction]] = {"archive": _archive, "tag": _tag, "untag": _untag}  # which judge nothing
+PUBLISHING: Final[Mapping[str, BulkAction]] = {"promote": make_trusted, "share": _share}  # what is in a list
+CHANGES: Final[Mapping[str, BulkAction]] = {"archive": _archive, "tag": _tag, "untag": _untag}  # which judge nothing
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Verdicts:
     others: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-async def decide(page: PageRequest, actions: Mapping[str, ManyAction], *, may_cut: bool = False) -> Verdicts:
+async def decide(page: PageRequest, actions: Mapping[str, BulkAction], *, may_cut: bool = False) -> Verdicts:
     """Carry out the form's action on each memory that it means, and tell what came of each.
 
     A form names each by its id, the digest of what it showed, and its verification then. `may_cut`: the page cuts long
@@ -97,7 +97,7 @@ async def decide(page: PageRequest, actions: Mapping[str, ManyAction], *, may_cu
     return told
 
 
-async def _is_tried(page: PageRequest, action: ManyAction, told: Verdicts, memory_id: str, seen: str) -> bool:
+async def _is_tried(page: PageRequest, action: BulkAction, told: Verdicts, memory_id: str, seen: str) -> bool:
     """Act on one memory and note what came of it; false where the rest would get the same refusal."""
     try:
         reply = await action(page, memory_id, seen)
