@@ -29,7 +29,7 @@ from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.question import Question
 from engramq.workers.search.relevance import Floor
-from engramq.workers.search.search import Found, Lift, find
+from engramq.workers.search.search import Lift, SearchResult, find
 from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
@@ -76,7 +76,7 @@ NOT_KNOWN: Final = "Nothing here answers this: ask in other words, or take it as
 class Searched(NamedTuple):
     """What a search found. `refresh` is to be awaited after the reply, None when nothing is due."""
 
-    found: Found
+    result: SearchResult
     notice: str | UnsetType
     degraded: bool | UnsetType
     refresh: Callable[[], Awaitable[None]] | None
@@ -106,14 +106,14 @@ async def searched(
     if proven is None:
         sizes = context.services[Sizes]
 
-        async def find_in_tables(tx: Transaction) -> Found:
+        async def find_in_tables(tx: Transaction) -> SearchResult:
             # From now on: the model may have taken its seconds, and words alone still answer.
             await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
             return await find(Tables(tx, sizes), command, vectors, project, wishes, lift, floor=floor)
 
-        found = await context.store.read(namespace, find_in_tables)
+        result = await context.store.read(namespace, find_in_tables)
     else:
-        found = await find(proven, command, vectors, project, wishes, lift, floor=floor)
+        result = await find(proven, command, vectors, project, wishes, lift, floor=floor)
     uncalibrated = embedding is not None and vectors.curve is None
 
     async def refresh() -> None:
@@ -125,7 +125,7 @@ async def searched(
 
     due = proven is None or foreign.is_due((namespace, viewer)) or uncalibrated
     degraded = True if embedding is None else UNSET
-    return Searched(found, notice, degraded, refresh if due else None)
+    return Searched(result, notice, degraded, refresh if due else None)
 
 
 @handles_without_transaction(SearchMemories)

@@ -44,7 +44,7 @@ VISIBLE_BY_ID: Final = sql("visible_by_id")
 CONTRADICTS: Final = Relation.CONTRADICTS
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search shows, whether that answers, how many hits fell below the floor, and the chance of an answer."""
 
     memories: list[Memory]
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     anything: float
 
 
-NOTHING: Final = Found([], "no", 0, 0.0)
+NOTHING: Final = SearchResult([], "no", 0, 0.0)
 
 
 class _Link(NamedTuple):
@@ -91,7 +91,7 @@ async def find(
     lift: Lift | None = None,
     *,
     floor: float | None = 0.0,
-) -> Found:
+) -> SearchResult:
     """Return what a search in a project finds, best first; `wishes` are read in passing, `lift` adds to the scores.
 
     Without an embedding words alone decide, whatever ranking is wanted. `floor`: the least relevance of what is shown
@@ -239,7 +239,7 @@ def _visible(ids: Sequence[str], filters: Filters) -> Lookup:
 
 def judged_hits(
     hits: Sequence[tuple[int, Memory]], ranking: Boosted, judged: Judged, floor: float | None, *, explain: bool
-) -> Found:
+) -> SearchResult:
     """Give hits their relevance, and leave out those below the floor, which `floor` sets.
 
     Of the hits that fit into the reply; likelier ones further down do not move up. One that came over a link is as
@@ -261,7 +261,7 @@ def judged_hits(
     answered = judged.answered
     if (answered == "yes" and not memories) or (answered == "no" and memories and floor is None):
         answered = "unsure"  # what answers is not shown; or it is untrusted alone
-    return Found(memories, answered, len(hits) - len(memories), judged.anything_at_all)
+    return SearchResult(memories, answered, len(hits) - len(memories), judged.anything_at_all)
 
 
 def _scored(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:

@@ -54,21 +54,21 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 @handles_without_transaction(SurveyMemories)
 async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed:
     """Show what is kept about a topic; a cursor is the marks of what was shown before."""
-    found = await searched(_search(command), context, lift=lambda candidates: lifted(command.topic, candidates))
+    search = await searched(_search(command), context, lift=lambda candidates: lifted(command.topic, candidates))
 
     async def follow(_use: SessionUse | None) -> None:
-        if found.refresh is not None:
-            await found.refresh()
+        if search.refresh is not None:
+            await search.refresh()
 
-    context.after_reply = None if found.refresh is None else follow
+    context.after_reply = None if search.refresh is None else follow
     is_silent = context.services[Floor].least is None
-    return await asyncio.to_thread(_surveyed, command, found, is_silent=is_silent)  # 200 long memories take a second
+    return await asyncio.to_thread(_surveyed, command, search, is_silent=is_silent)  # 200 long memories take a second
 
 
-def _surveyed(command: SurveyMemories, found: Searched, *, is_silent: bool) -> Surveyed:
+def _surveyed(command: SurveyMemories, search: Searched, *, is_silent: bool) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
-    memories, answered, _, anything = found.found
+    memories, answered, _, anything = search.result
     if answered == "no" and (anything >= NOTHING_BELOW or (memories and not is_silent)):
         answered = "unsure"
     if answered == "no":
@@ -86,8 +86,8 @@ def _surveyed(command: SurveyMemories, found: Searched, *, is_silent: bool) -> S
         totals=totals_of(memories),
         next_cursor=shown + "".join(mark_of(extract.id) for extract in extracts) if goes_on else None,
         shown=shown,
-        degraded=found.degraded,
-        notice=found.notice,
+        degraded=search.degraded,
+        notice=search.notice,
     )
 
 

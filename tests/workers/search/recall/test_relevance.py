@@ -23,7 +23,7 @@ from engramq.workers.search.relevance import (
     learned,
     least_shown,
 )
-from engramq.workers.search.search import Found, judged_hits
+from engramq.workers.search.search import SearchResult, judged_hits
 
 CURVE = Calibration(15.0, -7.7)
 chances = st.lists(st.floats(0, 1), max_size=20)
@@ -85,7 +85,7 @@ def hits_of(found: Candidates) -> list[tuple[int, Memory]]:
     ]
 
 
-def shown_of(found: Candidates, floor: float | None = None, rows: int | None = None) -> Found:
+def shown_of(found: Candidates, floor: float | None = None, rows: int | None = None) -> SearchResult:
     """Return what a search shows that finds these, of the first rows."""
     judges = judged(found)
     ranking = Boosted(ranked=judges.everything.ranked, via={})
