@@ -35,14 +35,14 @@ class Asked(NamedTuple):
     memory: str
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """What a query found, and with which confidence."""
 
     content: str
     confidence: float
 
 
-async def look_up(port: int, queries: Sequence[str]) -> tuple[list[Found], list[float]]:
+async def look_up(port: int, queries: Sequence[str]) -> tuple[list[Match], list[float]]:
     """Return what each query found, and the milliseconds of each call."""
     found, taken = [], []
     async with McpClient.connect(port) as client:
@@ -52,11 +52,11 @@ async def look_up(port: int, queries: Sequence[str]) -> tuple[list[Found], list[
             started = time.perf_counter()
             body = await client.call("connect_by_query", **asked, min_confidence=0, dry_run=True)
             taken.append((time.perf_counter() - started) * 1000)
-            found += [Found(body[f"{end}_content"], body[f"{end}_confidence"]) for end in ENDS]
+            found += [Match(body[f"{end}_content"], body[f"{end}_confidence"]) for end in ENDS]
     return found[: len(queries)], taken
 
 
-def show(kind: str, memories: int, asked: Sequence[Asked], absent: Sequence[Found], found: Sequence[Found]) -> None:
+def show(kind: str, memories: int, asked: Sequence[Asked], absent: Sequence[Match], found: Sequence[Match]) -> None:
     """Print the figures of the queries of one kind."""
     rows = [row for row, lookup in enumerate(asked) if lookup.kind == kind]
     right = [found[row] for row in rows if found[row].content == asked[row].memory]

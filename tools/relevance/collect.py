@@ -31,8 +31,8 @@ BATCH: Final = 64
 _ID: Final = (0x0190_0000_0000 << 80) | (7 << 76) | (2 << 62)  # of a UUIDv7; the place in its world follows
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What one question found. The ids of candidates are places of memories in the world, in order of storing."""
+class QuestionCandidates(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The candidates of one question; their ids are places of memories in the world, in order of storing."""
 
     asked: Asked
     expects: list[str]  # as ids
@@ -46,7 +46,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     name: str
     corpus: str
     group: str
-    found: list[Found]
+    found: list[QuestionCandidates]
 
 
 def read(worlds: Sequence[World], cache: Path) -> list[Collected]:
@@ -103,7 +103,7 @@ def _id(world: World, place: int) -> UUID:
     return UUID(int=_ID | (zlib.crc32(world.name.encode()) << 24) | place)
 
 
-async def _ask(store: Store, vectorizer: Vectorizer, world: World, asked: Asked) -> Found:
+async def _ask(store: Store, vectorizer: Vectorizer, world: World, asked: Asked) -> QuestionCandidates:
     question = Question(asked.query, ASKED_AT)
     embedding = await vectorizer.try_read(asked.query, question.names)
     project = EVERY_PROJECT if asked.project is None else asked.project
@@ -122,4 +122,4 @@ async def _ask(store: Store, vectorizer: Vectorizer, world: World, asked: Asked)
         for candidates in found
     )
     expects = [by_key[key].zfill(6) for key in asked.expects if key in by_key]
-    return Found(asked=asked, expects=expects, by_vectors=by_vectors, by_words=by_words)
+    return QuestionCandidates(asked=asked, expects=expects, by_vectors=by_vectors, by_words=by_words)

@@ -14,7 +14,7 @@ from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance
 from engramq.workers.search.relevance import INPUTS, Matrix, Seen
-from tools.relevance.collect import ASKED_AT, Collected, Found
+from tools.relevance.collect import ASKED_AT, Collected, QuestionCandidates
 from tools.relevance.worlds import topics_unknown
 
 CURVE: Final = SHIPPED[MODEL_SHA256]
@@ -73,7 +73,7 @@ def replies(collected: Sequence[Collected], *, by_words: bool) -> list[Reply]:
     return found
 
 
-def _variants(question: Found, candidates: Candidates, number: int) -> Iterator[tuple[Kind, Candidates]]:
+def _variants(question: QuestionCandidates, candidates: Candidates, number: int) -> Iterator[tuple[Kind, Candidates]]:
     kind = Kind.ANSWERED
     if not question.expects:
         kind = Kind.STRAY if question.asked.query in topics_unknown() else Kind.FOREIGN
@@ -87,7 +87,9 @@ def _variants(question: Found, candidates: Candidates, number: int) -> Iterator[
         yield Kind.HELD_BACK, candidates.chosen(left)
 
 
-def _reply(question: Found, candidates: Candidates, kind: Kind, corpus: str, fold: int, by_words: bool) -> Reply | None:
+def _reply(
+    question: QuestionCandidates, candidates: Candidates, kind: Kind, corpus: str, fold: int, by_words: bool
+) -> Reply | None:
     if not len(candidates):
         return None
     measure = Measure.of(Question(question.asked.query, ASKED_AT), candidates)

@@ -67,10 +67,10 @@ class Asserted:
 @handles(Connect)
 async def connect(tx: Transaction, command: Connect, context: Context) -> Connected:
     """Assert that two memories are related."""
-    return await assert_one(tx, command, envelope=context.envelope, rules=context.services[LinkRules])
+    return await assert_link(tx, command, envelope=context.envelope, rules=context.services[LinkRules])
 
 
-async def assert_one(tx: Transaction, request: LinkRequest, *, envelope: Envelope, rules: LinkRules) -> Connected:
+async def assert_link(tx: Transaction, request: LinkRequest, *, envelope: Envelope, rules: LinkRules) -> Connected:
     """Carry an agent's request out, audited as `envelope`'s.
 
     With a pending end the request is kept until it is settled. Raises EngramqError with nothing written: `self_loop`,
@@ -115,7 +115,7 @@ class Asserting:
     ) -> Asserted:
         """Carry out a request of an envelope, `item` of its batch; it will be audited as `action`.
 
-        Raises what `assert_one` raises, and then it has changed nothing.
+        Raises what `assert_link` raises, and then it has changed nothing.
         """
         ends = ends_of(request)
         may_link(self.table, ends, envelope.principal)

@@ -20,7 +20,7 @@ from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.other_models import ForeignVectors, Reading
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.connect import assert_one
+from engramq.workers.links.connect import assert_link
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.runner import Context, handles
 
@@ -143,7 +143,7 @@ async def connect_by_query(
         if_exists=command.if_exists,
     )
     try:
-        connected = await assert_one(tx, request, envelope=envelope, rules=context.services[LinkRules])
+        connected = await assert_link(tx, request, envelope=envelope, rules=context.services[LinkRules])
     except EngramqError as refusal:  # nothing has been written then
         named = msgspec.structs.replace(refusal.fault, command_id=envelope.id)
         reply.action, reply.connect_result = QueryLinkAction.REFUSED, fault_body(named)

@@ -27,7 +27,7 @@ MEMORIES_AT_ONCE: Final = 100  # each costs its links and an entry in every inde
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Removal:
     """Rows of one kind that go; `counted`: what the audit log calls them, if it counts them."""
 
     query: str
@@ -36,22 +36,22 @@ class Step:
 
 
 BEFORE: Final = (  # tokens first: nobody shall write what is deleted next
-    Step("revoke_tokens"),
-    Step("delete_tokens", "tokens"),
-    Step("delete_webhooks"),  # nobody is told any more
-    Step("delete_some_deferred"),
-    Step("delete_some_edges", "links", {"layer": "association"}),
-    Step("delete_some_edges", "edges", {"layer": "knowledge"}),
+    Removal("revoke_tokens"),
+    Removal("delete_tokens", "tokens"),
+    Removal("delete_webhooks"),  # nobody is told any more
+    Removal("delete_some_deferred"),
+    Removal("delete_some_edges", "links", {"layer": "association"}),
+    Removal("delete_some_edges", "edges", {"layer": "knowledge"}),
 )
 AFTER: Final = (
-    Step("delete_some_nodes", "nodes"),
-    Step("delete_some_deleted"),  # after what somebody may have deleted meanwhile
-    Step("delete_some_proposals"),
-    Step("delete_some_imported_rows"),
-    Step("delete_lexeme_counts"),
-    Step("delete_lexeme_rebuild"),
-    Step("delete_some_answers"),
-    Step("blank_some_entries"),
+    Removal("delete_some_nodes", "nodes"),
+    Removal("delete_some_deleted"),  # after what somebody may have deleted meanwhile
+    Removal("delete_some_proposals"),
+    Removal("delete_some_imported_rows"),
+    Removal("delete_lexeme_counts"),
+    Removal("delete_lexeme_rebuild"),
+    Removal("delete_some_answers"),
+    Removal("blank_some_entries"),
 )
 
 
@@ -69,13 +69,13 @@ class TenantDeletion:
         namespace = self.envelope.namespace
         until = await self.store.write(namespace, self._begin)
         await self.mailboxes.scrub_namespace(namespace)
-        for step in BEFORE:
-            async for rows in self._all(step, until):
+        for removal in BEFORE:
+            async for rows in self._remove(removal, until):
                 yield rows
         while rows := await self._some_memories(until):
             yield rows
-        for step in AFTER:
-            async for rows in self._all(step, until):
+        for removal in AFTER:
+            async for rows in self._remove(removal, until):
                 yield rows
         await self.mailboxes.scrub_namespace(namespace)
 
@@ -94,12 +94,12 @@ class TenantDeletion:
         at: datetime = row["at"]
         return at
 
-    async def _all(self, step: Step, until: datetime) -> AsyncIterator[int]:
+    async def _remove(self, removal: Removal, until: datetime) -> AsyncIterator[int]:
         async def effect(tx: Transaction) -> int:
             tx.lease = self.lease
-            values = {"until": until, "limit": ROWS_AT_ONCE, "command_id": UUID(self.envelope.id), **step.values}
-            row = await tx.only_row(step.query, **values)
-            return await self._note(tx, step.counted, row["rows"])
+            values = {"until": until, "limit": ROWS_AT_ONCE, "command_id": UUID(self.envelope.id), **removal.values}
+            row = await tx.only_row(removal.query, **values)
+            return await self._note(tx, removal.counted, row["rows"])
 
         while rows := await self.store.write(self.envelope.namespace, effect):
             yield rows
