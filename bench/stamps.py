@@ -61,7 +61,7 @@ WORKER: Final = (
     Point("engramq.workers.db.database:Store.read", "transaction"),
     Point("engramq.workers.db.database:Store.look_up", "transaction"),
     Point("engramq.workers.db.database:Store.write", "transaction"),
-    Point("engramq.workers.search.search:by_relevance", "ranking"),
+    Point("engramq.workers.search.search:by_score", "ranking"),
     Point("engramq.workers.search.search:boosted", "ranking"),
     Point("engramq.workers.search.namespace_copy:NamespaceCopy.candidates", "ranking"),
     Point(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engramq.workers.embedders.confidence import SHIPPED
 from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Measure, by_relevance
+from engramq.workers.search.ranking import Candidates, Measure, by_score
 from engramq.workers.search.relevance import INPUTS, Matrix, Seen
 from tools.relevance.collect import ASKED_AT, Collected, QuestionCandidates
 from tools.relevance.worlds import topics_unknown
@@ -93,7 +93,7 @@ def _reply(
     if not len(candidates):
         return None
     measure = Measure.of(Question(question.asked.query, ASKED_AT), candidates)
-    ranked = by_relevance(measure, candidates)
+    ranked = by_score(measure, candidates)
     rows = ranked.order[:SHOWN]
     inputs = Seen(measure, ranked, None if by_words else CURVE).inputs(rows)
     expected = set() if kind is Kind.HELD_BACK else set(question.expects)

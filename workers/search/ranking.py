@@ -274,7 +274,7 @@ def by_similarity(candidates: Candidates) -> Ranked:
     return in_order(candidates, scores, {"similarity": scores}, ~np.isnan(scores), equal_within=EQUAL_COSINES)
 
 
-def by_relevance(measure: Measure, candidates: Candidates) -> Ranked:
+def by_score(measure: Measure, candidates: Candidates) -> Ranked:
     """Order by the fused scores and the rules; the order in which candidates are given makes no difference."""
     parts = measure.own_parts(candidates)
     parts |= _thread_boosts(candidates, parts, measure.weights)

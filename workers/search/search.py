@@ -25,7 +25,7 @@ from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings,
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, single_partitions
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Column, Measure, by_relevance, by_similarity, in_order
+from engramq.workers.search.ranking import Candidates, Column, Measure, by_score, by_similarity, in_order
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
 from engramq.workers.search.relevance import Judged
 from engramq.workers.search.wishes import Wishes
@@ -102,7 +102,7 @@ async def find(
     if not len(candidates):
         return NOTHING
     measure = Measure.of(question, candidates)
-    unboosted = by_relevance(measure, candidates)
+    unboosted = by_score(measure, candidates)
     judged = Judged.of(measure, unboosted, vectors.curve, history=command.include_superseded)
     if command.min_relevance is not UNSET:
         floor = command.min_relevance

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engramq.schemas.vocabulary import Origin, Sector
 from engramq.workers.search.boosts import DEFAULT_BOOSTS, Boosted, Facts, Reached, Surroundings, boosted
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, by_relevance
+from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, by_score
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 from tests.workers.search.recall.test_ranking import candidates_of, made_of, scores
 
@@ -26,7 +26,7 @@ def link(seed: str, other: str, *, weight: float = 0.75, origin: Origin = Origin
 
 def with_boosts(candidates: Candidates, around: Surroundings) -> Boosted:
     measure = Measure.of(QUESTION, candidates)
-    return boosted(measure, by_relevance(measure, candidates), around)
+    return boosted(measure, by_score(measure, candidates), around)
 
 
 def around_of(links: list[Reached], linked: list[dict[str, Any]] | None = None, **facts: list[Any]) -> Surroundings:
@@ -88,7 +88,7 @@ def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surrou
 @given(candidates_of)
 def test_without_anything_around_nothing_changes(candidates: Candidates) -> None:
     measure = Measure.of(QUESTION, candidates)
-    first = by_relevance(measure, candidates)
+    first = by_score(measure, candidates)
     assert scores(boosted(measure, first, NOTHING).ranked) == pytest.approx(scores(first))
 
 

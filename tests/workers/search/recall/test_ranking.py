@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, Ranked, by_relevance, by_similarity
+from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, Ranked, by_score, by_similarity
 from engramq.workers.search.search import Twins
 
 QUESTIONS = [
@@ -55,7 +55,7 @@ def made_of(several: list[dict[str, Any]]) -> Candidates:
 
 
 def ranked(text: str, candidates: Candidates) -> Ranked:
-    return by_relevance(Measure.of(Question(text), candidates), candidates)
+    return by_score(Measure.of(Question(text), candidates), candidates)
 
 
 def scores(ranking: Ranked) -> dict[str, float]:

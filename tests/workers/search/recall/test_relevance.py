@@ -12,7 +12,7 @@ from engramq.schemas.vocabulary import Origin, Sector
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search.boosts import Boosted, Reached
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Measure, by_relevance
+from engramq.workers.search.ranking import Candidates, Measure, by_score
 from engramq.workers.search.relevance import (
     INPUTS,
     KINDS,
@@ -56,7 +56,7 @@ def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: i
 
 def judged(found: Candidates, curve: Calibration | None = CURVE) -> Judged:
     measure = Measure.of(Question("Where is the spare key kept?"), found)
-    return Judged.of(measure, by_relevance(measure, found), curve)
+    return Judged.of(measure, by_score(measure, found), curve)
 
 
 def test_every_input_is_told_as_one_kind_of_evidence() -> None:
