@@ -1,4 +1,4 @@
-"""Bodies of requests on their way in: room for them, turns of the large ones, and what is read of a refused one."""
+"""Read the bodies of requests within a bound of memory: large ones take turns, of refused ones a part is read."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Replies in brief: only what says something, and without contents for callers who may not read them. Pure.
+"""Shorten a reply to what says something, and take contents out of it for callers who may not read them. Pure.
 
 Left out are what is null or as documented by default below, and what orders or counts a result without saying more
 (usefulness, accessed_at, score). Replies to writes do not repeat what their caller has just said.

@@ -1,4 +1,4 @@
-"""The budget of a reply: what of it is cut or left out, so that its JSON text has at most so many characters. Pure.
+"""Cut a reply to its budget, so that its JSON text has at most so many characters. Pure.
 
 Contents are cut at a word and marked `truncated`. Where that is not enough, metadata are left out and named in
 `omitted_fields`, then the ends of lists, counted in `omitted`. Nothing is left out in silence: `rest` says how to get

@@ -1,4 +1,4 @@
-"""Cursors of lists: a signed position that is valid for the same namespace and filters only.
+"""Sign and check the cursors of lists: each is a position, valid for the same namespace and filters only.
 
 The key that signs them is made once per installation and kept in Redis, so that every gateway honours every cursor.
 """

@@ -1,4 +1,4 @@
-"""HTTP: the checks before every request, who answers which path, /healthz and /readyz, and the server."""
+"""Serve HTTP: check each request, hand it to whoever answers its path, answer /healthz and /readyz."""
 
 import asyncio
 import errno

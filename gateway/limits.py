@@ -1,4 +1,4 @@
-"""Limits of callers: calls by principal and namespace, failed authentications by address, work that callers share."""
+"""Limit callers: calls by principal and namespace, failed authentications by address, work that callers share."""
 
 import asyncio
 import ipaddress

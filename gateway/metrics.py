@@ -1,4 +1,4 @@
-"""/metrics of a gateway: what its callers asked and got, and how every mailbox is, for Prometheus."""
+"""Serve /metrics of a gateway: what its callers asked and got, and how every mailbox is, for Prometheus."""
 
 import hmac
 import logging

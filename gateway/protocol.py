@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn speaks it, with bounds on connections, and on bytes and time of heads and bodies.
+"""Speak HTTP/1.1 by uvicorn, with bounds on connections, and on bytes and time of heads and bodies.
 
 A whole request that comes at once sets no timer: what comes at once is as large as one read, 256 KB. Refusals are
 written here, since the application sees a request only when its head is whole.

@@ -1,4 +1,4 @@
-"""The gateway process: one bus, one service, HTTP and stdio sessions over them, ended by SIGTERM or SIGINT."""
+"""Run a gateway process: one bus, one service, HTTP and stdio sessions over them, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

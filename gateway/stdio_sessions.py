@@ -1,4 +1,4 @@
-"""Serves stdio sessions on a unix socket: each connection says whom it serves, then speaks MCP in lines.
+"""Serve stdio sessions on a unix socket: each connection says whom it serves, then speaks MCP in lines.
 
 The hello is one JSON line, `{"engramq": 1, ...}` (see Hello), answered by `{"ok": true}` or `{"ok": false, "error"}`.
 Or it asks for the gateway's health alone: `{"engramq": 1, "health": true}`, answered by a line with that (see Health).

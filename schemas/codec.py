@@ -1,4 +1,4 @@
-"""The only encoder and decoder of what goes through Redis: msgpack, each type with one decoder built once.
+"""Encode and decode all that goes through Redis: msgpack, each type with one decoder built once.
 
 A job carries 1 to COMMANDS_PER_JOB commands, each encoded by itself, so that one that cannot be decoded harms no other.
 A job's id ends with the number of its commands.

@@ -1,4 +1,4 @@
-"""The digest of what a reviewer judges, so that a verdict is carried out on what was seen and on nothing else. Pure.
+"""Digest what a reviewer judges, so that a verdict is carried out on what was seen and on nothing else. Pure.
 
 An untrusted author may replace the content of a memory between a reviewer's look and their verdict. A verdict that
 carries the digest of what was seen is then refused. The digest has a hash of all that is judged, and a byte of each

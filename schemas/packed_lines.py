@@ -1,4 +1,4 @@
-"""The lines of a file, or of a pipe, whatever it is packed in and encoded with; in bounded memory.
+"""Read the lines of a file or a pipe, whatever packs and encodes it, in bounded memory.
 
 gzip, bzip2 and xz are told by their first bytes, UTF-16 by its byte order mark. Lines come as UTF-8.
 """

@@ -1,1 +1,1 @@
-
+"""Carry commands out in PostgreSQL: the process of the workers, and a slice for each feature."""

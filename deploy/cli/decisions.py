@@ -1,4 +1,4 @@
-"""Reads the decisions of this project, docs/decisions, which the package brings: what `engramq demo` fills a home with.
+"""Read the decisions of this project, docs/decisions, which the package brings: `engramq demo` fills a home with them.
 
 An entry: `- 2026-11-22, superseded 2026-11-24 by "There is one database" (store). **A tenant lives in ...**: ...`
 """

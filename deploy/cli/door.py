@@ -1,4 +1,4 @@
-"""Calls tools of a gateway for a command: of the home's own, on its socket, or of the one at ENGRAMQ_URL, over HTTP."""
+"""Call tools of a gateway for a command: of the home's own, on its socket, or of the one at ENGRAMQ_URL, over HTTP."""
 
 from __future__ import annotations
 

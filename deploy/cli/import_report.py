@@ -1,4 +1,4 @@
-"""What imports say of themselves: counts, what was left out and why, and refusals that they cannot go on after."""
+"""Report what an import did: counts, what was left out and why, and refusals that it cannot go on after."""
 
 import contextlib
 import os

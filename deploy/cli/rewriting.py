@@ -1,4 +1,4 @@
-"""`engramq purge --rewrite`: the files of PostgreSQL and Redis, written anew without what was erased."""
+"""Rewrite the files of PostgreSQL and Redis without what was erased: `engramq purge --rewrite`."""
 
 import sys
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The entry of engramq in one client's file, JSON or TOML: shown, looked for, written, taken out."""
+"""Show, look for, write and take out the entry of engramq in one client's file, JSON or TOML."""
 
 import json
 import tomllib

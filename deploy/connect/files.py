@@ -1,4 +1,4 @@
-"""Reads and writes the files of others: whole or not at all, with a backup, in their own mode and place."""
+"""Read and write the files of others: whole or not at all, with a backup, in their own mode and place."""
 
 import os
 import stat

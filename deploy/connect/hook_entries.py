@@ -1,4 +1,4 @@
-"""The hooks of engramq in the settings of clients that have such: which events, in which file, found again by name."""
+"""Write the hooks of engramq into the settings of clients that have such, and find them again by name."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Changes one value in a JSON text and leaves every other character as it is: comments, order, indents, commas.
+"""Change one value in a JSON text and leave every other character as it is: comments, order, indents, commas.
 
 Takes what editors take in their settings: JSON with // and /* */ comments and with commas after a last item (JSONC).
 """

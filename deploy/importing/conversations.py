@@ -1,4 +1,4 @@
-"""The data exports of Claude and ChatGPT: conversations.json, or several numbered ones, alone or in their archive.
+"""Read the data exports of Claude and ChatGPT: conversations.json, or several numbered ones, alone or in an archive.
 
 Each message becomes a memory, its conversation the thread. A conversation of ChatGPT is a tree, since a message can be
 edited and an answer made anew: the branch that was shown last is brought in, from the current node up to the root."""

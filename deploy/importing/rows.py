@@ -1,4 +1,4 @@
-"""Rows of an import: checked, known again by what they say, split where too long, and put into batches."""
+"""Prepare the rows of an import: check them, know them again by what they say, split long ones, make batches."""
 
 import hashlib
 import re

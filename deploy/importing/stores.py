@@ -1,4 +1,4 @@
-"""Exports of other memory systems: MCP's reference memory server, mem0 and OpenMemory.
+"""Read exports of other memory systems: MCP's reference memory server, mem0 and OpenMemory.
 
 Of the memory server's file each line is an entity or a relation: an observation becomes a memory that names its entity,
 an entity a node and a relation an edge of the knowledge graph. mem0 exports a JSON list, alone or within an object.

@@ -1,4 +1,4 @@
-"""Sessions that are kept in a database: those of Cursor, and those of OpenCode, which once wrote a file for each part.
+"""Read sessions that Cursor and OpenCode keep in databases, and the files that OpenCode once wrote.
 
 Databases are opened to be read only, also while their client runs. Cursor was not run for this: its form is as others
 have described it.

@@ -1,4 +1,4 @@
-"""Transcripts that are files of lines, as Claude Code, Codex and Gemini CLI write them: where they lie, what they say.
+"""Read transcripts that are files of lines, as Claude Code, Codex and Gemini CLI write them.
 
 A folder is listed once, without opening what is in it, and no symbolic link in it is followed.
 """

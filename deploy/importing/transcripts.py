@@ -1,4 +1,4 @@
-"""Where each coding agent keeps its sessions, and how they are read: one table for all of them.
+"""Say where each coding agent keeps its sessions, and how they are read: one table for all of them.
 
 Hooks read the same files by the same formats: a turn that a hook has captured is known again by its id.
 """

@@ -1,0 +1,1 @@
+"""Run engramq on one machine: homes, the supervisor and its servers, stdio, hooks, backups, doctor."""

@@ -1,4 +1,4 @@
-"""The stdio relay's connection to a gateway: lease, greeting, handshake repeated.
+"""Connect the stdio relay to a gateway: take a lease, greet, repeat the handshake.
 
 Imported by the stdio relay: standard library only. Opening blocks, within a bound; afterwards nothing does.
 """

@@ -1,4 +1,4 @@
-"""A client's half of the supervisor's socket: find the home's supervisor or start one, and hold a lease on its stack.
+"""Find the home's supervisor or start one, and hold a lease on its stack: a client's half of its socket.
 
 Imported by the stdio relay: standard library only. Every function blocks, within a bound.
 """

@@ -1,4 +1,4 @@
-"""Lines on a connection: bytes cut into lines, and JSON objects sent and received, one a line.
+"""Cut the bytes of a connection into lines, and send and receive JSON objects, one a line.
 
 Imported by the stdio relay and by hooks: standard library only, and nothing heavy of it.
 """

@@ -1,4 +1,4 @@
-"""A file that is not there until it is whole: a partial name, readable by its owner alone, synced, renamed."""
+"""Write a file that is not there until it is whole: a partial name, readable by its owner alone, synced, renamed."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Gives a command of gateway or workers the servers it needs: the user's own, else the home's embedded ones."""
+"""Give a command of gateway or workers the servers it needs: the user's own, else the home's embedded ones."""
 
 import contextlib
 import os

@@ -1,1 +1,1 @@
-"""The callers over HTTP: bearer tokens of our own, JWTs of an identity provider, and the answers to bad ones."""
+"""Authenticate the callers over HTTP: by bearer tokens of our own, or by JWTs of an identity provider."""

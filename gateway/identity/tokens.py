@@ -1,4 +1,4 @@
-"""Bearer tokens of our own: the workers resolve them by digest, and the answer is cached for a moment."""
+"""Check bearer tokens of our own: the workers resolve them by digest, and the answer is cached for a moment."""
 
 import re
 import time

@@ -1,1 +1,1 @@
-
+"""Serve the tools over MCP: messages, listings, schemas, arguments, the guide."""

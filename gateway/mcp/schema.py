@@ -1,4 +1,4 @@
-"""JSON Schemas of the tools: what they take and what they answer, from the same Structs that travel."""
+"""Make the JSON Schemas of the tools, of arguments and replies, from the same Structs that travel."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum

@@ -1,1 +1,1 @@
-"""The gateway's half of the queue: commands go out in jobs, answers come back over one reply list."""
+"""Send commands out in jobs, and read their answers from one reply list: the asking half of the queue."""

@@ -1,4 +1,4 @@
-"""A look at every mailbox: read from Redis in one step, also when Redis takes no writes."""
+"""Read the state of every mailbox from Redis by one script, also when Redis takes no writes."""
 
 import asyncio
 import time

@@ -1,1 +1,1 @@
-"""REST: the tools as operations under /v1, for programs; the same calls of the same service as over MCP."""
+"""Serve the tools as REST operations under /v1, for programs: the same calls of the same service as over MCP."""

@@ -1,4 +1,4 @@
-"""The application under /v1: one request, one call of a tool. Who calls is known by then, as for MCP."""
+"""Answer requests under /v1: each is one call of a tool. Who calls is known by then, as for MCP."""
 
 import math
 from collections.abc import Mapping

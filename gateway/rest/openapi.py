@@ -1,4 +1,4 @@
-"""The OpenAPI document of REST, from the same Structs as the tools, and the HTML page that shows it."""
+"""Write the OpenAPI document of REST from the Structs of the tools, and the HTML page that shows it."""
 
 import base64
 import hashlib

@@ -1,1 +1,1 @@
-"""The page for people at /ui: the same calls as agents make, shown."""
+"""Show people what is kept, on the page at /ui, by the same calls as agents make."""

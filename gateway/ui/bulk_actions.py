@@ -1,4 +1,4 @@
-"""One action on many memories: those that are ticked, or all that were shown; and what came of each."""
+"""Carry out one action on many memories, those ticked or all that were shown, and say what came of each."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping

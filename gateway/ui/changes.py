@@ -1,4 +1,4 @@
-"""What changed since the visitor last looked, and the standing wishes."""
+"""Show what changed since the visitor last looked, and the standing wishes."""
 
 import hashlib
 from datetime import UTC, datetime, timedelta

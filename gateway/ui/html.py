@@ -1,4 +1,4 @@
-"""Templates, files and words of the page. Templates escape what they show: what memories hold is data, never markup."""
+"""Fill the templates of the page and serve its files. What memories hold is escaped: it is data, never markup."""
 
 import hashlib
 import mimetypes

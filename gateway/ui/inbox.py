@@ -1,4 +1,4 @@
-"""The inbox of untrusted memories: one verdict on one of them, or on many at once, each as it was seen."""
+"""Show the inbox of untrusted memories, and take a verdict on one or on many of them, each as it was seen."""
 
 from dataclasses import replace
 from typing import Any, Final

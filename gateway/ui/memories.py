@@ -1,4 +1,4 @@
-"""Memories, searched or listed."""
+"""Show memories, searched or listed."""
 
 import re
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The page for people at /ui: its routes, signing in and out, and what headers its responses have beside GUARDS."""
+"""Route the requests of the page at /ui, sign people in and out, and set the headers of its responses."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping

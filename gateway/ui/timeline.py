@@ -1,4 +1,4 @@
-"""The timeline of a list: a bar for each day, month or year in which its memories were stored, which leads to these."""
+"""Draw the timeline of a list: a bar for each day, month or year, which leads to the memories stored in it."""
 
 from calendar import monthrange
 from collections.abc import Iterator

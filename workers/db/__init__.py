@@ -1,1 +1,1 @@
-"""The way to PostgreSQL, and the only importer of its driver: transactions, named SQL, the ledger, the audit log."""
+"""Reach PostgreSQL, as the only importer of its driver: transactions, named SQL, the ledger, the audit log."""

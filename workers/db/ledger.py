@@ -1,4 +1,4 @@
-"""The ledger: a command's row commits together with its effect and its answer, so that the effect happens once."""
+"""Keep the ledger: a command's row commits with its effect and its answer, so that the effect happens once."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How a namespace keeps private memories: settings that everybody in it sees."""
+"""Read and set how a namespace keeps private memories; everybody in it sees these settings."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

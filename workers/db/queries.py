@@ -1,4 +1,4 @@
-"""Named queries from the .sql files of all slices, read once.
+"""Read the named queries from the .sql files of all slices, once.
 
 A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each with a
 comment that says what it is for, and the SQL. `{memory_columns}` includes one. `{each detail: $name = %($name)s}`

@@ -1,4 +1,4 @@
-"""Models of the package `fastembed`, by its names (`fastembed:BAAI/bge-small-en-v1.5`), fetched from a model hub.
+"""Run models of the package `fastembed`, by its names (`fastembed:BAAI/bge-small-en-v1.5`), from a model hub.
 
 Knows: the package's interface, which comes with an extra. Refuses to know: what models there are, queues, caches.
 Implements `interface.Embedder`. Texts run one by one: some of the models have one scale for the activations of a run.

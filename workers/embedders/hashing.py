@@ -1,4 +1,4 @@
-"""The `hash` embedder: deterministic vectors without a model, for unit tests.
+"""Make deterministic vectors without a model, for unit tests: the `hash` embedder.
 
 Knows: words, their rough stems, character trigrams. Refuses to know: meaning. Texts that share words are near, others
 are not; nothing more may be concluded from its scores. Implements `interface.Embedder`.

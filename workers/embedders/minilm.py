@@ -1,4 +1,4 @@
-"""The default embedder: all-MiniLM-L6-v2 from the package's own ONNX files, offline. English.
+"""Run the default embedder: all-MiniLM-L6-v2 from the package's own ONNX files, offline. English.
 
 Knows: which arithmetic to use, and how to feed sessions cheaply. Refuses to know: queues, caches, the network.
 Implements `interface.Embedder`. Each run takes one thread beside the event loop, and as many run at once as there are

@@ -1,4 +1,4 @@
-"""Embeddings from any endpoint that speaks OpenAI's API: OpenAI, Ollama, vLLM, TEI.
+"""Fetch embeddings from any endpoint that speaks OpenAI's API: OpenAI, Ollama, vLLM, TEI.
 
 Knows: `POST {url}/embeddings`, which failures pass by themselves, and how long to wait for them. Refuses to know:
 queues, caches, the store. Implements `interface.Embedder`. The key travels in a header and nowhere else; reasons of

@@ -1,4 +1,4 @@
-"""Models that made vectors before the one that runs: questions are read by them too, as long as such vectors are left.
+"""Read questions by former models too, as long as vectors are left that these made.
 
 Bundled models only, and the one that is built in the home. An endpoint is not asked for another model than its own:
 some answer for any name with what they have, and cosines between vectors of two models mean nothing.

@@ -1,4 +1,4 @@
-"""Consent: a proposal that two different principals approve, used once within its time. Every decision is audited."""
+"""Take the consent of two different principals to a change, used once within its time. Every decision is audited."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Pure rules of knowledge edges: which sector an edge has, and what makes it constitutive.
+"""Decide which sector a knowledge edge has, and what makes it constitutive. Pure.
 
 An edge's properties decide its sector before its relation does, since they say what this one edge is about; what no
 table names is semantic. A sector chosen by hand outranks both. docs/sectors.md shows the tables to users.

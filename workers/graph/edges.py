@@ -1,4 +1,4 @@
-"""Knowledge edges: written, merged, reclassified, deleted. Changing or deleting what is constitutive takes consent."""
+"""Write, merge, reclassify and delete knowledge edges; changing what is constitutive takes consent."""
 
 import logging
 from datetime import UTC, datetime

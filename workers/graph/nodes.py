@@ -1,4 +1,4 @@
-"""Named nodes: found or made by (label, name), and what a name without a label means."""
+"""Find or make named nodes by (label, name), and say what a name without a label means."""
 
 from collections.abc import Mapping
 from datetime import datetime

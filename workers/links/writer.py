@@ -1,4 +1,4 @@
-"""Links that nobody asserts: made where there is room, lighter the longer nobody uses them; and the cap for all links.
+"""Make links that nobody asserts where there is room, let them fade with disuse, and hold the cap for all links.
 
 No end ever has more links than the cap. `make_room_again` keeps it when a memory comes back.
 """

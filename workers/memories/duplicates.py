@@ -1,4 +1,4 @@
-"""Near-duplicates of a namespace: looked up a few at a time, compared, and superseded; for an operator alone."""
+"""Find the near-duplicates of a namespace, a few at a time, and supersede them; for an operator alone."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Memories that rest on memories: what is derived is at most as trusted as its least trusted ground.
+"""Hold memories that rest on memories to their grounds: none is more trusted than its least trusted ground.
 
 A memory that cites an untrusted one is kept apart, unless whoever stores it vouches for it, or somebody promotes it. A
 memory that is trusted, or vouched for, takes no untrusted ground by an update: nobody would notice.

@@ -1,4 +1,4 @@
-"""The rows of one import: routed, and sorted by what went in before, known by external id or, for good, by identity."""
+"""Route and sort the rows of one import by what went in before, known by external id or, for good, by identity."""
 
 import hashlib
 import time

@@ -1,4 +1,4 @@
-"""What is asked of whoever changes a memory: trust, and that it is what they saw."""
+"""Require of whoever changes a memory that they are trusted, and that it still is what they saw."""
 
 from typing import Final
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Purge: erase for good, or archive, memories of a principal, source type, thread, project, partition or time.
+"""Erase for good, or archive, the memories of a principal, source type, thread, project, partition or time.
 
 What a principal wrote of the graph goes with its memories: see purge_graph.py. Each few are taken in a transaction of
 their own, so that another try goes on with what is left; the command's own transaction sums up what all tries did.

@@ -1,4 +1,4 @@
-"""Quotas: how many memories, and bytes of their contents and metadata, a namespace and each of its principals may have.
+"""Hold quotas: how many memories, and how many bytes, a namespace and each of its principals may have.
 
 A count looks at every memory, so it is kept for some seconds, and what this process writes is added to it. What would
 not fit is counted anew before it is refused: no refusal rests on a count that is older than the command. Others may

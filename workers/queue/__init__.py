@@ -1,1 +1,1 @@
-"""The answering half of the queue: claims jobs, runs their commands, settles them. Knows no memories."""
+"""Claim jobs, run their commands and settle them: the answering half of the queue. Knows no memories."""

@@ -1,4 +1,4 @@
-"""Work that nobody waits for: it gives way to callers and bulk loads; what comes close together is done in one go."""
+"""Run work that nobody waits for: it gives way to callers and bulk loads; what comes close together is done at once."""
 
 import asyncio
 import logging

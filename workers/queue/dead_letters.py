@@ -1,4 +1,4 @@
-"""Dead letters: commands that were given up, kept with their raw bytes until an operator retries or drops them."""
+"""Keep commands that were given up, with their raw bytes, until an operator retries or drops them."""
 
 import builtins
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A pipelined connection to Redis: calls that come while a write is on its way go together in the next one."""
+"""Pipeline calls over one connection to Redis: those that come while a write is on its way go in the next one."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A worker process: the workers of several kinds in every lane, their periodic work and the signals, in one task group.
+"""Run a worker process: the workers of several kinds in every lane, periodic work and signals, in one task group.
 
 Every worker of a kind has the schedule of its periodic work; a Redis key decides which of them runs it.
 """

@@ -1,4 +1,4 @@
-"""The worker of one mailbox, on arq's queue.
+"""Claim the jobs of one mailbox, on arq's queue, and run each under a lease.
 
 Queue, payload, lease and try counter stand where arq keeps them, so that arq's own tools read them; the loop is our
 own, since arq's Worker polls and takes ten round trips a job. It waits on a wake-up list, with a claim behind the wait

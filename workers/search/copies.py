@@ -1,4 +1,4 @@
-"""Copies of small namespaces, kept in the process that searches them, and proven current for each search.
+"""Keep copies of small namespaces in the process that searches them, and prove them current for each search.
 
 A search asks PostgreSQL, in a transaction of its own that began after the search came, which memories have changed
 since the copy was made (see `copy_state`), and takes them over. While the model runs that costs no time. What cannot be

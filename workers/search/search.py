@@ -1,4 +1,4 @@
-"""Search: find candidates, rank them, boost them by what lies around the best, and show the best memories.
+"""Find candidates, rank them, boost them by what lies around the best, judge the hits, and show the best memories.
 
 `find` does so from the tables or from a proven copy of them; which of the two makes no difference to what it finds.
 """

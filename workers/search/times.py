@@ -1,4 +1,4 @@
-"""The times that a question names: days, months, years, ranges, and those told from now on backwards. Pure; English.
+"""Find the times that a question names: days, months, years, ranges, and such as "two weeks ago". Pure; English.
 
 A time in a question lifts the memories from it, and hides none. A span has its first instant in it, and its last not.
 """

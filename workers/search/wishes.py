@@ -1,4 +1,4 @@
-"""Which standing wishes bear on a question: by the cosine to it, by shared words, or because they are general.
+"""Choose the standing wishes that bear on a question: by cosine, by shared words, or because they are general.
 
 They are few, so a search reads them in the round trip of its rows, and compares them here.
 """

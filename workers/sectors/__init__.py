@@ -1,1 +1,1 @@
-"""The five sectors: told of memories by a small model, and how each fades."""
+"""Classify memories into five sectors by a small model, and let each sector fade at its own pace."""

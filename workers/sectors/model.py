@@ -1,4 +1,4 @@
-"""The sector of a memory, from its wording and its vector, by a few kilobytes of weights.
+"""Classify a memory into a sector by its wording and its vector, with a few kilobytes of weights.
 
 Numpy only; a text costs about an eighth of a millisecond, on the thread that asks. A text gets a sector or fits none:
 how sure, says the confidence. What people write down to be kept always has a sector, what they say to each other often

@@ -1,4 +1,4 @@
-"""Tell what somebody asked for for good: "always", "from now on", "I prefer". By wording and vector; numpy only.
+"""Recognise standing wishes ("always", "from now on", "I prefer") by wording and vector; numpy only.
 
 Such a wish may stand in the middle of a long question, of which the vector knows the topic alone. So cues look at each
 clause, and what they say is the most that any clause does.

@@ -1,1 +1,1 @@
-"""A home saved in one file while it is used, and brought back from it."""
+"""Save a home in one file while it is used, and bring it back from that file."""

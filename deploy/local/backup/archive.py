@@ -1,4 +1,4 @@
-"""The file of a backup: a gzipped tar; first a header, last a manifest with size and SHA-256 of each member.
+"""Write and read the file of a backup: a gzipped tar, its header first, its manifest of SHA-256 last.
 
 Written and read as a stream: what is held in memory is a chunk, and the list of members. Whatever a reader cannot prove
 to be as it was written is an error, and names that lead out of the folder are none that it passes on.

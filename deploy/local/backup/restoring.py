@@ -1,4 +1,4 @@
-"""`engramq restore`: a home made of a backup, after all of the backup was found to be as it was written.
+"""Make a home of a backup, after all of the backup was found to be as it was written: `engramq restore`.
 
 The database is written beside its place, under a name that every start refuses, and renamed when it is whole and on the
 disk. So a home that was being restored is what it was before, named as unfinished, or restored.

@@ -1,4 +1,4 @@
-"""`engramq backup`: a home's database, its owner's settings and its token, in one file, while others read and write."""
+"""Take a backup, in one file, while others read and write: a home's database, settings and token."""
 
 import contextlib
 import io

@@ -1,1 +1,1 @@
-"""`engramq doctor`: what can be looked at from this machine, whether or not anything runs, and mended."""
+"""Check this machine for `engramq doctor`, whether or not anything runs, and mend what can be mended."""

@@ -1,4 +1,4 @@
-"""All checks that can be made from here, in one list: of this machine, of the servers, and of what a gateway sees.
+"""Run all checks that can be made from here: of this machine, of the servers, and of what a gateway sees.
 
 `mend` does what is safe without knowing more than the checks say.
 

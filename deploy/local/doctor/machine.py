@@ -1,4 +1,4 @@
-"""The checks of this machine: the home, its disk, what dead processes left, ports, and the supervisor's services.
+"""Check this machine: the home, its disk, what dead processes left, ports, and the supervisor's services.
 
 Standard library and msgspec only, beside the table of checks: `engramq up` makes them before every start.
 """

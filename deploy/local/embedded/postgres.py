@@ -1,4 +1,4 @@
-"""PostgreSQL 18 with pgvector from the wheel's binaries, on sockets only, in a folder of ENGRAMQ_HOME.
+"""Run PostgreSQL 18 with pgvector from the wheel's binaries, on sockets only, in a folder of ENGRAMQ_HOME.
 
 Knows how to make the cluster, mend what a crash left, start, probe and stop it; whoever owns the process calls these.
 Every function blocks, within a bound.

@@ -1,4 +1,4 @@
-"""Child processes: starting them so that none is ever lost, knowing them again by pid and start time, ending them."""
+"""Start child processes so that none is lost, know them again by pid and start time, and end them."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A Redis-protocol server (Valkey from its wheel, or one on this machine) on a socket only, its file in ENGRAMQ_HOME.
+"""Run a Redis-protocol server (Valkey from its wheel, or one of this machine) on a socket only.
 
 Append-only file on and nothing ever evicted: what it has acknowledged survives its own death, unless its disk was full.
 Every function blocks, within a bound.

@@ -1,4 +1,4 @@
-"""Captures what was said since the last time, each turn once, as memories that nobody has vouched for.
+"""Capture what was said since the last time, each turn once, as memories that nobody has vouched for.
 
 Clients keep what was said in files of JSON lines that are only ever added to. None of them promises its format: a line
 that is not understood is passed over, but where somebody spoke and no line is understood, all of them are kept for a

@@ -1,4 +1,4 @@
-"""The running stack's memory as hooks reach it: one connection to the gateway's socket, tools called one by one.
+"""Reach the running stack's memory from hooks: one connection to the gateway's socket, tools called one by one.
 
 It says of itself that it is not to be trusted: what it stores is kept apart, and it may change nothing else. It starts
 nothing: without a stack there is no memory.

@@ -1,4 +1,4 @@
-"""An event as a client writes it on a hook's standard input: one JSON object, read into one form for all clients."""
+"""Read an event as a client writes it on a hook's standard input, into one form for all clients."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a model is told of a file before a tool reads or changes it: the memories that name it, or are close to it.
+"""Tell a model, before a tool reads or changes a file, which memories name it or are close to it.
 
 A file is no question, so that what a search calls an answer to its name need be none.
 """

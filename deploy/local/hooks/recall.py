@@ -1,4 +1,4 @@
-"""What a model is told of the memory: hits for a prompt, the newest at a session's start, within a budget of tokens."""
+"""Tell a model what is kept: hits for a prompt, the newest at a session's start, within a budget of tokens."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence

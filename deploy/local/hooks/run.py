@@ -1,4 +1,4 @@
-"""`engramq hook CLIENT`: handles one event and ends with 0, whatever happens; the client goes on.
+"""Handle one event and end with 0, whatever happens, so that the client goes on: `engramq hook CLIENT`.
 
 An event is one JSON object on standard input; here it has the name that Claude Code gives it.
 """

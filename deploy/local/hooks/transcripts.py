@@ -1,4 +1,4 @@
-"""The clients that write transcripts, the lines of each, and how such a file is read: for hooks and for imports.
+"""Read the transcripts of clients that write such, line by line, for hooks and for imports.
 
 Lines are only ever added to a transcript, so its last one may be half written.
 """

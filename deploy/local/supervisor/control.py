@@ -1,4 +1,4 @@
-"""The supervisor's socket: one JSON object per line, either way. An open connection with a lease is that lease.
+"""Serve the supervisor's socket: a JSON object per line, either way. An open connection with a lease is that lease.
 
 Requests: {"op": "lease", "kind", "pid", "settings", "http"}, then {"op": "release"} on the same connection;
 {"op": "status"}; {"op": "stop"}. Answers have "ok". Holders of leases also receive {"event": "stopping"}.

@@ -1,4 +1,4 @@
-"""The supervisor: runs a stack's services in order, counts its leases, says how all is, stops with the last lease."""
+"""Run a stack's services in order, count its leases, say how all is, and stop with the last lease: the supervisor."""
 
 import asyncio
 import json

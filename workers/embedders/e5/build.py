@@ -1,4 +1,4 @@
-"""Makes the files of the model in the home, byte for byte the same wherever it is done."""
+"""Make the files of the model in the home, byte for byte the same wherever it is done."""
 
 import hashlib
 import importlib.util
