@@ -6,13 +6,11 @@ import contextlib
 import json
 import os
 import re
-import select
 import time
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -22,6 +20,7 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, home_from
+from engramq.deploy.local.hooks.connection import call_of
 from engramq.deploy.local.lease import ask_status
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import FaultCode
@@ -143,12 +142,9 @@ class _HomeDoor:
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
         """Return a tool's reply, refusals included; raises DeployError, CommandFailed."""
-        request = _request(1, "tools/call", {"name": tool, "arguments": arguments})
+        request = call_of(tool, arguments, client="engramq")
         for _ in range(TRIES):
-            if self._connection is None:
-                self._connection = self._opened()
-            answer = self._answer(self._connection, request)
-            if answer is not None:
+            if (answer := self._answer(request)) is not None:
                 reply = _reply(answer)
                 if reply.get("code") == FaultCode.UNAVAILABLE:
                     self._refuse_failing_services()
@@ -163,52 +159,24 @@ class _HomeDoor:
             if complaint := str(service["complaint"]):
                 raise DeployError("service_failing", complaint)
 
-    def _opened(self) -> GatewayConnection:
-        home = home_from(self._environment)
-        connection = open_connection(home, self._environment, Conversation(SESSION))
-        about = {"name": "engramq", "version": version("engramq")}
-        hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
-        if self._answer(connection, _request(0, "initialize", hello)) is None or not _send(connection, _INITIALIZED):
-            connection.close()
-            raise DeployError("not_ready", "engramq's gateway does not answer.", "See engramq status.")
-        return connection
-
-    def _answer(self, connection: GatewayConnection, request: bytes) -> dict[str, Any] | None:
+    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the answer to a request, or None when the gateway has gone. Raises DeployError."""
-        if not _send(connection, request):
+        if self._connection is None:
+            home = home_from(self._environment)
+            self._connection = open_connection(home, self._environment, Conversation(SESSION))
+        try:
+            return self._connection.channel().exchange(request, ANSWER_S)
+        except TimeoutError:
+            told = f"engramq's gateway has not answered within {ANSWER_S:.0f} s."
+            raise DeployError("not_ready", told) from None
+        except OSError:
             return None
-        wanted = json.loads(request)["id"]
-        deadline = time.monotonic() + ANSWER_S
-        while (left_s := deadline - time.monotonic()) > 0:
-            lines: list[bytes] | None
-            lines, connection.early = connection.early, []
-            if not lines:
-                select.select([connection.fileno()], [], [], left_s)
-                lines = connection.receive()
-                if lines is None:
-                    return None
-            for line in lines:
-                message = json.loads(line)
-                if message.get("id") == wanted and "method" not in message:
-                    return dict(message)
-        raise DeployError("not_ready", f"engramq's gateway has not answered within {ANSWER_S:.0f} s.")
 
     def close(self) -> None:
         """Hang up."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def _send(connection: GatewayConnection, data: bytes) -> bool:
-    deadline = time.monotonic() + ANSWER_S
-    while data and time.monotonic() < deadline:
-        select.select([], [connection.fileno()], [], ANSWER_S)
-        sent = connection.send(data)
-        if sent is None:
-            return False
-        data = data[sent:]
-    return not data
 
 
 class _HttpDoor:
@@ -226,7 +194,8 @@ class _HttpDoor:
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
         """Return a tool's reply, refusals included; raises CommandFailed."""
-        data = _request(1, "tools/call", {"name": tool, "arguments": arguments})
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        data = json.dumps(call).encode()
         for left in reversed(range(TRIES)):
             request = urllib.request.Request(self._url, data, self._headers)  # noqa: S310 - http or https, see above
             try:
@@ -258,14 +227,6 @@ def _refusal(problem: urllib.error.HTTPError, url: str) -> str:
             hint = f" {TOKEN} holds the token." if problem.code in (401, 403) else ""
             return f"{url} has answered {problem.code}: {error}{hint}"
     return f"{url} has answered {problem.code}."
-
-
-def _request(identifier: int, method: str, parameters: Mapping[str, Any]) -> bytes:
-    message = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": parameters}
-    return json.dumps(message).encode() + b"\n"
-
-
-_INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 
 
 def _reply(answer: dict[str, Any]) -> Reply:

@@ -11,7 +11,7 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import StackLease, take_lease
-from engramq.deploy.local.lines import LineBuffer
+from engramq.deploy.local.lines import Channel, LineBuffer
 
 # A cold start needs some 2 s; clients give up after 10 to 30.
 OPEN_BOUND_S = 25.0
@@ -57,6 +57,10 @@ class GatewayConnection:
             return 0
         except OSError:
             return None
+
+    def channel(self) -> Channel:
+        """Return the same connection for who asks and waits for each answer, which blocks."""
+        return Channel(self._socket)
 
     def close(self) -> None:
         """Hang up and give the lease back."""

@@ -77,6 +77,18 @@ class Channel:
         message = json.loads(self._lines.pop(0))
         return message if isinstance(message, dict) else {}
 
+    def exchange(self, request: Mapping[str, Any], bound_s: float) -> dict[str, Any] | None:
+        """Send a request and return its answer, that of the same id; None when the other side has hung up.
+
+        Raises what `send` and `receive` raise.
+        """
+        deadline = time.monotonic() + bound_s
+        self.send(request, bound_s)
+        while (answer := self.receive(deadline - time.monotonic())) is not None:
+            if answer.get("id") == request.get("id"):
+                break
+        return answer
+
     def close(self) -> None:
         """Hang up."""
         self._socket.close()

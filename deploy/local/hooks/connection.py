@@ -19,11 +19,6 @@ from engramq.deploy.local.lines import Channel
 TOOLS: Final = frozenset({"get_memory", "import_memories", "list_recent_memories", "list_standing", "search_memories"})
 NEWER: Final = "list_standing"  # which a gateway that was started before an upgrade may not know
 PROTOCOL: Final = "2026-07-28"  # the version whose calls need no handshake; a test compares it with the SDK's
-_META: Final = {
-    "io.modelcontextprotocol/protocolVersion": PROTOCOL,
-    "io.modelcontextprotocol/clientInfo": {"name": "engramq-hook", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 
 class Away(Exception):
@@ -78,8 +73,7 @@ class HookConnection:
     def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool and return its reply, no refusal. Raises HookCallRefused where asking again is useless."""
         self._calls += 1
-        parameters = {"name": tool, "arguments": arguments, "_meta": _META}
-        answer = self._exchange({"jsonrpc": "2.0", "id": self._calls, "method": "tools/call", "params": parameters})
+        answer = self._exchange(call_of(tool, arguments, client="engramq-hook", number=self._calls))
         result = answer.get("result")
         body = result.get("structuredContent") if isinstance(result, dict) else None
         if isinstance(body, dict) and body.get("code") == INVALID:
@@ -94,16 +88,25 @@ class HookConnection:
             self._channel.close()
 
     def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a message and return its answer, that of the same id."""
         assert self._channel is not None
         try:
-            self._channel.send(message, self.until - time.monotonic())
-            while (answer := self._channel.receive(self.until - time.monotonic())) is not None:
-                if answer.get("id") == message.get("id"):
-                    return answer
+            answer = self._channel.exchange(message, self.until - time.monotonic())
         except (OSError, ValueError) as problem:
             raise Away(str(problem)) from problem
-        raise Away("the gateway hung up")
+        if answer is None:
+            raise Away("the gateway hung up")
+        return answer
+
+
+def call_of(tool: str, arguments: Mapping[str, Any], *, client: str, number: int = 1) -> dict[str, Any]:
+    """Return the request that calls a tool; it says itself whose it is, so that no handshake has to come before."""
+    about = {
+        "io.modelcontextprotocol/protocolVersion": PROTOCOL,
+        "io.modelcontextprotocol/clientInfo": {"name": client, "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    parameters = {"name": tool, "arguments": arguments, "_meta": about}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": parameters}
 
 
 def _refuse_foreign(home: Home) -> None:

@@ -1,7 +1,6 @@
 """Run a stack's services in order, count its leases, say how all is, and stop with the last lease: the supervisor."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
 from engramq.deploy.local.supervisor.stack import HTTP, SERVING, Stack, SupervisedService, stop_order
 from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
@@ -242,18 +242,14 @@ def health(gateway_socket: Path) -> dict[str, object] | None:
 
     None where there is none that answers. Blocks, within HEALTH_BOUND_S.
     """
-    answer = b""
     try:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(HEALTH_BOUND_S)
             line.connect(str(gateway_socket))
-            line.sendall(b'{"engramq": 1, "health": true}\n')
-            while not answer.endswith(b"\n") and (piece := line.recv(65_536)):
-                answer += piece
-        report = json.loads(answer)
+            report = Channel(line).exchange({"engramq": 1, "health": True}, HEALTH_BOUND_S)
     except (OSError, ValueError):
         return None
-    return report if isinstance(report, dict) and "status" in report else None
+    return report if report and "status" in report else None
 
 
 def _memory_kb(pid: int) -> int:
