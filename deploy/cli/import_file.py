@@ -15,19 +15,17 @@ import click
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.import_report import (
-    AGAIN,
     counted,
     ended,
+    interruptible,
     print_counts,
     print_kept_apart,
     print_left_out,
-    print_secrets,
+    print_looked,
     refusals,
-    refuse_options,
     require_writable,
 )
 from engramq.deploy.cli.import_sessions import import_found, import_named, sessions_format
-from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import PhaseBars
 from engramq.deploy.importing.exports import Choices
 from engramq.deploy.importing.foreign import (
@@ -128,10 +126,10 @@ def command(
     )  # fmt: skip
     paths = tuple(map(Path, files))
     if not found:
-        refuse_options(context, ("yes",), "--found")
+        common.refuse_options(context, ("yes",), "--found")
     sessions = sessions_format(paths, named_format)
     if found or sessions is not None:
-        refuse_options(context, NOT_OF_SESSIONS, "files of rows and exports, and this is about sessions")
+        common.refuse_options(context, NOT_OF_SESSIONS, "files of rows and exports, and this is about sessions")
         if rejects is not None:
             require_writable(rejects, None)
     if found:
@@ -151,7 +149,7 @@ def _import_file(context: click.Context, file: str, options: Options, rejects: P
     named_format: str | None = context.params["named_format"]
     source = None if file == PIPE else Path(file)
     if source is not None and is_export(source):
-        refuse_options(context, OF_ROWS, "rows, and this file is an export")
+        common.refuse_options(context, OF_ROWS, "rows, and this file is an export")
         return _restore(source, namespace=options.namespace, dry_run=dry_run)
     if rejects is not None:
         require_writable(rejects, source)
@@ -165,7 +163,7 @@ def _import_file(context: click.Context, file: str, options: Options, rejects: P
         choices = Choices(all_messages=context.params["all_messages"], trusted=context.params["looked_through"])
         export = kind and Export(source, kind, choices)
     if export is None or export.format not in CONVERSATIONS:
-        refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
+        common.refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
     if export is None and source is not None and source.is_dir():
         raise click.UsageError(f"{named_format} is the format of a file, and {file} is a folder.")
     by_name = named_format is None or foreign is not None
@@ -192,7 +190,6 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-SAMPLE_CHARS: Final = 160
 CONVERSATIONS: Final = (ForeignFormat.CLAUDE, ForeignFormat.CHATGPT)
 
 
@@ -205,18 +202,14 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
     if rejects is None and path is not None:
         rejects = _beside(path)
     counts: Counter[ReceiptStatus] = Counter()
-    try:
-        with refusals():
-            if isinstance(source, Export):
-                done = run(partial(import_foreign, source, settings, options, rejects, counts))
-                importer = done.importer
-            else:
-                with _opened(path) as raw:
-                    size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
-                    importer = run(partial(import_file, raw, settings, options, rejects, counts, size))
-    except KeyboardInterrupt:
-        so_far = f"Stopped by Ctrl-C. So far: {counted(counts)}; rows that were on their way may go in too."
-        raise CommandFailed(f"{so_far} {AGAIN}", ExitCode.INTERRUPTED) from None
+    with interruptible(lambda: f". So far: {counted(counts)}; rows that were on their way may go in too."):
+        if isinstance(source, Export):
+            done = run(partial(import_foreign, source, settings, options, rejects, counts))
+            importer = done.importer
+        else:
+            with _opened(path) as raw:
+                size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
+                importer = run(partial(import_file, raw, settings, options, rejects, counts, size))
     print_counts(importer)
     if isinstance(source, Export):
         _print_export(source, done, settings)
@@ -248,12 +241,7 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
                 looked = look_through(rows, settings, options, rejects)
     kinds = [kind for kind in (NODES, EDGES) if looked.counts[kind]]
     print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (MEMORIES, *kinds, REJECTED)))
-    for row in looked.samples:
-        print(f"{printable(row.file or f'line {row.line}')}: {printable(row.record.content[:SAMPLE_CHARS])}")
-    print_left_out(looked.left_out)
-    print_secrets(looked.secrets)
-    print("Nothing was written. What is in already was not looked up, and would be skipped.", file=sys.stderr)
-    return ended(looked.counts[REJECTED], rejects)
+    return print_looked(looked, rejects)
 
 
 def _beside(path: Path) -> Path | None:

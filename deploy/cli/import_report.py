@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ import click
 
 from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.foreign import REJECTED, DryRun
 from engramq.deploy.importing.rows import Row
 from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
@@ -24,6 +25,7 @@ from engramq.schemas.vocabulary import Absence, Partition, ReceiptStatus
 
 AGAIN: Final = "What is in stays. Run the same command again: it skips what is in, and goes on with the rest."
 SAMPLE_WORDS: Final = 6
+SAMPLE_CHARS: Final = 160
 
 
 def require_writable(rejects: Path, source: Path | None) -> None:
@@ -39,14 +41,6 @@ def require_writable(rejects: Path, source: Path | None) -> None:
         raise click.BadParameter(f"{str(rejects)!r} cannot be written to.", param_hint="'--rejects'")
     elif source is not None and rejects.samefile(source):
         raise click.BadParameter(f"{str(rejects)!r} is the file that is to be imported.", param_hint="'--rejects'")
-
-
-def refuse_options(context: click.Context, names: tuple[str, ...], why: str) -> None:
-    """Refuse options that say nothing of such a file."""
-    for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
-        if given and parameter.name in names:
-            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
 
 
 def print_kept_apart(importer: Importer, settings: Settings) -> None:
@@ -66,6 +60,26 @@ def _search_for(row: Row, settings: Settings) -> str:
     where += ["--project", row.record.project, "--only"] if isinstance(row.record.project, str) else []
     words = re.findall(r"\w{3,}", row.record.content)[:SAMPLE_WORDS] or ["engramq"]
     return printable(shlex.join(["engramq", "search", "--partition", Partition.UNTRUSTED, *where, *words]))
+
+
+@contextlib.contextmanager
+def interruptible(so_far: Callable[[], str]) -> Iterator[None]:
+    """Within the block an import runs: a refusal or Ctrl-C raises CommandFailed, which says what is in `so_far`."""
+    try:
+        with refusals():
+            yield
+    except KeyboardInterrupt:
+        raise CommandFailed(f"Stopped by Ctrl-C{so_far()} {AGAIN}", ExitCode.INTERRUPTED) from None
+
+
+def print_looked(looked: DryRun, rejects: Path | None) -> ExitCode:
+    """Print samples of what an import would bring in, and what it would leave out; return the exit code."""
+    for row in looked.samples:
+        print(f"{printable(row.file or f'line {row.line}')}: {printable(row.record.content[:SAMPLE_CHARS])}")
+    print_left_out(looked.left_out)
+    print_secrets(looked.secrets)
+    print("Nothing was written. What is in already was not looked up, and would be skipped.", file=sys.stderr)
+    return ended(looked.counts[REJECTED], rejects)
 
 
 def ended(rejected: int, rejects: Path | None) -> ExitCode:

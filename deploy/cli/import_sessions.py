@@ -13,13 +13,13 @@ import click
 
 from engramq.deploy.cli.connect import surroundings
 from engramq.deploy.cli.import_report import (
-    AGAIN,
     counted,
     ended,
+    interruptible,
     print_counts,
     print_kept_apart,
     print_left_out,
-    print_secrets,
+    print_looked,
     refusals,
 )
 from engramq.deploy.cli.options import can_ask
@@ -34,7 +34,7 @@ from engramq.deploy.importing.transcripts import READERS, transcript_format
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
-from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
+from engramq.schemas.command_line import ExitCode, count_of
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat
 
@@ -105,12 +105,8 @@ def _import(several: Sequence[Transcripts], options: Options, rejects: Path | No
     counts: Counter[ReceiptStatus] = Counter()
     with servers_for("import") as settings:
         rows = _listed(several, settings, options, note=True)
-        try:
-            with refusals():
-                done = run(partial(bring_in, rows, settings, options, rejects, counts))
-        except KeyboardInterrupt:
-            so_far = f"Stopped by Ctrl-C after {_sessions(rows.read)}. So far: {counted(counts)}."
-            raise CommandFailed(f"{so_far} {AGAIN}", ExitCode.INTERRUPTED) from None
+        with interruptible(lambda: f" after {_sessions(rows.read)}. So far: {counted(counts)}."):
+            done = run(partial(bring_in, rows, settings, options, rejects, counts))
         _print_done(rows, done, settings)
     return ended(counts[ReceiptStatus.REJECTED], rejects)
 
@@ -128,13 +124,9 @@ def _look_only(rows: SessionRows, settings: Settings, options: Options, rejects:
     with refusals():
         looked = look_through(rows.rows(), settings, options, rejects)
     print(f"{_sessions(rows.read)}  {MEMORIES} {looked.counts[MEMORIES]}  {REJECTED} {looked.counts[REJECTED]}")
-    for row in looked.samples:
-        print(f"{printable(row.file)}: {printable(row.record.content[:160])}")
     _print_gone(rows.projects.gone)
-    print_left_out(rows.left_out)
-    print_secrets(looked.secrets)
-    print("Nothing was written. What is in already was not looked up, and would be skipped.", file=sys.stderr)
-    return ended(looked.counts[REJECTED], rejects)
+    looked.left_out = rows.left_out
+    return print_looked(looked, rejects)
 
 
 def _print_groups(groups: Sequence[Group], problems: Sequence[Rejection], left_out: Counter[LeftOut]) -> None:

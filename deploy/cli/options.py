@@ -195,6 +195,14 @@ def options(*several: Callable[[Body], Body]) -> Callable[[Body], Body]:
     return given
 
 
+def refuse_options(context: click.Context, names: tuple[str, ...], why: str) -> None:
+    """Refuse options that say nothing of what the command is given."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
+        if given and parameter.name in names:
+            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
+
+
 def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was given, as a tool takes it: without what was left out."""
     return {

@@ -43,23 +43,17 @@ def command(
     if common.BEGINNING.fullmatch(meant):
         if file.exists():
             raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
-        _refuse(context, OF_BACKUPS, f"a backup, and {meant} is an id")
+        common.refuse_options(context, OF_BACKUPS, f"a backup, and {meant} is an id")
         with door(namespace) as gateway:
             asked = {"memory_id": memory_id(gateway, meant), **common.arguments({"reason": reason})}
             return tell(write(gateway, "restore_memory", asked), _draw, as_json=as_json)
-    _refuse(context, OF_MEMORIES, f"a memory, and {meant} is no id")
+    common.refuse_options(context, OF_MEMORIES, f"a memory, and {meant} is no id")
     if not file.is_file():
         raise click.UsageError(f"{meant!r} does not exist, or is no file; nor is it an id.")
     if only_check and (force or trust_code):
         raise click.UsageError("--check touches nothing: give it without --force and --trust-code.")
     _restore_backup(file, force=force, only_check=only_check, trust_code=trust_code, as_json=as_json)
     return ExitCode.DONE
-
-
-def _refuse(context: click.Context, names: tuple[str, ...], why: str) -> None:
-    for parameter in context.command.params:
-        if parameter.name in names and context.params.get(parameter.name):
-            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
 
 
 def _draw(reply: Reply) -> None:
