@@ -15,28 +15,12 @@ from engramq.schemas.settings import Settings, read_settings
 # A first start makes the database cluster and loads the model; slow disks take their time.
 READY_BOUND_S = 180.0
 
+_OF_QUEUE = ("audit", "check", "dead", "duplicates", "gateway", "graph", "import", "projects", "purge", "receipt")
+_OF_DATABASE = ("export", "import of an export", "migrate", "tenant", "tenant hand-over", "token", "webhook")
 _NEEDS = {
-    "gateway": (settings.REDIS_URL,),
-    "import": (settings.REDIS_URL,),
-    "import of an export": (settings.DATABASE_URL,),
-    "export": (settings.DATABASE_URL,),
-    "purge": (settings.REDIS_URL,),
-    "duplicates": (settings.REDIS_URL,),
-    "purge --rewrite": (settings.REDIS_URL, settings.DATABASE_URL),
-    "graph": (settings.REDIS_URL,),
-    "projects": (settings.REDIS_URL,),
-    "worker": (settings.REDIS_URL, settings.DATABASE_URL),
-    "migrate": (settings.DATABASE_URL,),
-    "audit": (settings.REDIS_URL,),
-    "check": (settings.REDIS_URL,),
-    "receipt": (settings.REDIS_URL,),
-    "token": (settings.DATABASE_URL,),
-    "dead": (settings.REDIS_URL,),
-    "dead change": (settings.REDIS_URL, settings.DATABASE_URL),
-    "tenant": (settings.DATABASE_URL,),
-    "tenant delete": (settings.REDIS_URL,),
-    "tenant hand-over": (settings.DATABASE_URL,),
-    "webhook": (settings.DATABASE_URL,),
+    **dict.fromkeys((*_OF_QUEUE, "tenant delete"), (settings.REDIS_URL,)),
+    **dict.fromkeys(_OF_DATABASE, (settings.DATABASE_URL,)),
+    **dict.fromkeys(("worker", "dead change", "purge --rewrite"), (settings.REDIS_URL, settings.DATABASE_URL)),
 }
 # What changes or locks what the owner owns; everybody else is the role that owns nothing.
 _OWNERS = ("migrate", "purge --rewrite")
