@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -31,7 +31,7 @@ from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, re
 from engramq.deploy.local.lease import ask_status, connect
 from engramq.deploy.local.settings import with_embedder
 from engramq.deploy.local.supervisor.state import end_predecessor
-from engramq.schemas.checks import Check, CheckName, MailboxState, at_home, failed, merged, passed
+from engramq.schemas.checks import Check, CheckName, at_home, failed, merged, passed
 from engramq.schemas.setting_values import can_be_used
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 
@@ -41,7 +41,6 @@ class Examination:
     """What was found. `owner_url` and `settings` say where, for who mends it; None: the settings cannot be read."""
 
     checks: list[Check]
-    mailboxes: list[MailboxState] = field(default_factory=list)
     settings: Settings | None = None
     owner_url: str = ""
 
@@ -61,21 +60,17 @@ def examine(environment: Mapping[str, str]) -> Examination:
     owner_url = own_url or _usable(addresses, "owner_database_url")
     urls = {name: _usable(addresses, key) for name, key in _ADDRESSES.items() if not environment.get(name)}
     settings = read_settings({**environment, **{name: url for name, url in urls.items() if url}})
-    mailboxes: list[MailboxState] = []
     if answer is not None and not (settings.redis_url and settings.database_url):
         checks += _gateway_checks(answer)
     looks: list[_Look] = [_model]
     looks += [_database] if settings.database_url else []
     looks += [_overview] if settings.redis_url else []
-    for more_checks, more_mailboxes in _look(settings, looks):
-        checks += more_checks
-        mailboxes += more_mailboxes
     checks = at_home(
-        merged(checks),
+        merged([*checks, *_look(settings, looks)]),
         redis=not environment.get(names.REDIS_URL),
         database=not environment.get(names.DATABASE_URL),
     )
-    return Examination(with_pids(checks, answer or {}), mailboxes, settings, owner_url)
+    return Examination(with_pids(checks, answer or {}), settings, owner_url)
 
 
 def before_start(environment: Mapping[str, str]) -> list[Check]:
@@ -95,23 +90,20 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
     looks: list[_Look] = [_model_files]
     looks += [_redis_alone] if settings.redis_url else []
     looks += [_database_before_migration] if settings.database_url else []
-    for more_checks, _ in _look(settings, looks):
-        checks += more_checks
-    return merged(checks)
+    return merged([*checks, *_look(settings, looks)])
 
 
-_LookResult = tuple[list[Check], list[MailboxState]]
-_Look = Callable[[Settings], _LookResult]
+_Look = Callable[[Settings], list[Check]]
 _ADDRESSES = {names.DATABASE_URL: "database_url", names.REDIS_URL: "redis_url"}
 
 
-def _look(settings: Settings, looks: list[_Look]) -> list[_LookResult]:
+def _look(settings: Settings, looks: list[_Look]) -> list[Check]:
     """Look at several things at the same time."""
     if len(looks) > 1:
         # Two threads that import redis at once block each other, since its modules import each other.
         from engramq.workers import doctor  # noqa: F401, PLC0415 - as each look's imports
     with ThreadPoolExecutor() as threads:
-        return list(threads.map(lambda look: look(settings), looks))
+        return [check for checks in threads.map(lambda look: look(settings), looks) for check in checks]
 
 
 def _here(
@@ -143,41 +135,40 @@ def _gateway_checks(answer: Mapping[str, object]) -> list[Check]:
     return msgspec.convert(health.get("checks", []), list[Check]) if isinstance(health, dict) else []
 
 
-def _model(settings: Settings) -> _LookResult:
+def _model(settings: Settings) -> list[Check]:
     from engramq.workers import doctor  # noqa: PLC0415 - numpy, wasted on a bad setting
 
-    return [doctor.model_check(settings)], []
+    return [doctor.model_check(settings)]
 
 
-def _database(settings: Settings) -> _LookResult:
+def _database(settings: Settings) -> list[Check]:
     from engramq.workers import doctor  # noqa: PLC0415 - psycopg, wasted where there is none to ask
 
-    return doctor.database_checks(settings), []
+    return doctor.database_checks(settings)
 
 
-def _overview(settings: Settings) -> _LookResult:
+def _overview(settings: Settings) -> list[Check]:
     from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where there is none to ask
 
-    overview = operator.overview(settings)
-    return overview.checks, overview.mailboxes
+    return operator.overview(settings).checks
 
 
-def _model_files(settings: Settings) -> _LookResult:
+def _model_files(settings: Settings) -> list[Check]:
     from engramq.workers import model_files  # noqa: PLC0415 - its package, wasted on a bad setting
 
-    return [model_files.files_check(settings)], []
+    return [model_files.files_check(settings)]
 
 
-def _database_before_migration(settings: Settings) -> _LookResult:
+def _database_before_migration(settings: Settings) -> list[Check]:
     from engramq.workers import doctor  # noqa: PLC0415 - see _database
 
-    return doctor.database_checks(settings, migrates=True), []
+    return doctor.database_checks(settings, migrates=True)
 
 
-def _redis_alone(settings: Settings) -> _LookResult:
+def _redis_alone(settings: Settings) -> list[Check]:
     from engramq.gateway import operator  # noqa: PLC0415 - see _overview
 
-    return [operator.redis_alone(settings)], []
+    return [operator.redis_alone(settings)]
 
 
 def mend(home: Home, examination: Examination) -> list[str]:
