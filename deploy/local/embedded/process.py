@@ -94,15 +94,10 @@ def run(launch: LaunchOrder, timeout_s: float, text: str = "") -> subprocess.Com
 def identify(pid: int) -> ProcessIdentity | None:
     """The identity of a live process, or None when there is none with that pid (a zombie counts as none)."""
     if _ON_LINUX:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            return None
+        fields = _fields(pid)
         # Fields 3 and 22 of proc(5): state, and start time in ticks since boot.
-        return None if fields[0] in "ZX" else ProcessIdentity(pid, f"{_boot_id()}:{fields[19]}")
-    shown = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=5
-    ).stdout.split(None, 1)
+        return ProcessIdentity(pid, f"{_boot_id()}:{fields[19]}") if fields and fields[0] not in "ZX" else None
+    shown = ps("-o", "stat=,lstart=", "-p", str(pid)).split(None, 1)
     return None if not shown or shown[0].startswith("Z") else ProcessIdentity(pid, shown[1].strip())
 
 
@@ -136,24 +131,17 @@ def working_in(folder: Path, program: str) -> list[ProcessIdentity]:
     if not _ON_LINUX:
         return _named_with(program, folder)
     processes = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            mine = (entry / "comm").read_text().strip() == program and (entry / "cwd").readlink() == folder
-        except OSError:
-            continue
-        who = identify(int(entry.name)) if mine else None
-        if who is not None:
-            processes.append(who)
-    return processes
+    for pid in _pids():
+        entry = Path(f"/proc/{pid}")
+        with contextlib.suppress(OSError):
+            if (entry / "comm").read_text().strip() == program and (entry / "cwd").readlink() == folder:
+                processes.append(identify(pid))
+    return [who for who in processes if who is not None]
 
 
 def _named_with(program: str, folder: Path) -> list[ProcessIdentity]:
-    shown = subprocess.run(
-        ["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=False, timeout=5
-    ).stdout
-    lines = [line.split(None, 1) for line in shown.splitlines() if program in line and str(folder) in line]
+    shown = ps("-axo", "pid=,command=").splitlines()
+    lines = [line.split(None, 1) for line in shown if program in line and str(folder) in line]
     return [who for line in lines if (who := identify(int(line[0]))) is not None]
 
 
@@ -202,8 +190,10 @@ def signal_tree(pid: int, number: int) -> None:
 
 def tree(root: int) -> list[int]:
     """Return a process and its descendants."""
-    shown = _pids_and_parents() if _ON_LINUX else ps("-axo", "pid=,ppid=")
-    pairs = [(int(pid), int(parent)) for pid, parent in (line.split() for line in shown.splitlines())]
+    if _ON_LINUX:
+        pairs = [(pid, int(fields[1])) for pid in _pids() if (fields := _fields(pid))]
+    else:
+        pairs = [(int(pid), int(parent)) for pid, parent in map(str.split, ps("-axo", "pid=,ppid=").splitlines())]
     members = [root]
     for member in members:
         members.extend(pid for pid, parent in pairs if parent == member)
@@ -215,16 +205,16 @@ def ps(*arguments: str) -> str:
     return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False, timeout=5).stdout
 
 
-def _pids_and_parents() -> str:
-    lines = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:
-                continue
-            lines.append(f"{entry.name} {fields[1]}")
-    return "\n".join(lines)
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _fields(pid: int) -> list[str]:
+    """Return what proc(5) says of a process, from its third field on; nothing when it has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _boot_id() -> str:
