@@ -63,21 +63,9 @@ class SessionNotes:
         """Keep the notes. Raises OSError when the home cannot take them."""
         _make_folder(self._path.parent)
         fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        notes = {
-            "client": self.client,
-            "session": self.session,
-            "transcript": self.transcript,
-            "namespace": self.namespace,
-            "project": self.project,
-            "offset": self.offset,
-            "has_spoken": self.has_spoken,
-            "not_understood": self.not_understood,
-            "owes_start": self.owes_start,
-            "shown": self.shown[-_SHOWN:],
-            "lost": self.lost,
-            "files": self.files[-_SHOWN:],
-        }
-        fresh.write_text(json.dumps(notes), encoding="utf-8")
+        notes = {name: value for name, value in vars(self).items() if name != "_path"}
+        bounded = {"shown": self.shown[-_SHOWN:], "files": self.files[-_SHOWN:]}
+        fresh.write_text(json.dumps(notes | bounded), encoding="utf-8")
         fresh.replace(self._path)
 
     @property
