@@ -22,8 +22,7 @@ def command(file: Path, *, as_json: bool) -> None:
     FILE must not be there yet. It holds all that is stored, tokens too, and only its owner may read it; it lacks what
     Redis keeps, such as breadcrumbs. See docs/backup.md.
     """
-    if not os.access(file.absolute().parent, os.W_OK):
-        raise click.BadParameter(f"{str(file.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
+    common.require_folder(file, "FILE")
     read_settings(os.environ)
     home = home_from(os.environ)
     with bytes_done("saved", hidden=as_json) as tell:

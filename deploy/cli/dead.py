@@ -13,7 +13,7 @@ from engramq.deploy.cli.output import json_line, print_list
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
-from engramq.schemas.setting_values import name, note, one_of
+from engramq.schemas.setting_values import name, one_of
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.admin import DeadLetter, change_letter, command_of, dead_letter, dead_letters
 
@@ -22,7 +22,6 @@ SHOWN_MAX = 10_000
 
 letter_argument = click.argument("letter_id", metavar="ID", type=name)
 namespace_option = common.namespace_option("Only of this one. Default: any.")
-reason_option = click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
 
 
 @click.group("dead", subcommand_metavar="list|show|retry|drop", no_args_is_help=False)
@@ -65,7 +64,7 @@ def show(letter_id: str, namespace: str | None, *, content: bool) -> None:
 @command.command("retry")
 @letter_argument
 @namespace_option
-@reason_option
+@common.REASON
 @common.JSON
 def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> None:
     """Put one back, for workers to try it again.
@@ -78,7 +77,7 @@ def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json:
 @command.command("drop")
 @letter_argument
 @namespace_option
-@reason_option
+@common.REASON
 @common.JSON
 def drop(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> None:
     """Remove one for good."""

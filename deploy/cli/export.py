@@ -1,6 +1,5 @@
 """`engramq export`: everything of a namespace in a file that `engramq import` restores."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,8 +39,8 @@ def command(file: str, namespace: str | None, project: str | None, *, audit: boo
     if project is not None and audit:
         raise click.UsageError("--audit is of a whole namespace: leave out --project, or it.")
     target = None if file == PIPE else Path(file)
-    if target is not None and not os.access(target.absolute().parent, os.W_OK):
-        raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
+    if target is not None:
+        common.require_folder(target, "FILE")
     with servers_for("export") as settings, _opened(target) as out:
         place = namespace or settings.namespace
         count = export_to(settings, place, out, audit=audit, embeddings=embeddings, project=project)

@@ -12,7 +12,7 @@ from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import ExitCode, count_of
 from engramq.schemas.commands import DeletedList, GraphRestored, ListDeleted, RestoreGraph
 from engramq.schemas.records import GraphDeletion, NotRestored
-from engramq.schemas.setting_values import integer, note
+from engramq.schemas.setting_values import integer
 from engramq.schemas.vocabulary import NotRestoredReason
 
 SHOWN = 100
@@ -49,7 +49,7 @@ def deleted(namespace: str | None, limit: int, *, as_json: bool) -> None:
 @command.command("restore")
 @click.argument("audit_id", metavar="ID", type=integer(1, ID_MAX))
 @common.NAMESPACE
-@click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
+@common.REASON
 @common.JSON
 def restore(audit_id: int, namespace: str | None, reason: str | None, *, as_json: bool) -> ExitCode:
     """Bring back an edge, or a node with its edges, as it was.

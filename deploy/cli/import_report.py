@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from engramq.deploy.cli.options import require_folder
 from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.foreign import REJECTED, DryRun
@@ -33,10 +34,7 @@ def require_writable(rejects: Path, source: Path | None) -> None:
     if rejects.is_dir():
         raise click.BadParameter(f"{str(rejects)!r} is a directory.", param_hint="'--rejects'")
     if not rejects.exists():
-        if not os.access(rejects.absolute().parent, os.W_OK):
-            raise click.BadParameter(
-                f"{str(rejects.parent)!r} is no folder that can be written to.", param_hint="'--rejects'"
-            )
+        require_folder(rejects, "--rejects")
     elif not os.access(rejects, os.W_OK):
         raise click.BadParameter(f"{str(rejects)!r} cannot be written to.", param_hint="'--rejects'")
     elif source is not None and rejects.samefile(source):

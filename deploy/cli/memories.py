@@ -16,7 +16,7 @@ from engramq.deploy.cli.output import (
     draw_list,
     draw_memory,
     draw_page,
-    draw_still_hidden,
+    draw_status,
     printable,
     tell,
 )
@@ -273,9 +273,4 @@ def forget(
                 raise click.UsageError("--erase takes --yes where nobody can be asked.")
             click.confirm(f"Erase {meant} for good?", abort=True, err=True)
         asked = {"memory_id": meant, **common.arguments({"reason": reason, "erase": erase})}
-        return tell(write(gateway, "forget_memory", asked), _draw_forgotten, as_json=as_json)
-
-
-def _draw_forgotten(reply: Reply) -> None:
-    click.echo(reply["status"])
-    draw_still_hidden(reply)
+        return tell(write(gateway, "forget_memory", asked), draw_status, as_json=as_json)

@@ -4,6 +4,7 @@ A type is a function that reads a text and raises ValueError saying what is wron
 """
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -210,6 +211,12 @@ def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in given.items()
         if value is not None and value != () and value is not False
     }
+
+
+def require_folder(file: Path, hint: str) -> None:
+    """Refuse a file whose folder cannot be written to; `hint` names the argument or option."""
+    if not os.access(file.absolute().parent, os.W_OK):
+        raise click.BadParameter(f"{str(file.parent)!r} is no folder that can be written to.", param_hint=f"'{hint}'")
 
 
 def can_ask() -> bool:

@@ -262,6 +262,12 @@ def draw_still_hidden(reply: Reply) -> None:
         click.echo(f"Still hidden, since it had replaced it: {named}. engramq restore shows it.", err=True)
 
 
+def draw_status(reply: Reply) -> None:
+    """Print what became of a memory, and what is hidden still or rests on it."""
+    click.echo(reply["status"])
+    draw_still_hidden(reply)
+
+
 def _label(name: str) -> str:
     return click.style(f"{name}:", bold=True)  # which click leaves out where nobody sees it
 

@@ -8,7 +8,7 @@ import click
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import door, memory_id, write
-from engramq.deploy.cli.output import Reply, json_line, tell
+from engramq.deploy.cli.output import draw_status, json_line, tell
 from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.local.home import home_from
 from engramq.schemas.command_line import ExitCode
@@ -46,7 +46,7 @@ def command(
         common.refuse_options(context, OF_BACKUPS, f"a backup, and {meant} is an id")
         with door(namespace) as gateway:
             asked = {"memory_id": memory_id(gateway, meant), **common.arguments({"reason": reason})}
-            return tell(write(gateway, "restore_memory", asked), _draw, as_json=as_json)
+            return tell(write(gateway, "restore_memory", asked), draw_status, as_json=as_json)
     common.refuse_options(context, OF_MEMORIES, f"a memory, and {meant} is no id")
     if not file.is_file():
         raise click.UsageError(f"{meant!r} does not exist, or is no file; nor is it an id.")
@@ -54,10 +54,6 @@ def command(
         raise click.UsageError("--check touches nothing: give it without --force and --trust-code.")
     _restore_backup(file, force=force, only_check=only_check, trust_code=trust_code, as_json=as_json)
     return ExitCode.DONE
-
-
-def _draw(reply: Reply) -> None:
-    click.echo(reply["status"])
 
 
 def _restore_backup(file: Path, *, force: bool, only_check: bool, trust_code: bool, as_json: bool) -> None:

@@ -11,7 +11,16 @@ import click
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import Door, door, memory_id, with_whole_ids, write
 from engramq.deploy.cli.memories import described
-from engramq.deploy.cli.output import Reply, draw_memory, draw_still_hidden, print_list, printable, refuse, tell
+from engramq.deploy.cli.output import (
+    Reply,
+    draw_memory,
+    draw_status,
+    draw_still_hidden,
+    print_list,
+    printable,
+    refuse,
+    tell,
+)
 from engramq.deploy.cli.receipt import verify_receipt
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode
@@ -176,7 +185,7 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
     """
     with door(namespace) as gateway:
         asked = {"old_memory_id": memory_id(gateway, old), "new_memory_id": memory_id(gateway, new)}
-        return tell(write(gateway, "supersede_memory", asked), _draw_superseded, as_json=as_json)
+        return tell(write(gateway, "supersede_memory", asked), draw_status, as_json=as_json)
 
 
 @click.command("update")
@@ -200,16 +209,7 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
         raise click.UsageError("Say what is to be changed: engramq update --help lists what can be.")
     with door(namespace) as gateway:
         asked = {"memory_id": memory_id(gateway, identifier), **with_whole_ids(gateway, changes)}
-        return tell(write(gateway, "update_memory", asked), _draw_status, as_json=as_json)
-
-
-def _draw_superseded(reply: Reply) -> None:
-    _draw_status(reply)
-    draw_still_hidden(reply)
-
-
-def _draw_status(reply: Reply) -> None:
-    click.echo(reply["status"])
+        return tell(write(gateway, "update_memory", asked), draw_status, as_json=as_json)
 
 
 @click.command("contradictions")
