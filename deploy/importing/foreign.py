@@ -263,25 +263,16 @@ class ImportedExport:
 class _EntryCounts:
     """What a first reading has counted; as a source it says how many memories are done, for the bar."""
 
-    memories: int = 0
-    nodes: int = 0
-    edges: int = 0
+    kinds: Counter[type[Entry]] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     position: int = 0
 
-    def of(self, found: Iterator[Entry]) -> "_EntryCounts":
+    def count(self, found: Iterator[Entry]) -> None:
         """Count everything; raises UnusableFile for what could not be read to its end."""
         for entry in found:
-            match entry:
-                case Given() | Rejection():
-                    self.memories += 1
-                case ExportedNode():
-                    self.nodes += 1
-                case ExportedEdge():
-                    self.edges += 1
-                case LeftOut():
-                    self.left_out[entry] += 1
-        return self
+            self.kinds[type(entry)] += 1
+            if isinstance(entry, LeftOut):
+                self.left_out[entry] += 1
 
     def counting(self, records: Iterator[Given | Rejection]) -> Iterator[Given | Rejection]:
         """Yield the records, moving on."""
@@ -296,15 +287,17 @@ async def import_foreign(
 
     Raises EngramqError, NoWorker, CannotReject, and UnusableFile before anything is written, maybe in a group.
     """
-    read = _EntryCounts().of(export.entries())
+    read = _EntryCounts()
+    read.count(export.entries())
+    memories = read.kinds[Given] + read.kinds[Rejection]
     namespace = options.namespace or settings.namespace
-    async with importing(settings, options, rejects, counts, read, read.memories or None) as importer:
+    async with importing(settings, options, rejects, counts, read, memories or None) as importer:
         graph = Graph(importer.secrets)
         records = read.counting(entry for entry in export.entries() if isinstance(entry, Given | Rejection))
         rows = options.checked(records, settings, importer.secrets)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
-        for kind, count in ((ExportedNode, read.nodes), (ExportedEdge, read.edges)):
-            if count:
+        for kind in (ExportedNode, ExportedEdge):
+            if read.kinds[kind]:
                 await graph.write(importer, namespace, (entry for entry in export.entries() if isinstance(entry, kind)))
     return ImportedExport(importer, graph, read.left_out)
 

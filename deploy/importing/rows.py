@@ -2,8 +2,8 @@
 
 import hashlib
 import re
-from array import array
-from collections.abc import Iterable, Iterator, MutableSequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, Given, Rejection, rejection
+from engramq.deploy.local.hooks.turns import split as split_text
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, problem_in, without_absent
 from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
@@ -19,6 +20,7 @@ from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
+_HASH_BYTES: Final = 8  # two of a million are mixed up with a chance of 1 to 10^7; the later one counts as repeated
 _FOREIGN: Final = re.compile("[\udc80-\udcff]").search
 _DEFAULTS: Final[dict[str, Any]] = {
     field.name: field.default for field in msgspec.structs.fields(NewMemory) if not field.required
@@ -29,7 +31,7 @@ class Identities:
     """Tells the rows of one file apart: equal ones by how many of them stand before."""
 
     def __init__(self) -> None:
-        self._said = Occurrences()
+        self._said = Counter[int]()  # by their first bytes: a million take some 100 MB
 
     def of(self, namespace: str, record: ImportRecord) -> bytes:
         """Return the identity of the next row.
@@ -40,8 +42,9 @@ class Identities:
         if record.external_id is not UNSET:
             return digest_of("external_id", namespace, record.external_id)
         said = digest_of("record", namespace, canonical(record))
-        number = self._said.count(said)
-        return said if number == 0 else digest_of("again", said.hex(), str(number))
+        known_as = int.from_bytes(said[:_HASH_BYTES])
+        self._said[known_as] = number = self._said[known_as] + 1
+        return said if number == 1 else digest_of("again", said.hex(), str(number - 1))
 
 
 def canonical(record: ImportRecord) -> str:
@@ -55,14 +58,6 @@ def canonical(record: ImportRecord) -> str:
 def digest_of(*texts: str) -> bytes:
     """Return a digest of texts, which differs wherever one of them does."""
     return hashlib.blake2b(msgspec.json.encode(texts), digest_size=limits.IDENTITY_BYTES).digest()
-
-
-# Where a text is cut, the best places first; what a pattern finds ends the piece before.
-_BOUNDARIES: Final = (
-    re.compile(r"\n\s*\n"),  # paragraphs
-    re.compile(r"""[.!?…。！？]["'”’»)\]]*\s|[。！？]|\n"""),  # sentences and lines
-    re.compile(r"\s"),  # words
-)
 
 
 def pieces(values: dict[str, Any], rest: ImportRecord, namespace: str) -> Iterator[dict[str, Any]]:
@@ -80,35 +75,11 @@ def pieces(values: dict[str, Any], rest: ImportRecord, namespace: str) -> Iterat
     else:
         thread = f"split:{digest_of(namespace, canonical(rest), content).hex()}"
     first = 0 if rest.position is UNSET else rest.position
-    for number, piece in enumerate(split(content, limits.CONTENT_CHARS)):
+    for number, piece in enumerate(split_text(content, limits.CONTENT_CHARS)):
         said = {**values, "content": piece, "thread": thread, "position": first + number}
         if rest.external_id is not UNSET:
             said["external_id"] = f"{rest.external_id}#{number + 1}"
         yield said
-
-
-def split(text: str, most: int) -> Iterator[str]:
-    """Yield a text in pieces of at most so many characters, without the white space around each.
-
-    Each ends with a paragraph, else with a sentence or line, else with a word: whichever ends in the second half of
-    what there is room for; else anywhere.
-    """
-    text = text.strip()
-    while len(text) > most:
-        end = _end(text, most)
-        if piece := text[:end].rstrip():
-            yield piece
-        text = text[end:].lstrip()
-    if text:
-        yield text
-
-
-def _end(text: str, most: int) -> int:
-    for boundary in _BOUNDARIES:
-        ends = [found.end() for found in boundary.finditer(text, most // 2, most)]
-        if ends:
-            return ends[-1]
-    return most
 
 
 HELD_BATCHES: Final = 8
@@ -291,52 +262,3 @@ def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iter
 def _batch(rows: list[Row]) -> RowBatch:
     named = rows[0].record.external_id is not UNSET
     return RowBatch(rows[0].namespace, tuple(rows), f"import:{uuid7()}", named)
-
-
-_FIRST_SLOTS: Final = 1 << 12
-_HASH_BYTES: Final = 8
-
-
-class Occurrences:
-    """How often digests have come: an open hash table of 12 bytes a slot, so a million of them take about 25 MB.
-
-    Digests are told apart by their first 8 bytes: that two of a million are mixed up has a chance of 1 to 10^7, and
-    then the later one counts as a repetition.
-    """
-
-    def __init__(self) -> None:
-        self._used = 0
-        self._keys, self._counts = _slots(_FIRST_SLOTS)
-
-    def count(self, digest: bytes) -> int:
-        """Return how often the digest has come before."""
-        if 3 * self._used >= 2 * len(self._keys):
-            self._grow()
-        key = int.from_bytes(digest[:_HASH_BYTES]) or 1  # 0 is an empty slot
-        slot = self._slot(key)
-        if not self._keys[slot]:
-            self._keys[slot] = key
-            self._used += 1
-        before = self._counts[slot]
-        self._counts[slot] = before + 1
-        return before
-
-    def _slot(self, key: int) -> int:
-        """Return the key's slot, or the empty one that it gets."""
-        keys, mask = self._keys, len(self._keys) - 1
-        slot = key & mask
-        while keys[slot] and keys[slot] != key:
-            slot = (slot + 1) & mask
-        return slot
-
-    def _grow(self) -> None:
-        keys, counts = self._keys, self._counts
-        self._keys, self._counts = _slots(2 * len(keys))
-        for key, count in zip(keys, counts, strict=True):
-            if key:
-                slot = self._slot(key)
-                self._keys[slot], self._counts[slot] = key, count
-
-
-def _slots(number: int) -> tuple[MutableSequence[int], MutableSequence[int]]:
-    return array("Q", bytes(_HASH_BYTES * number)), array("I", bytes(array("I").itemsize * number))

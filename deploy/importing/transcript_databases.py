@@ -83,26 +83,20 @@ def _sized(path: str, sessions: list[tuple[str, float]]) -> Iterator[StoredSessi
 def list_opencode(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     """Yield the sessions of OpenCode's folder, or of one of its databases."""
     databases = sorted(path.glob("opencode*.db")) if path.is_dir() else [path]
-    for database in databases:
-        with _telling(str(database)) as problems, _Database(str(database)) as opened:
-            rows = [(_text(key), _time(created)) for key, created in opened.rows("opencode_sessions")]
-            yield from _sized(str(database), sorted(rows, key=lambda row: row[1]))
-        yield from problems
-    for file in sorted(path.glob("storage/session/*/*.json")):
-        with _telling(str(file)) as problems:
-            if not file.is_symlink():
-                yield StoredSession(str(file), file.stat().st_size, file.stat().st_mtime)
-        yield from problems
+    for place in (*databases, *sorted(path.glob("storage/session/*/*.json"))):
+        try:
+            if place in databases:
+                yield from _opencode_sessions(str(place))
+            elif not place.is_symlink():
+                yield StoredSession(str(place), place.stat().st_size, place.stat().st_mtime)
+        except (OSError, UnusableFile) as problem:
+            yield unreadable(str(place), problem)
 
 
-@contextlib.contextmanager
-def _telling(path: str) -> Iterator[list[Rejection]]:
-    """Give a list that has, after the block, why something could not be read."""
-    problems: list[Rejection] = []
-    try:
-        yield problems
-    except (OSError, UnusableFile) as problem:
-        problems.append(unreadable(path, problem))
+def _opencode_sessions(database: str) -> Iterator[StoredSession]:
+    with _Database(database) as opened:
+        rows = [(_text(key), _time(created)) for key, created in opened.rows("opencode_sessions")]
+        yield from _sized(database, sorted(rows, key=lambda row: row[1]))
 
 
 def head_of_opencode(session: StoredSession) -> SessionFacts:
@@ -191,13 +185,14 @@ _BEGUN_BY_ANOTHER: Final = ("isSubagent", "subagentInfo", "isBestOfNSubcomposer"
 def list_cursor(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     """Yield the sessions of Cursor's folder `User`, or of its database."""
     database = path.joinpath(*_GLOBAL) if path.is_dir() else path
-    with _telling(str(database)) as problems:
+    try:
         if not database.exists():
             raise UnusableFile(f"There is no {'/'.join(_GLOBAL)} in it.")
         with _Database(str(database)) as opened:
             keys = [_text(key).removeprefix(_COMPOSER) for (key,) in opened.rows("cursor_composers")]
             yield from _sized(str(database), [(key, 0.0) for key in keys])
-    yield from problems
+    except (OSError, UnusableFile) as problem:
+        yield unreadable(str(database), problem)
 
 
 def head_of_cursor(session: StoredSession) -> SessionFacts:

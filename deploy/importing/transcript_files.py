@@ -122,18 +122,14 @@ def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     """Return what the first lines of a session say of it; raises OSError and UnusableFile."""
     facts = _begin(session)
     read = 0
-    with contextlib.suppress(_Ended), _unpacked(session.path) as file:
+    with _unpacked(session.path) as file:
         for number, (length, line) in enumerate(whole_lines(file), 1):
             content = parsed(line) if line else None
             facts = facts if content is None else _learned(facts, client.facts_of(content))
             read += length
             if (facts.session and facts.folder) or number == HEAD_LINES or read >= HEAD_BYTES:
-                raise _Ended
+                break
     return facts
-
-
-class _Ended(Exception):
-    """Enough is read."""
 
 
 def _begin(session: StoredSession) -> SessionFacts:

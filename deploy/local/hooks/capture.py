@@ -17,7 +17,7 @@ from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.connection import Away, HookCallRefused, HookConnection
 from engramq.deploy.local.hooks.notes import SessionNotes
 from engramq.deploy.local.hooks.transcripts import CLIENTS, opened, turn_in, whole_lines
-from engramq.deploy.local.hooks.turns import UNTRUSTED, ClientFormat, Turn
+from engramq.deploy.local.hooks.turns import UNTRUSTED, ClientFormat, Turn, split
 
 TAG: Final = "captured"
 SOURCE_TYPE: Final = "conversation"
@@ -28,7 +28,6 @@ _TURNS: Final = 16
 _CALL_CHARS: Final = 128 * 1024
 # Of the 32,768 that a memory may have: marks in the place of secrets are longer than some.
 _CONTENT_CHARS: Final = 30_000
-_GAPS: Final = ("\n\n", "\n", " ")
 _LOG_BYTES: Final = 256 * 1024  # some thousand refusals; then it is begun anew, and the one before is kept
 _ERROR_CHARS: Final = 300
 
@@ -132,24 +131,8 @@ def records_of(turn: Turn, client: str, session: str) -> list[Mapping[str, Any]]
             "tags": [TAG, client],
             **({"occurred_at": turn.moment} if turn.moment else {}),
         }
-        for number, piece in enumerate(_pieces(turn.text))
-        if piece.strip()
+        for number, piece in enumerate(split(turn.text, _CONTENT_CHARS))
     ]
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Give a text in pieces that memories can hold, cut where paragraphs end, else lines, else words.
-
-    A key or token that was cut in two would be known as one in neither half, and be kept.
-    """
-    at = 0
-    while len(text) - at > _CONTENT_CHARS:
-        half, most = at + _CONTENT_CHARS // 2, at + _CONTENT_CHARS
-        ends = (at_gap + len(gap) for gap in _GAPS if (at_gap := text.rfind(gap, half, most)) >= 0)
-        end = next(ends, most)
-        yield text[at:end]
-        at = end
-    yield text[at:]
 
 
 def _note_refusals(home: Home, client: str, session: str, errors: Sequence[str]) -> None:

@@ -78,7 +78,6 @@ _CODEX_SPEAKERS: Final = {
 }
 _COMPLETED: Final = "item_completed"
 _META: Final = "session_meta"
-_TEXT: Final = "text"  # of an agent's message written as "Text"
 
 
 def _codex_turn(line: Mapping[str, Any]) -> Turn | None:
@@ -90,21 +89,10 @@ def _codex_turn(line: Mapping[str, Any]) -> Turn | None:
         if not isinstance(item, dict):
             return None
         # The id of an agent's message is the model server's, and may come again.
-        return make_turn(
-            f"{moment}:{item.get('id')}", _CODEX_SPEAKERS.get(str(item.get("type"))), _codex_text(item), moment
-        )
+        speaker = _CODEX_SPEAKERS.get(str(item.get("type")))
+        return make_turn(f"{moment}:{item.get('id')}", speaker, text_in(item.get("content")), moment)
     speaker, text = _CODEX_SPEAKERS.get(str(payload.get("type"))), payload.get("message")
     return make_turn(f"{moment}:{speaker}", speaker, text if isinstance(text, str) else "", moment)
-
-
-def _codex_text(item: Mapping[str, Any]) -> str:
-    content = item.get("content")
-    texts = [
-        block.get("text")
-        for block in (content if isinstance(content, list) else ())
-        if isinstance(block, dict) and str(block.get("type")).lower() == _TEXT
-    ]
-    return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 def _is_codex_line(line: Mapping[str, Any]) -> bool:

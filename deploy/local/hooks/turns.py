@@ -1,7 +1,7 @@
 """Turn what somebody said into a memory's content: take out what clients and hooks put in between."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 # Words of `schemas.vocabulary` and of faults that hooks need (importing them takes 12 ms; a test compares them).
@@ -36,6 +36,12 @@ _MARK_BEGUN: Final = (
 )
 _INVISIBLE: Final = r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]"
 _NO_MARK: Final = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"  # an escaped one is a mark to who reads transcripts
+# Where a text is cut, the best places first; what a pattern finds ends the piece before.
+_BOUNDARIES: Final = (
+    r"\n\s*\n",  # paragraphs
+    r"""[.!?…。！？]["'”’»)\]]*\s|[。！？]|\n""",  # sentences and lines
+    r"\s",  # words
+)
 _INTERRUPTED: Final = "[Request interrupted by user"
 # Of another one memories know no time; the turn is kept without it.
 _MOMENT: Final = (
@@ -122,10 +128,10 @@ def text_in(content: object) -> str:
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else [content]
-    # Gemini CLI gives what is spoken no type, and marks thoughts.
+    # Gemini CLI gives what is spoken no type, and marks thoughts; Codex writes "Text" for an agent's.
     texts = [
         block.get("text")
-        if isinstance(block, dict) and block.get("type", "text") == "text" and not block.get("thought")
+        if isinstance(block, dict) and block.get("type", "text") in ("text", "Text") and not block.get("thought")
         else block
         for block in blocks
     ]
@@ -143,3 +149,27 @@ def harmless(text: str) -> str:
     if not any(bracket in line for bracket in "<&\uff1c\ufe64"):
         return line
     return re.sub(_MARK_BEGUN, _NO_MARK, re.sub(_INVISIBLE, "", line))
+
+
+def split(text: str, most: int) -> Iterator[str]:
+    """Yield a text in pieces of at most so many characters, without the white space around each.
+
+    Each ends with a paragraph, else with a sentence or line, else with a word, so that no key is cut in two, of which
+    neither half would be known as one: whichever ends in the second half of what there is room for; else anywhere.
+    """
+    text = text.strip()
+    while len(text) > most:
+        end = _end(text, most)
+        if piece := text[:end].rstrip():
+            yield piece
+        text = text[end:].lstrip()
+    if text:
+        yield text
+
+
+def _end(text: str, most: int) -> int:
+    for boundary in _BOUNDARIES:
+        ends = [found.end() for found in re.compile(boundary).finditer(text, most // 2, most)]
+        if ends:
+            return ends[-1]
+    return most

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.records import Given, Rejection
-from engramq.deploy.importing.rows import Occurrences, Row, RowBatch, Secrets, check_rows, digest_of, make_batches
+from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
 
 NAMESPACE = "tenant"
 WHEN = "2026-01-31T09:00:00"
@@ -97,15 +97,6 @@ def test_rows_with_external_ids_travel_apart_from_others_and_every_batch_has_a_k
 def test_rows_of_two_namespaces_travel_apart() -> None:
     here, there = batches([{"content": "x"}, {"content": "x", "namespace": "other"}])
     assert (here.namespace, there.namespace) == (NAMESPACE, "other")
-
-
-def test_occurrences_are_counted_however_many_there_are() -> None:
-    seen = Occurrences()
-    digests = [digest_of(str(number)) for number in range(20_000)]
-    assert [seen.count(digest) for digest in digests] == [0] * 20_000
-    assert [seen.count(digest) for digest in digests[::7]] == [1] * len(digests[::7])
-    assert seen.count(digests[7]) == 2
-    assert (seen.count(bytes(16)), seen.count(bytes(16))) == (0, 1)
 
 
 @pytest.mark.promise("IM-8", "SE-19")

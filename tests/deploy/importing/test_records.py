@@ -267,7 +267,7 @@ print(count, mb() - before)
 @pytest.mark.promise("IM-6")
 @pytest.mark.parametrize(("kind", "rows"), [("jsonl.gz", 50_000), ("csv in utf-16", 30_000)])
 def test_many_rows_are_read_in_bounded_memory(kind: str, rows: int) -> None:
-    """50,000 rows of 400 bytes are 20 MB; what is kept of each, that equal ones are told apart, are 25 bytes."""
+    """50,000 rows of 400 bytes are 20 MB; what is kept of each, that equal ones are told apart, are some 100 bytes."""
     filler = "some words that nobody reads " * 13
     if kind.startswith("csv"):
         text = "content\n" + "".join(f"row {number} {filler}\n" for number in range(rows))

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.records import Given, Rejection
-from engramq.deploy.importing.rows import Row, check_rows, split
+from engramq.deploy.importing.rows import Row, check_rows
+from engramq.deploy.local.hooks.turns import split
 from engramq.schemas import limits
 
 LONG = "\n\n".join(f"Paragraph {number}. " + "It says a little more. " * 30 for number in range(120))
