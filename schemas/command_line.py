@@ -25,6 +25,7 @@ class CommandFailed(Exception):
         self.code = code
 
 
+NO_BATCH: Final = "JSON-RPC batches are not supported: send every message by itself."
 # What to do about a message that is too large.
 SMALLER: Final = "Send it in smaller parts; for a file of many memories there is `engramq import`."
 

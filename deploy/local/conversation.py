@@ -9,6 +9,7 @@ import math
 import re
 
 from engramq.deploy.local.lines import LONGEST_LINE
+from engramq.schemas.command_line import NO_BATCH
 
 # Tools that change nothing; `make generate` writes their names.
 READ_TOOLS = frozenset(
@@ -71,7 +72,6 @@ class Conversation:
         self._initialized = b""
         self._open: dict[str, object] = {}
         self._reads: set[str] = set()  # the keys of open requests that change nothing; and of some that were open
-        self._batches: list[list[str]] = []  # the keys of each that is wholly unanswered, the oldest first
 
     @property
     def open_requests(self) -> int:
@@ -80,22 +80,19 @@ class Conversation:
 
     def note_sent(self, line: bytes) -> None:
         """The client's line is about to go to the gateway."""
-        messages = _messages(line)
-        for message in messages:
-            method = message.get("method")
-            if method == "notifications/initialized":
-                self._initialized = line
-            elif method == "notifications/cancelled":
-                # No answer is owed to a cancelled request; one that comes all the same is passed on.
-                parameters = message.get("params")
-                cancelled = parameters.get("requestId") if isinstance(parameters, dict) else None
-                self._open.pop(_key(cancelled), None)
-            elif isinstance(method, str) and _is_id(message.get("id")):
-                self._note_request(message)
-                if method == "initialize":
-                    self._initialize, self._initialize_key, self._initialized = line, _key(message["id"]), b""
-        if not line.lstrip().startswith(b"{"):
-            self._note_batch(messages)
+        message = _message(line)
+        method = message.get("method")
+        if method == "notifications/initialized":
+            self._initialized = line
+        elif method == "notifications/cancelled":
+            # No answer is owed to a cancelled request; one that comes all the same is passed on.
+            parameters = message.get("params")
+            cancelled = parameters.get("requestId") if isinstance(parameters, dict) else None
+            self._open.pop(_key(cancelled), None)
+        elif isinstance(method, str) and _is_id(message.get("id")):
+            self._note_request(message)
+            if method == "initialize":
+                self._initialize, self._initialize_key, self._initialized = line, _key(message["id"]), b""
 
     def _note_request(self, message: dict[str, object]) -> None:
         key = _key(message["id"])
@@ -112,31 +109,11 @@ class Conversation:
         if plain is not None:
             self._open.pop(plain[1].decode(), None)
             return
-        messages = _messages(line)
-        if self._batches and messages:
-            self._note_refused_batch(messages)
-        for message in messages:
-            if "method" not in message:
-                key = _key(message.get("id"))
-                if self._open.pop(key, None) is not None and key == self._initialize_key and "error" in message:
-                    self._initialize, self._initialize_key, self._initialized = b"", "", b""
-
-    def _note_batch(self, messages: list[dict[str, object]]) -> None:
-        keys = [_key(each["id"]) for each in messages if "method" in each and _is_id(each.get("id"))]
-        if keys:
-            self._batches.append(keys)
-
-    def _note_refused_batch(self, messages: list[dict[str, object]]) -> None:
-        """A batch that the gateway does not take is answered by one error without an id: its requests have no other."""
-        answered = {_key(message.get("id")) for message in messages}
-        self._batches = [
-            keys for keys in self._batches if answered.isdisjoint(keys) and all(key in self._open for key in keys)
-        ]
-        alone = messages[0] if len(messages) == 1 else {}
-        error = alone.get("error")
-        is_refusal = alone.get("id") is None and isinstance(error, dict) and error.get("code") == INVALID_REQUEST
-        for key in self._batches.pop(0) if self._batches and is_refusal else ():
-            self._open.pop(key, None)
+        message = _message(line)
+        if "method" not in message:
+            key = _key(message.get("id"))
+            if self._open.pop(key, None) is not None and key == self._initialize_key and "error" in message:
+                self._initialize, self._initialize_key, self._initialized = b"", "", b""
 
     def fail_open(self, reason: str) -> list[bytes]:
         """Answer all open requests with an error, since their gateway has gone.
@@ -170,13 +147,22 @@ class Conversation:
 
     def answers_handshake(self, line: bytes) -> bool:
         """Whether this line of the gateway answers `initialize`."""
-        return any("method" not in each and _key(each.get("id")) == self._initialize_key for each in _messages(line))
+        message = _message(line)
+        return "method" not in message and _key(message.get("id")) == self._initialize_key
 
 
-def too_long() -> bytes:
-    """The answer to a line that was not even kept, so its id is not known."""
-    error = {"code": INVALID_REQUEST, "message": f"A message has at most {LONGEST_LINE} bytes."}
-    return _line({"jsonrpc": "2.0", "id": None, "error": error})
+def refusal(line: bytes | None) -> bytes:
+    """The answer to a line that no gateway need see, b"" for any other: one that was too long to be kept, or a batch.
+
+    It has no id: that of the first is not known, and a batch has several.
+    """
+    if line is None:
+        told = f"A message has at most {LONGEST_LINE} bytes."
+    elif line.lstrip().startswith(b"["):
+        told = NO_BATCH
+    else:
+        return b""
+    return _line({"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": told}})
 
 
 def _error(request_id: object, reason: str, outcome: dict[str, str]) -> bytes:
@@ -188,13 +174,13 @@ def _line(message: dict[str, object]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _messages(line: bytes) -> list[dict[str, object]]:
-    """The JSON-RPC messages of a line: one, or those of a batch; none if it is not JSON, which the gateway answers."""
+def _message(line: bytes) -> dict[str, object]:
+    """The JSON-RPC message of a line; nothing if it is none, which the gateway answers."""
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
-        return []
-    return [message for message in (content if isinstance(content, list) else [content]) if isinstance(message, dict)]
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _is_id(request_id: object) -> bool:

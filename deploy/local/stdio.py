@@ -12,7 +12,7 @@ import sys
 import time
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.conversation import Conversation, too_long
+from engramq.deploy.local.conversation import Conversation, refusal
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, Home, home_from
 from engramq.deploy.local.lines import LineBuffer
@@ -113,9 +113,9 @@ class Relay:
         if not data:
             self._drain_until = time.monotonic() + DRAIN_BOUND_S
         for line in self._client_lines.feed(data) if data else self._client_lines.finish():
-            if line is None:
-                self._to_client += too_long()
-            elif line.strip():
+            if refused := refusal(line):
+                self._to_client += refused
+            elif line is not None and line.strip():
                 self._take_request(line)
         self._send_at_once()
 

@@ -24,12 +24,11 @@ from engramq.gateway.http import while_there
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.service import Call, ToolReply
 from engramq.schemas import limits
-from engramq.schemas.command_line import SMALLER
+from engramq.schemas.command_line import NO_BATCH, SMALLER
 from engramq.schemas.commands import Tool
 
 METHOD: Final = "tools/call"
 
-_NO_BATCH: Final = "JSON-RPC batches are not supported: send every message by itself."
 _NO_MESSAGE: Final = "A message must be one JSON-RPC 2.0 request, notification or response."
 TOO_LARGE: Final = f"A message may have at most {limits.BODY_BYTES} bytes. {SMALLER}"
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
@@ -103,7 +102,7 @@ class ToolCalls:
         except (ValueError, RecursionError):
             return Refusal(types.PARSE_ERROR, "Parse error")
         if isinstance(message, list):
-            return Refusal(types.INVALID_REQUEST, _NO_BATCH)
+            return Refusal(types.INVALID_REQUEST, NO_BATCH)
         if isinstance(message, dict) and "method" in message and "id" in message:
             given = message["id"]
             if isinstance(given, float) and given.is_integer() and abs(given) <= _ID_BOUND:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.deploy.local.conversation import Conversation
+from engramq.deploy.local.conversation import Conversation, refusal
 from engramq.deploy.local.lines import LineBuffer
 
 
@@ -53,30 +53,12 @@ def test_notifications_answers_and_cancelled_requests_are_not_waited_for() -> No
     assert failed_ids(conversation) == []
 
 
-def test_every_request_of_a_batch_is_answered() -> None:
-    conversation = Conversation()
-    conversation.note_sent(b'[{"id": 1, "method": "a"}, {"id": 2, "method": "b"}, 3, {"method": "c"}]\n')
-    conversation.note_received(b'[{"id": 1, "result": {}}]\n')
-
-    assert failed_ids(conversation) == [2]
-
-
 @pytest.mark.promise("AG-22")
-def test_a_batch_that_is_refused_as_a_whole_leaves_nothing_to_wait_for() -> None:
-    conversation = Conversation()
-    refusal = line(id=None, error={"code": -32600, "message": "no batches"})
-    for batch in (b'[{"id": 1, "method": "a"}]\n', b'[{"id": 2, "method": "b"}, {"id": 3, "method": "c"}]\n'):
-        conversation.note_sent(batch)
-    conversation.note_received(b'[{"id": 1, "result": {}}, {"id": null, "error": {"code": -32600}}]\n')
-    assert conversation.open_requests == 2
-
-    conversation.note_sent(line(id=4, method="d"))
-    conversation.note_received(line(id=None, error={"code": -32700, "message": "no JSON"}))
-    assert conversation.open_requests == 3
-    conversation.note_received(refusal)
-    conversation.note_received(refusal)
-
-    assert failed_ids(conversation) == [4]
+def test_a_batch_and_a_line_that_is_too_long_are_refused_without_a_gateway() -> None:
+    for refused in (b' [{"id": 1, "method": "a"}, {"id": 2, "method": "b"}]\n', None):
+        answer = json.loads(refusal(refused))
+        assert (answer["id"], answer["error"]["code"]) == (None, -32600)
+    assert refusal(b'{"id": 1, "method": "a"}\n') == b""
 
 
 @pytest.mark.promise("AG-22")
