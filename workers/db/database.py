@@ -326,7 +326,7 @@ class Store:
             return DatabaseHealth(refusal.fault.error, reads=False)
         if read_only:
             return DatabaseHealth(READ_ONLY)
-        return DatabaseHealth(self._refusals.told)
+        return DatabaseHealth(self._refusals.current)
 
     async def apart(
         self, namespace: str, work: Awaitable[T], otherwise: T, *, unless: type[Exception] | tuple[()] = ()

@@ -183,7 +183,7 @@ class Refusals:
         self._at, self._logged_at = 0.0, 0.0
 
     @property
-    def told(self) -> str:
+    def current(self) -> str:
         """What it refuses now, as far as is known."""
         return self.latest if time.monotonic() < self._at + REFUSED_S else ""
 

@@ -51,21 +51,21 @@ async def send_end(
 
     What it announces goes to the outbox of the webhooks that want it, in the same statement.
     """
-    about = _told(envelope, announced)
+    about = _outbox_values(envelope, announced)
     await tx.send("ledger_end", command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
 
 
 async def tell(tx: Transaction, envelope: Envelope, announced: Announcement) -> None:
     """Let the webhooks that want to know be told of a part of a command."""
-    await tx.send("tell_webhooks", **_told(envelope, announced))
+    await tx.send("tell_webhooks", **_outbox_values(envelope, announced))
 
 
-async def forget_told(tx: Transaction, memory_id: UUID) -> None:
+async def drop_announcements(tx: Transaction, memory_id: UUID) -> None:
     """Tell no webhook any more what has not been told of a memory yet."""
-    await tx.send("forget_told", id=memory_id)
+    await tx.send("drop_announcements", id=memory_id)
 
 
-def _told(envelope: Envelope, announced: Announcement | None) -> dict[str, Any]:
+def _outbox_values(envelope: Envelope, announced: Announcement | None) -> dict[str, Any]:
     if announced is None:
         return {"event": None, "told": None, "told_of": None}
     told = {**announced.data, "principal": envelope.principal.name, "command_id": envelope.id}

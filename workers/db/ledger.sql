@@ -34,7 +34,7 @@ returning id
 -- The same of what is no answer of a command by itself.
 {into_outbox}
 
--- name: forget_told
+-- name: drop_announcements
 -- Tell no webhook any more what has not been told of a memory.
 delete from webhook_outbox where tenant = %(tenant)s and memory_id = %(id)s
 

@@ -116,7 +116,7 @@ async def hide_from_others(tx: Transaction, row: Row, envelope: Envelope) -> lis
         if await tx.row("unshare", id=memory_id, owner=owner) is None:
             raise Again
         await tx.send("unshare_links", id=memory_id, owner=owner)
-        await ledger.forget_told(tx, memory_id)
+        await ledger.drop_announcements(tx, memory_id)
     await _record(tx, envelope, AuditAction.UNSHARE, memory_id)
     return None
 
