@@ -231,8 +231,23 @@ async def test_the_outbox_is_private_bounded_and_survives_what_is_no_turn(
 
     assert outbox.deliver(sends)
     assert (sent, waiting(tmp_path)) == (["key3", "key4"], [names[0].replace(".json", ".unreadable")])
-    outbox.put("long", {"records": ["x" * 300_000]})
-    assert "too long for the outbox" in caplog.text
+
+
+@pytest.mark.promise("RC-17")
+@pytest.mark.parametrize("letter", ["д", "語", "🦜", "\x01"])
+async def test_the_longest_turn_waits_whatever_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nobody: None, letter: str
+) -> None:
+    provider, whole, sent = provider_in(tmp_path), letter * 32_768, list[str]()
+    await off(provider.sync_turn, whole, whole)
+
+    def is_taken(_key: str, turn: dict[str, Any]) -> bool:
+        sent.extend(row["content"] for row in turn["records"])
+        return True
+
+    monkeypatch.setattr(provider, "_sent", is_taken)
+    await off(provider.on_session_end, [])
+    assert (sent, waiting(tmp_path)) == ([whole, whole], [])
 
 
 @pytest.mark.usefixtures("nobody")

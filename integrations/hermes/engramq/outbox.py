@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 FILES_MAX: Final = 500
-FILE_BYTES_MAX: Final = 256 * 1024
 _ENDING: Final = ".json"
 
 logger = logging.getLogger(__name__)
@@ -23,10 +22,6 @@ class Outbox:
 
     def put(self, key: str, turn: Mapping[str, Any]) -> None:
         """Keep a turn under its key; it stands in the order in which turns came."""
-        text = json.dumps({"key": key, "turn": turn})
-        if len(text.encode()) > FILE_BYTES_MAX:
-            logger.warning("engramq: turn %s is lost, since it is too long for the outbox", key)
-            return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = self._names()
         for name in names[: len(names) + 1 - FILES_MAX]:
@@ -35,7 +30,7 @@ class Outbox:
         number = int(names[-1].partition("-")[0]) + 1 if names else 1
         handle, made = tempfile.mkstemp(dir=self._folder, prefix=".")  # for its owner alone
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            json.dump({"key": key, "turn": turn}, file)
             file.flush()
             os.fsync(file.fileno())
         Path(made).replace(self._folder / f"{number:012d}-{key[:32]}{_ENDING}")
