@@ -151,6 +151,7 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     standing_source: StandingSource | None = None
     evidence: list[dict[str, Any]] = []
     visibility: Visibility | UnsetType = UNSET
+    of_another: bool | UnsetType = UNSET
     supersedes: Id | None = None
     superseded_by: Id | None = None
     superseded_at: Time | None = None
@@ -188,7 +189,8 @@ class Memory(MemoryFields, kw_only=True):
 
     `evidence` are citations, as they were given; `state`, `checked_at` and `checked_by` say what the last comparison
     found.
-    `visibility` is shown where it is private: nobody else sees it.
+    `visibility` is shown where it is private: nobody else sees it. `of_another`: an administrator reads what is private
+    to another, who alone changes it.
 
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is

@@ -236,6 +236,7 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
     if found["memory"] is None:
         return page.missing("memory")
     memory = found["memory"]
+    undone = partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", ""))
     return page.render(
         "memory.html",
         status=status,
@@ -245,7 +246,7 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         replaces=found.get("replaces", []),
         entries=await _entries(page, memory_id),
         card=await _card(page, memory_id),
-        undo_of=partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", "")),
+        undo_of=(lambda _entry: None) if memory.get("of_another") else undone,
         refusal=refusal,
         as_of=as_of,
         verifications=list(Verification),

@@ -65,13 +65,17 @@ async def change_privacy(
 
 
 @asynccontextmanager
-async def seeing_as_admin(tx: Transaction, principal: Principal) -> AsyncIterator[None]:
-    """Within the block see what is private to others too, if the principal is an administrator who may read it here."""
-    if principal.untrusted or Scope.ADMIN not in principal.scopes or not (await privacy_of(tx)).admins_read:
-        yield
+async def seeing_as_admin(tx: Transaction, principal: Principal) -> AsyncIterator[bool]:
+    """Within the block see what is private to others too, if the principal is an administrator who may read it here.
+
+    The block gets whether that is so.
+    """
+    sees_all = Scope.ADMIN in principal.scopes and not principal.untrusted and (await privacy_of(tx)).admins_read
+    if not sees_all:
+        yield False
         return
     async with tx.seeing(EVERYTHING):
-        yield
+        yield True
 
 
 async def private_of_others(tx: Transaction) -> int:

@@ -41,6 +41,7 @@ from engramq.schemas.vocabulary import (
     SectorSource,
     Thing,
     Verification,
+    Visibility,
 )
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import marked, memory_record, previews, read_memories, visible_now
@@ -131,7 +132,7 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
         return MemoryList(memories=[], count=0, next_cursor=None)
     listed = Listed.by(command, context.envelope.project_named(command.project))
     before, before_id = after or (None, None)
-    async with seeing_as_admin(tx, context.envelope.principal):
+    async with seeing_as_admin(tx, context.envelope.principal) as sees_all:
         listed = await listed.looked_up(tx)
         rows = await tx.rows(
             "recent_memories", **listed.values, before=before, before_id=before_id, limit=command.limit + 1
@@ -139,6 +140,8 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
         shown = rows[: command.limit]
         memories = marked([memory_record(row) for row in shown])
         await mark_grounds(tx, memories)
+    if sees_all:
+        await _mark_of_others(tx, memories)
     cursor = (
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
@@ -172,8 +175,20 @@ async def list_standing(tx: Transaction, command: ListStanding, context: Context
 @handles(GetMemory)
 async def get_memory(tx: Transaction, command: GetMemory, context: Context) -> MemoryFound:
     """Read one memory, its links and what it replaced; changes nothing."""
-    async with seeing_as_admin(tx, context.envelope.principal):
-        return await _found(tx, command)
+    async with seeing_as_admin(tx, context.envelope.principal) as sees_all:
+        found = await _found(tx, command)
+    if sees_all and found.memory is not None:
+        await _mark_of_others(tx, [found.memory])
+    return found
+
+
+async def _mark_of_others(tx: Transaction, memories: list[Memory]) -> None:
+    """Mark what is private to others: all that this viewer is not shown but as an administrator."""
+    private = [memory for memory in memories if memory.visibility is Visibility.PRIVATE]
+    own = await read_memories(tx, [UUID(memory.id) for memory in private])
+    for memory in private:
+        if UUID(memory.id) not in own:
+            memory.of_another = True
 
 
 async def _found(tx: Transaction, command: GetMemory) -> MemoryFound:

@@ -9,6 +9,7 @@ import pytest
 
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.ids import uuid7
+from engramq.workers.db.privacy import change_privacy
 from tests.gateway.rest.requests import Rest
 from tests.gateway.ui.conftest import Served
 from tests.workers.tenants import doors
@@ -115,6 +116,25 @@ async def _told(rest: Rest, tool: str, memory_id: str) -> tuple[int, str]:
     answer: httpx.Response = await rest.call(tool, {"memory_id": memory_id})
     body = {name: value for name, value in answer.json().items() if name != "command_id"}
     return answer.status_code, json.dumps(body).replace(memory_id, "ID")
+
+
+@pytest.mark.promise("PV-1")
+async def test_a_page_has_no_form_for_what_an_administrator_may_only_read(here: Served) -> None:
+    await here.store.write("acme", lambda tx: change_privacy(tx, admins_read=True))
+    things = await kept_private(here)
+    own = await (await here.agent("grace")).store("The heron is mine", visibility="private")
+    page = await here.browser("grace")
+    assert (await page.get(f"/ui/memories/{own['id']}")).has_form(f"/ui/memories/{own['id']}/forget")
+    for name in (doors.MEMORY, "other"):
+        shown = await page.get(f"/ui/memories/{things[name]}")
+        assert "It is private to another, who alone can change it." in shown.text
+        assert not re.findall(rf'action="[^"]*{things[name]}/[^"]*"', shown.response.text)
+    listed = (await page.get("/ui/memories")).response.text
+    for name in ("chosen", "shown"):
+        assert re.findall(rf'name="{name}"[^>]*value="([^".]*)', listed) == [own["id"], things["shared"]]
+    inbox = (await page.get("/ui/inbox")).response.text
+    assert things["other"] in inbox
+    assert not re.findall(rf'(?:action|value)="[^"]*{things["other"]}[^"]*"', inbox)
 
 
 @pytest.mark.promise("PV-2")
