@@ -6,7 +6,7 @@ Replies are the Structs of `engramq.schemas`. A field that a reply does not have
 from engramq.client.call import EngramqFailure, Erased, NotReached, Refused, StillPending
 from engramq.client.exchange import Policy
 from engramq.client.memory import AsyncMemory, Memory
-from engramq.evidence.citing import NotCitable, cite
+from engramq.evidence.files import NotCitable, cite
 
 __all__ = [
     "AsyncMemory",

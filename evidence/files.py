@@ -1,4 +1,4 @@
-"""Read the files that memories cite, within one folder, and hash them.
+"""Read the files that memories cite, within one folder, hash them, and cite one as it is.
 
 A hash is the SHA-256 of the file's bytes, of cited lines joined by line feeds without the last one's. In text a CR
 before a LF counts for nothing: git writes it into some checkouts and not into others.
@@ -10,6 +10,7 @@ before a LF counts for nothing: git writes it into some checkouts and not into o
 import hashlib
 import os
 import stat
+import time
 from typing import Final, NamedTuple
 
 MOST_BYTES: Final = 64 * 1024 * 1024  # of a file; nobody waits for more
@@ -17,6 +18,7 @@ _PIECE: Final = 1024 * 1024
 _PROBED: Final = 8_000  # bytes in which a NUL tells a binary file, as git has it
 _MOVED_LINES: Final = 50_000  # of a file through which moved lines are looked for
 _MOVED_BYTES: Final = 4 * 1024 * 1024  # that are hashed for it
+BUDGET_S: Final = 5.0  # of git, when a file is cited
 
 
 class NoFile(Exception):
@@ -140,3 +142,42 @@ def root_of(folder: str) -> str:
             return ""
         place = above
     return place
+
+
+class NotCitable(ValueError):
+    """There is nothing that can be cited so; the message says why."""
+
+
+def cite(path: str, lines: str = "", folder: str = ".") -> dict[str, str]:
+    """Return the citation of a file, or of some of its lines (`3` or `3-9`); the path is seen from the folder.
+
+    Raises NotCitable for what is not there, is in no repository, or lies outside of it.
+    """
+    from engramq.evidence.git import GitFailed, Repository  # noqa: PLC0415 - 15 ms of imports, for who cites alone
+
+    root = root_of(folder)
+    if not root:
+        raise NotCitable(f"{os.path.realpath(folder)} is in no repository")
+    place = os.path.join(os.path.realpath(folder), path)
+    inside = os.path.relpath(os.path.normpath(place), root).replace(os.sep, "/")
+    try:
+        text = Folder(root).read(inside)
+    except Outside:
+        raise NotCitable(f"{path} lies outside the repository {root}") from None
+    except NoFile:
+        raise NotCitable(f"{path} is no file") from None
+    except TooLarge:
+        raise NotCitable(f"{path} is too large") from None
+    except OSError as problem:
+        raise NotCitable(f"{path}: {problem.strerror}") from None
+    if text is None:
+        raise NotCitable(f"{path} is not there")
+    sha256 = text.digest(lines)
+    if not sha256:
+        raise NotCitable(f"{path} has no lines {lines}")
+    try:
+        commit = Repository(root, time.monotonic() + BUDGET_S).head()
+    except GitFailed:
+        commit = ""
+    cited = {"path": inside, "lines": lines, "commit": commit, "sha256": sha256}
+    return {name: value for name, value in cited.items() if value}

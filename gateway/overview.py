@@ -28,7 +28,7 @@ from engramq.schemas.clocks import CLOCK_S, clock_sentence
 from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.jobs import BULK
+from engramq.schemas.limits import BULK
 from engramq.schemas.redis_problems import MENDS as TLS_MENDS
 from engramq.schemas.redis_problems import NOT_ALLOWED
 from engramq.schemas.vocabulary import WorkerKind

@@ -58,8 +58,8 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
 from engramq.schemas.vocabulary import Detail
+from engramq.telemetry.listener import telling_watchdog
 from engramq.telemetry.spans import JsonFormatter, NameSubject, quieten
-from engramq.telemetry.watchdog import telling_watchdog
 
 if TYPE_CHECKING:
     from engramq.gateway.metrics import GatewayMetrics

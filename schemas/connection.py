@@ -33,8 +33,8 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from engramq.schemas.jobs import ALIVE_S, REGISTER_S
 from engramq.schemas.keys import Keys, keys_of_lanes, lane_of
+from engramq.schemas.limits import ALIVE_S, REGISTER_S
 from engramq.schemas.redis_problems import looked_at, refusal_of, together, transaction
 from engramq.schemas.redis_urls import Place, is_cluster, is_sentinel, sentinels_of, several
 from engramq.schemas.scripts import COUNT_PRESENT, Script

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from engramq.schemas.envelope import PrincipalId
-from engramq.schemas.jobs import BULK
+from engramq.schemas.limits import BULK
 from engramq.schemas.vocabulary import WorkerKind
 
 # arq's constants; a contract test compares them with the installed arq.

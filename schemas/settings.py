@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from engramq.schemas import limits
-from engramq.schemas.jobs import LANES_MAX
+from engramq.schemas.limits import LANES_MAX
 from engramq.schemas.setting_values import (
     Retention,
     file,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engramq.schemas.connection import lanes_of
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.watchdog import telling_watchdog
+from engramq.telemetry.listener import telling_watchdog
 from engramq.workers import commands, receipts
 from engramq.workers.auth import handlers as auth
 from engramq.workers.checks import WorkerChecks

@@ -16,7 +16,7 @@ from uuid import UUID
 import click
 
 from engramq.deploy.local import settings
-from engramq.evidence.citing import NotCitable, cite
+from engramq.evidence.files import NotCitable, cite
 from engramq.schemas.ids import parse_time, parse_uuid
 from engramq.schemas.setting_values import integer, namespace, note
 from engramq.schemas.settings import SETTINGS, SettingsError

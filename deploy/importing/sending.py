@@ -34,7 +34,7 @@ from engramq.schemas.connection import (
 )
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.jobs import ALIVE_S
+from engramq.schemas.limits import ALIVE_S
 from engramq.schemas.packed_lines import Source
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import COUNT_PRESENT

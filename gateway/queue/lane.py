@@ -21,7 +21,8 @@ from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import (
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
+from engramq.schemas.limits import (
     BULK,
     FEWEST_WAITING,
     JOB_BYTES,
@@ -32,7 +33,6 @@ from engramq.schemas.jobs import (
     RETRY_AFTER_S,
     commands_per_job,
 )
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
 from engramq.schemas.redis_problems import RefusalLog, doubt_of
 from engramq.schemas.scripts import ABANDON, ENQUEUE_READS, ENQUEUE_WRITES, REGISTER
 from engramq.schemas.vocabulary import WorkerKind

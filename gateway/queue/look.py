@@ -11,8 +11,8 @@ from redis.exceptions import RedisError
 from engramq.schemas.checks import MailboxState
 from engramq.schemas.clocks import ahead_s
 from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, Server, UnsupportedServer, pack
-from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys
+from engramq.schemas.limits import ALIVE_S
 from engramq.schemas.redis_problems import doubt_of, refusal_of
 from engramq.schemas.scripts import LOOK
 from engramq.schemas.vocabulary import WorkerKind

@@ -24,7 +24,6 @@ from engramq.schemas.commands import (
     surveys,
     system,
     trust,
-    why,
 )
 from engramq.schemas.commands.access import *
 from engramq.schemas.commands.base import *
@@ -42,7 +41,6 @@ from engramq.schemas.commands.sharing import *
 from engramq.schemas.commands.surveys import *
 from engramq.schemas.commands.system import *
 from engramq.schemas.commands.trust import *
-from engramq.schemas.commands.why import *
 
 
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
@@ -65,7 +63,7 @@ else:  # a decoder has to know every tag
 
 # The files that declare tools, by the area that the guide lists them under.
 AREAS: Final[Mapping[str, tuple[ModuleType, ...]]] = {
-    "memories": (memories, why, surveys, changes, bulk),
+    "memories": (memories, evidence, surveys, changes, bulk),
     "trust": (trust, sharing),
     "links": (links,),
     "knowledge graph": (graph, graph_reads),

@@ -29,7 +29,7 @@ from engramq.schemas.fields import (
     refuse_backwards,
     refuse_every_project,
 )
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import Scope, Sector, Thing, WorkerKind
 

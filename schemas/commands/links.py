@@ -11,7 +11,7 @@ from engramq.schemas.commands.base import Command, ExampleCall, Items, Reply, To
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import (
     IfExists,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engramq.evidence.citing import NotCitable, cite
 from engramq.evidence.compare import CheckedCitation, Cited, compare, worst_of
+from engramq.evidence.files import NotCitable, cite
 from engramq.evidence.git import GitFailed, Repository
 from tests.evidence.trees import LINES, cited, commit, git, one, repository, sha256_of, states, write
 

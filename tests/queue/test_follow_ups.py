@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from engramq.schemas.commands import Activated, ClassifySectors, LinkActivated, SectorsClassified
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo, payload_of, ping

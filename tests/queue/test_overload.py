@@ -9,8 +9,8 @@ import pytest
 from engramq.gateway.queue.bus import Bus
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import BULK, FEWEST_WAITING
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
+from engramq.schemas.limits import BULK, FEWEST_WAITING
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, Job, Outcome

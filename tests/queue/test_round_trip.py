@@ -9,7 +9,7 @@ from engramq.gateway.queue.bus import Pending
 from engramq.schemas.commands import Ping, Stored, StoreMemory
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
-from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S
+from engramq.schemas.limits import REPLY_LIST_MAX_AGE_S
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome, SessionUse
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, counts, echo, payload_of, ping, send

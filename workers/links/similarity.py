@@ -20,7 +20,7 @@ from msgspec import UNSET
 from engramq.schemas import limits
 from engramq.schemas.commands import Activated, LinkActivated, LinksScheduled, Near
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import Origin, Partition, Relation
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S, similarity, visible_now

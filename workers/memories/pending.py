@@ -8,7 +8,7 @@ from uuid import UUID
 
 from engramq.schemas.commands import Activated, EmbedPending, PendingEmbedded
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected

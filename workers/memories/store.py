@@ -27,7 +27,7 @@ from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory
 from engramq.schemas.setting_values import Retention, kept_for
 from engramq.schemas.vocabulary import (

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from engramq.schemas.commands import Card, WhyMemory
-from engramq.schemas.commands.why import LINES
+from engramq.schemas.commands.evidence import LINES
 from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import format_time

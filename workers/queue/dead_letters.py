@@ -11,8 +11,8 @@ from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_
 from engramq.schemas.connection import Lanes, run
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
-from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys, turn_mark
+from engramq.schemas.limits import FOLLOW_UP_BOUND
 from engramq.schemas.scripts import DROP_LETTERS, REVIVE
 from engramq.schemas.vocabulary import WorkerKind
 

@@ -22,8 +22,8 @@ from engramq.schemas.connection import CLIENT_ERRORS, Lanes, run
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
+from engramq.schemas.limits import REPLY_TTL_S
 from engramq.schemas.scripts import MARK_ERASED, SCRUB_JOB, SCRUB_SESSION, UNMARK_ERASED
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import OutcomeUnknown

@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 from engramq.schemas.clocks import Presence
 from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection, lanes_of, pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys, lane_of
+from engramq.schemas.limits import ALIVE_S
 from engramq.schemas.redis_problems import RefusalLog, doubt_of
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE, REGISTER
 from engramq.schemas.settings import Settings

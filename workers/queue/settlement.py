@@ -19,8 +19,8 @@ from engramq.schemas.commands import Command
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope, Principal, PrincipalId
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import FOLLOW_UP_BOUND, REPLY_TTL_S, commands_per_job
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
+from engramq.schemas.limits import FOLLOW_UP_BOUND, REPLY_TTL_S, commands_per_job
 from engramq.schemas.scripts import ENQUEUE_READS, SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
 from engramq.workers.queue.background import Activity

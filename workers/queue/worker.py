@@ -20,8 +20,8 @@ from redis.exceptions import NoScriptError, RedisError
 from engramq.schemas.clocks import clock
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, Server, pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import BULK
 from engramq.schemas.keys import Keys
+from engramq.schemas.limits import BULK
 from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import ledger, namespaces

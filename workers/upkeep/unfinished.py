@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from engramq.schemas.commands import Activated
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.deferred import deferred_due

@@ -55,7 +55,7 @@ class Silence:
 
 
 class Heartbeat:
-    """What a child's event loop sends by systemd's protocol (telemetry/watchdog.py), to a socket of the supervisor."""
+    """What a child's event loop sends by systemd's protocol (telemetry/listener.py), to a socket of the supervisor."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -9,7 +9,7 @@ import pytest
 
 from engramq.deploy.local.supervisor import silence
 from engramq.deploy.local.supervisor.silence import HUNG_S, STARTING_S, Heartbeat, Silence, until_hung
-from engramq.telemetry.watchdog import telling_watchdog
+from engramq.telemetry.listener import telling_watchdog
 
 pytestmark = pytest.mark.promise("OP-3")
 

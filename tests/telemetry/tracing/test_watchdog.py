@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engramq.telemetry.watchdog import telling_watchdog
+from engramq.telemetry.listener import telling_watchdog
 from tests.telemetry.tracing.processes import environment_of, process
 
 pytestmark = [pytest.mark.promise("OP-8"), pytest.mark.timeout(90)]
