@@ -3,10 +3,10 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-import msgspec
 import pytest
 
 from engramq.deploy.cli import main
@@ -88,4 +88,4 @@ async def _from_the_command_line(stage: Stage, terminal: Terminal, folder: Path,
 
 
 def _at(settings: Settings, redis_url: str) -> Settings:
-    return msgspec.structs.replace(settings, redis_url=redis_url)
+    return replace(settings, redis_url=redis_url)
