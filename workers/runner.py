@@ -18,7 +18,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from engramq.schemas.commands import Command, Reply, WriteReply
+from engramq.schemas.commands import Command, Reply, Stored, WriteReply
 from engramq.schemas.envelope import Answer, Envelope, Principal, PrincipalId
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
@@ -251,7 +251,9 @@ class CommandRunner:
         envelope = context.envelope
         ours = entry.command_id == UUID(envelope.id)
         if not ours and entry.fingerprint != envelope.fingerprint:
-            conflict = refuse(FaultCode.IDEMPOTENCY_CONFLICT, "This idempotency_key was used for another request.")
+            error = "This idempotency_key was used for another request."
+            stored = answer.reply.stored.id if isinstance(answer.reply, Stored) else UNSET
+            conflict = refuse(FaultCode.IDEMPOTENCY_CONFLICT, error, memory_id=stored)
             return await self._refuse(context, conflict.fault)
         if answer.fault is not None:
             raise EngramqError(answer.fault)

@@ -28,6 +28,7 @@ ENTRIES: Final = (
 KEPT_TAGS: Final = "keep_tag"
 NEW_TAGS: Final = "new_tags"
 _SECTOR: Final = "sector"
+ONCE: Final = "once"  # the key under which a form's words are stored, hidden in it
 
 
 def entries_of(memory: Body) -> dict[str, str]:
@@ -135,7 +136,11 @@ _LATE: Final = "Storing the new words takes longer than usual. The old ones stil
 
 
 class WordsTakenBack(PageCallRefused):
-    """The new words did not get the place of the old ones, and are archived."""
+    """The new words did not get the place of the old ones, and are archived: sent again they need another key."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__(body)
+        self.body[ONCE] = uuid7()
 
 
 async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
@@ -146,7 +151,7 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
     memory = await _memory(page, memory_id)
     if memory is None:
         return {"status": "not_found"}
-    content, once = page.entry("content").replace("\r\n", "\n"), page.entry("once")
+    content, once = page.entry("content").replace("\r\n", "\n"), page.entry(ONCE)
     if memory.get("digest") != seen:
         after = await _memory(page, memory["superseded_by"]) if memory["superseded_by"] else None
         if after is not None and after["content"] == content:  # the form was sent twice
@@ -155,21 +160,19 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
         raise PageCallRefused(fault_body(changed.fault))
     if content == memory["content"]:
         raise PageCallRefused(fault_body(invalid("content", "These are its words: nothing was changed.").fault))
-    stored = await page.ask(
-        "store_memory",
-        content=content,
-        source=MemorySource.EXPLICIT.value,
-        sector=entries_of(memory)[_SECTOR],
-        source_type=memory["source_type"] if memory["partition"] == Partition.UNTRUSTED else None,
-        standing=memory["standing"] if memory["standing_source"] == StandingSource.GIVEN else None,
-        evidence=_grounds_of(memory),
-        idempotency_key=once,
-        **{name: memory.get(name) for name in _KEPT},
-        visibility=memory.get("visibility") or Visibility.SHARED.value,
-    )
+    try:
+        stored = await _store_words(page, memory, content, once)
+    except PageCallRefused as refused:
+        earlier = refused.body.get("memory_id")
+        if refused.body["code"] != FaultCode.IDEMPOTENCY_CONFLICT or earlier is None:
+            raise
+        # Other words of this form came late: they have no place any more.
+        await page.ask("forget_memory", memory_id=earlier, reason="its words were corrected before it got its place")
+        once = uuid7()
+        stored = await _store_words(page, memory, content, once)
     if stored["status"] != "stored":  # the form shown again goes on where this one ended
         late = refuse(FaultCode.OVERLOADED, _LATE, recovery="Save again in a moment: the same words are stored once.")
-        raise PageCallRefused(fault_body(late.fault))
+        raise PageCallRefused(fault_body(late.fault) | {ONCE: once})
     new_id = stored["stored"]["id"]
     try:
         return await page.ask(
@@ -182,14 +185,30 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
         raise WordsTakenBack(refused.body) from refused
 
 
-def words_of(page: PageRequest, memory: Body, once: str = "") -> dict[str, Any]:
+async def _store_words(page: PageRequest, memory: Body, content: str, once: str) -> Body:
+    """Store new words with all that is said about a memory; raises as `page.ask` does."""
+    return await page.ask(
+        "store_memory",
+        content=content,
+        source=MemorySource.EXPLICIT.value,
+        sector=entries_of(memory)[_SECTOR],
+        source_type=memory["source_type"] if memory["partition"] == Partition.UNTRUSTED else None,
+        standing=memory["standing"] if memory["standing_source"] == StandingSource.GIVEN else None,
+        evidence=_grounds_of(memory),
+        idempotency_key=once,
+        **{name: memory.get(name) for name in _KEPT},
+        visibility=memory.get("visibility") or Visibility.SHARED.value,
+    )
+
+
+def words_of(page: PageRequest, memory: Body, refusal: Body | None) -> dict[str, Any]:
     """Return what the form of new words shows: those of the memory, where they were refused those that were entered.
 
-    `once`: the key under which they may be stored already.
+    These keep the key under which they may be stored already, if the refusal names no other.
     """
-    rewords = page.request.path_params.get("action") == "reword"
-    words = page.entry("content") if rewords else memory["content"]
-    return {"rewords": rewords, "words": words, "once": once or uuid7()}
+    if page.request.path_params.get("action") != "reword":
+        return {"rewords": False, "words": memory["content"], ONCE: uuid7()}
+    return {"rewords": True, "words": page.entry("content"), ONCE: (refusal or {}).get(ONCE) or page.entry(ONCE)}
 
 
 def _new_memory(page: PageRequest) -> dict[str, Any]:

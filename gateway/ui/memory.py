@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.editing import KEPT_TAGS, WordsTakenBack, edit, entered, entries_of, reword, words_of
+from engramq.gateway.ui.editing import KEPT_TAGS, edit, entered, entries_of, reword, words_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid, refuse
@@ -263,17 +263,15 @@ def _correction(page: PageRequest, memory: Body, refusal: Body | None) -> dict[s
     if refusal is not None and page.request.path_params.get("action") == EDIT:
         said |= {name: page.entry(name) for name in said if name in page.form and name not in changed}
         kept = kept if "tags" in changed else page.form.get(KEPT_TAGS, [])
-    return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector), **words_of(page, memory)}
+    return {"entries_said": said, "kept_tags": kept, "sectors": list(Sector), **words_of(page, memory, refusal)}
 
 
 def _as_sent(page: PageRequest, refused: PageCallRefused) -> dict[str, Any]:
     """Return what the form of a correction shows by what it sent alone, for when the memory may not be read either."""
-    may_be_stored = refused.status >= 500 and not isinstance(refused, WordsTakenBack)
-    once = page.entry("once") if may_be_stored else ""
     kept = page.form.get(KEPT_TAGS, [])
     memory = {"id": page.request.path_params["memory_id"], "digest": page.entry(SEEN), "tags": kept}
     said = {"entries_said": entered(page), "kept_tags": kept, "sectors": list(Sector)}
-    return {"memory": memory, **said, **words_of(page, {"content": ""}, once)}
+    return {"memory": memory, **said, **words_of(page, {"content": ""}, refused.body)}
 
 
 async def change_memory(page: PageRequest) -> Response:

@@ -75,12 +75,8 @@ async def test_new_words_that_are_sent_again_after_a_refusal_are_there_once(
     assert [memory["content"] for memory in kept] == ["The port is 443"]
 
 
-async def test_new_words_that_are_stored_late_supersede_once_they_are_sent_again(
-    here: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent, browser = await here.agent("ada"), await here.browser("ada")
-    path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
-    page = await browser.get(path)
+def store_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer every store from now on as one that takes longer than its caller waits."""
     carried_out = Service.call
 
     async def late(service: Service, call: Call) -> ToolReply:
@@ -90,14 +86,59 @@ async def test_new_words_that_are_stored_late_supersede_once_they_are_sent_again
         body = {"status": "pending", "command_id": uuid7()}
         return ToolReply(body, json.dumps(body), is_error=False)
 
+    monkeypatch.setattr(Service, "call", late)
+
+
+async def test_new_words_that_are_stored_late_supersede_once_they_are_sent_again(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
+    page = await browser.get(path)
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(Service, "call", late)
+        store_late(meanwhile)
         waits = await browser.send(page, f"{path}/reword", content="The port is 443")
     assert (waits.status, "The old ones still stand." in waits.text) == (503, True)
     done = await browser.send(waits, f"{path}/reword", content="The port is 443")
     assert (done.status, done.path == path) == (200, False)
     kept = (await agent.call("list_recent_memories", project="*"))["memories"]
     assert [memory["content"] for memory in kept] == ["The port is 443"]
+
+
+async def test_words_that_are_corrected_while_they_are_stored_late_leave_the_last_ones_alone(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
+    page = await browser.get(path)
+    with monkeypatch.context() as meanwhile:
+        store_late(meanwhile)
+        for words in ("The port is 443", "The port is 4443"):
+            page = await browser.send(page, f"{path}/reword", content=words)
+            assert (page.status, words in page.text) == (503, True)
+    done = await browser.send(page, f"{path}/reword", content="The port is 8443")
+    assert (done.status, done.path == path) == (200, False)
+    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+    assert [memory["content"] for memory in kept] == ["The port is 8443"]
+
+
+async def test_words_that_are_stored_late_are_there_once_though_the_memory_has_changed_meanwhile(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    old_id = (await agent.store("The port is 80"))["id"]
+    path = f"{LIST}/{old_id}"
+    page = await browser.get(path)
+    with monkeypatch.context() as meanwhile:
+        store_late(meanwhile)
+        page = await browser.send(page, f"{path}/reword", content="The port is 443")
+    await agent.call("update_memory", memory_id=old_id, add_tags=["net"])
+    told = await browser.send(page, f"{path}/reword", content="The port is 443")
+    assert (told.status, "has changed since it was shown" in told.text) == (409, True)
+    done = await browser.send(told, f"{path}/reword", content="The port is 443")
+    assert (done.status, done.path == path) == (200, False)
+    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+    assert [(memory["content"], memory["tags"]) for memory in kept] == [("The port is 443", ["net"])]
 
 
 async def test_of_two_who_edit_the_same_words_the_second_is_told_and_loses_nothing(here: Served) -> None:
