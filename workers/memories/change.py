@@ -32,7 +32,7 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
-from engramq.workers.memories.grounds import details_of, refuse_untrusted_ground, still_resting
+from engramq.workers.memories.grounds import details_of, grounds_of, refuse_untrusted_ground, still_resting
 from engramq.workers.memories.preconditions import LOOK, require_trusted_principal
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing
@@ -67,7 +67,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     """
     require_trusted_principal(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
-    row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
+    row = None if memory_id is None else await _locked(tx, memory_id, command)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
     before = (await read_memories(tx, (memory_id,)))[memory_id]
@@ -92,6 +92,14 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
         new |= {"cleared": sorted(command.cleared_fields())} | keys  # the keys may say what metadata say
     await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new)
     return MemoryChanged(status="updated", memory=after)
+
+
+async def _locked(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Row | None:
+    """Lock a memory with what an update of it changes or rests on besides, and return its row."""
+    grounds = grounds_of([command.evidence])
+    if command.visibility is UNSET and command.valid_from is UNSET and BEGINNING not in command.cleared_fields():
+        return (await lock(tx, memory_id, *grounds)).get(memory_id)
+    return (await supersession.lock_with_replaced(tx, memory_id, beside=grounds)).get(memory_id)
 
 
 async def _shown(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Memory:

@@ -43,9 +43,14 @@ def cited_in(evidence: Given) -> dict[str, str]:
     }
 
 
+def grounds_of(evidence: Iterable[Given]) -> set[UUID]:
+    """Return the memories that several memories' evidence cites. Who changes others too locks all of them at once."""
+    return {known for given in evidence for text in cited_in(given).values() if (known := parse_uuid(text))}
+
+
 async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[UUID, Row]:
     """Return what is known of all memories that several memories' evidence cites, which stays so until the commit."""
-    ids = {known for given in evidence for text in cited_in(given).values() if (known := parse_uuid(text))}
+    ids = grounds_of(evidence)
     if not ids:
         return {}
     await tx.send("lock_grounds", ids=sorted(ids))

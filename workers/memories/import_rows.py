@@ -22,9 +22,10 @@ from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS,
 from engramq.workers.db.privacy import CAPTURED, Usual
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.memories.grounds import cited_in, known_grounds
+from engramq.workers.memories.grounds import cited_in, grounds_of, known_grounds
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, draft, on_grounds
+from engramq.workers.memories.supersession import lock_with_replaced
 
 RECORDS: Final = "records"  # what a receipt names where a row is none at all
 NAMESPACES_KEPT: Final = 10_000
@@ -151,8 +152,17 @@ def _own(identity: bytes | None, owner: str | None) -> bytes | None:
 
 
 async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
-    """Return a batch that keeps apart what rests on untrusted memories, and refuses rows that cite unknown ones."""
-    known = await known_grounds(tx, [row.record.evidence for row in batch.rows.values()])
+    """Return a batch that keeps apart what rests on untrusted memories, and refuses rows that cite unknown ones.
+
+    What the rows change is locked at once with what they cite.
+    """
+    evidence = [row.record.evidence for row in batch.rows.values()]
+    cited = grounds_of(evidence)
+    moves_ends = any(row.record.valid_from is not UNSET for row in batch.rows.values())
+    if batch.external_ids and (cited or moves_ends):
+        named = await tx.rows("known_external_ids", external_ids=batch.external_ids)
+        await lock_with_replaced(tx, *(row["id"] for row in named), beside=cited)
+    known = await known_grounds(tx, evidence)
     rows, refused = dict(batch.rows), list(batch.refused)
     for index, row in batch.rows.items():
         if cited_in(row.record.evidence):

@@ -1,6 +1,6 @@
 -- name: known_external_ids
 -- Which of these external ids are taken.
-select external_id from nodes
+select id, external_id from nodes
 where tenant = %(tenant)s and external_id = any(%(external_ids)s)
 
 -- name: with_external_ids

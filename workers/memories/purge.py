@@ -31,6 +31,7 @@ from engramq.workers.links.writer import lock_with_linked
 from engramq.workers.memories import change, purge_graph
 from engramq.workers.memories.grounds import StillResting, named_resting
 from engramq.workers.memories.purge_graph import PurgeFilters
+from engramq.workers.memories.supersession import lock_with_replaced
 from engramq.workers.runner import Context, handles, require_admin
 
 log = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ async def take_memories(command: PurgeMemories, context: Context, filters: Purge
 async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Erase those of these memories that the filters still hold of, and note each in the audit log."""
     successors = {row["id"] for row in await tx.rows("purge_successors", ids=list(ids))}
-    standing = await lock(tx, *{*ids, *successors})
+    standing = await lock_with_replaced(tx, *ids, beside=successors)
     rows = await tx.rows("purge_still", **asdict(filters), ids=list(ids))
     if not {row["superseded_by"] for row in rows} <= {None, *successors}:
         raise Again

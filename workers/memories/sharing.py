@@ -11,7 +11,6 @@ from engramq.schemas.vocabulary import AuditAction, Thing, Visibility, WebhookEv
 from engramq.workers.db import audit, ledger
 from engramq.workers.db.errors import Again
 from engramq.workers.db.ledger import Announcement
-from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import privacy_of
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
@@ -54,9 +53,9 @@ async def unshare_memory(tx: Transaction, command: UnshareMemory, context: Conte
 
 
 async def _locked(tx: Transaction, memory_id: str) -> Row | None:
-    """Lock the memory that a command names and return its row; None where the caller sees none."""
+    """Lock the memory that a command names, with what it replaced; return its row, None where the caller sees none."""
     found = parse_uuid(memory_id)
-    return None if found is None else (await lock(tx, found)).get(found)
+    return None if found is None else (await supersession.lock_with_replaced(tx, found)).get(found)
 
 
 async def show_to(tx: Transaction, row: Row, visibility: Visibility, envelope: Envelope) -> None:

@@ -17,13 +17,23 @@ from engramq.workers.memories.grounds import still_resting
 from engramq.workers.runner import Context, handles
 
 
+async def lock_with_replaced(tx: Transaction, *ids: UUID, beside: Collection[UUID] = ()) -> dict[UUID, Row]:
+    """Lock memories, all that they replaced, and others `beside`, in canonical order; return their rows.
+
+    Whoever changes what memories replaced does this first: another order waits for whoever keeps this one, and that one
+    for it.
+    """
+    replaced = [row["id"] for row in await tx.rows("replaced_by_any", ids=list(ids))]
+    return await lock(tx, *{*ids, *replaced, *beside})
+
+
 async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | None, Row | None]:
-    """Lock a memory and the one that replaced it, if any; either is None when it is not there.
+    """Lock a memory, what it replaced, and the one that replaced it; the rows of it and of that one, None if not there.
 
     Raises Again when it was replaced, or restored, by somebody else in between.
     """
     seen = (await tx.row("successors", id=memory_id)) or {"id": None}
-    rows = await lock(tx, *([memory_id] if seen["id"] is None else [memory_id, seen["id"]]))
+    rows = await lock_with_replaced(tx, memory_id, beside=() if seen["id"] is None else (seen["id"],))
     row = rows.get(memory_id)
     if row is None:
         return None, None
@@ -100,10 +110,7 @@ async def let_go(tx: Transaction, going: Collection[UUID]) -> None:
 
 
 async def move_end(tx: Transaction, memory_id: UUID) -> None:
-    """Let what a memory replaced end where that one begins, which has changed.
-
-    Locks them after it, in no canonical order: of two transactions that wait for each other one is tried again.
-    """
+    """Let what a memory replaced, and is locked with it, end where that one begins, which has changed."""
     await tx.send("move_end", id=memory_id)
 
 

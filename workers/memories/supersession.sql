@@ -101,6 +101,11 @@ returning m.node_id
 -- The memories that this one replaced, the last first.
 {all_replaced_by}
 
+-- name: replaced_by_any
+-- The memories that these replaced.
+select o.node_id as id from memories o
+where o.tenant = %(tenant)s and o.superseded_by = any(%(ids)s)
+
 -- name: move_end
 -- Let what a memory replaced end where it begins now.
 update memories o set superseded_from = coalesce(n.valid_from, n.created_at)
