@@ -113,7 +113,7 @@ class WorkerChecks:
         try:
             await self._vectorizer.vectors([PROBE])
         except EmbedderUnavailable as problem:
-            return degraded(CheckName.MODEL, f"The model {name} makes no vectors: {problem.failure.reason}.")
+            return degraded(CheckName.MODEL, f"The model {name} makes no vectors: {problem.reason}.")
         return passed(CheckName.MODEL)
 
     async def _vectors(self) -> Check:

@@ -15,7 +15,7 @@ from engramq.workers.app import build_services
 from engramq.workers.db.database import Store
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
-from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
+from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
 from engramq.workers.queue.contract import Job, Outcome
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.runner import CommandRunner, Services
@@ -41,7 +41,7 @@ class SwitchedEmbedder(HashEmbedder):
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         if self.down:
-            raise EmbedderUnavailable(EmbeddingFailure(reason="switched off"))
+            raise EmbedderUnavailable("switched off")
         self.embedded += len(texts)
         return await super().embed(texts, questions=questions)
 

@@ -24,7 +24,6 @@ from engramq.workers.embedders.interface import (
     EmbedderOverloaded,
     EmbedderSpec,
     EmbedderUnavailable,
-    EmbeddingFailure,
     InputRejected,
     Vectors,
 )
@@ -160,7 +159,7 @@ class WaitingTexts:
         return items
 
 
-_CLOSED = EmbeddingFailure(reason="the embedder is shutting down")
+_CLOSED = "the embedder is shutting down"
 _NEVER: Final = -math.inf
 REST_S: Final = 10.0
 
@@ -220,7 +219,7 @@ class BatchingEmbedder:
     @property
     def trouble(self) -> str:
         """Why whoever waits is refused now; nothing where nobody is."""
-        return self._last_failure.reason if anyio.current_time() < self._rest_until else ""
+        return self._last_failure if anyio.current_time() < self._rest_until else ""
 
     async def __aenter__(self) -> Self:
         tasks = anyio.create_task_group()
@@ -287,7 +286,7 @@ class BatchingEmbedder:
                     await item.settled.wait()
                     if item.error is not None:
                         # A new exception for each caller: one raised in many tasks would collect all their tracebacks.
-                        raise type(item.error)(item.error.failure) from None
+                        raise type(item.error)(item.error.reason, item.error.retry_after_s) from None
                     assert item.row is not None
                     rows[item.key] = item.row
             if waited.cancelled_caught:
@@ -302,26 +301,25 @@ class BatchingEmbedder:
         """Refuse new texts at once while the model rests after a failure, and when too many wait already."""
         left_s = self._rest_until - anyio.current_time()
         if left_s > 0:
-            raise EmbedderUnavailable(
-                EmbeddingFailure(reason=self._last_failure.reason, retry_after_s=round(left_s, 1))
-            )
+            raise EmbedderUnavailable(self._last_failure, retry_after_s=round(left_s, 1))
         waiting = len(self._waiting.interactive)
         # A lone call larger than the bound could never pass: it is let through when nothing else waits.
         if waiting and waiting + new > self._bounds.interactive:
             reason = f"{waiting} texts wait for the embedder already"
-            raise EmbedderOverloaded(EmbeddingFailure(reason=reason, retry_after_s=1.0))
+            raise EmbedderOverloaded(reason, retry_after_s=1.0)
 
     def _out_of_patience(self) -> EmbedderUnavailable:
         patience_s = self._bounds.patience_s
-        failure = EmbeddingFailure(reason=f"the embedder gave no answer within {patience_s:g} s")
-        self._rest(failure, anyio.current_time() - patience_s)
-        return EmbedderUnavailable(failure)
+        silent = EmbedderUnavailable(f"the embedder gave no answer within {patience_s:g} s")
+        self._rest(silent, anyio.current_time() - patience_s)
+        return silent
 
-    def _rest(self, failure: EmbeddingFailure, since: float) -> None:
+    def _rest(self, error: EmbedderUnavailable, since: float) -> None:
         """Let interactive calls rest after a failure that took long, unless something succeeded since its beginning."""
         if self._last_success <= since:
-            self._last_failure, self._rest_until = failure, anyio.current_time() + REST_S
-            self._settle_failed(self._waiting.take_all(bulk=False), EmbedderUnavailable(failure))
+            self._last_failure, self._rest_until = error.reason, anyio.current_time() + REST_S
+            resting = EmbedderUnavailable(error.reason, error.retry_after_s)
+            self._settle_failed(self._waiting.take_all(bulk=False), resting)
 
     async def _wait_for_room(self) -> None:
         while len(self._waiting.bulk) >= self._bounds.bulk:
@@ -376,7 +374,7 @@ class BatchingEmbedder:
         except EmbedderUnavailable as error:
             interactive = batch[0].interactive  # and so are all of it
             if interactive and anyio.current_time() - started >= self._bounds.slow_failure_s:
-                self._rest(error.failure, started)
+                self._rest(error, started)
             self._settle_failed(batch, error)
             for observe in self._observers:
                 observe(len(batch), anyio.current_time() - started, False)

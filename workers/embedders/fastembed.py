@@ -14,7 +14,6 @@ from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderSpec,
     EmbedderUnavailable,
-    EmbeddingFailure,
     Vectors,
 )
 from engramq.workers.embedders.onnx_session import LazyModel, encodable, failing_as_unavailable, tell_nobody
@@ -91,4 +90,4 @@ class FastembedEmbedder:
         return model
 
     def _unavailable(self, why: str) -> EmbedderUnavailable:
-        return EmbedderUnavailable(EmbeddingFailure(reason=f"{self._name}: {why}"))
+        return EmbedderUnavailable(f"{self._name}: {why}")

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
+from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
 
 NAME = "hash"
 DIMENSIONS = 384
@@ -51,7 +51,7 @@ class HashEmbedder:
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:  # noqa: ARG002 - all alike
         if self._closed:
-            raise EmbedderUnavailable(EmbeddingFailure(reason="the hash embedder is closed"))
+            raise EmbedderUnavailable("the hash embedder is closed")
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
             row[:] = _vector(text)

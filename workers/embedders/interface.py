@@ -45,19 +45,16 @@ class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
     batches: BatchLimits = BatchLimits()
 
 
-class EmbeddingFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why texts were not embedded. `reason` never holds a text, a key or a stack trace."""
-
-    reason: str
-    retry_after_s: float | None = None
-
-
 class EmbedderUnavailable(Exception):
-    """The texts were not embedded; nothing about them is known to be wrong. Keep them pending and try later."""
+    """The texts were not embedded; nothing about them is known to be wrong. Keep them pending and try later.
 
-    def __init__(self, failure: EmbeddingFailure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
+    `reason` never holds a text, a key or a stack trace.
+    """
+
+    def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
 
 
 class EmbedderOverloaded(EmbedderUnavailable):

@@ -24,7 +24,6 @@ from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderSpec,
     EmbedderUnavailable,
-    EmbeddingFailure,
     Vectors,
 )
 from engramq.workers.embedders.onnx_session import (
@@ -196,7 +195,7 @@ class MiniLmEmbedder:
         try:
             sessions[Arithmetic.INT8] = Session(self._folder, Arithmetic.INT8, threads=self._threads)
         except EmbedderUnavailable as problem:
-            log.warning("No int8 arithmetic: float32 is used", extra={"reason": problem.failure.reason})
+            log.warning("No int8 arithmetic: float32 is used", extra={"reason": problem.reason})
         if self._arithmetic is not Arithmetic.INT8 or not sessions:
             sessions[Arithmetic.FLOAT32] = Session(self._folder, Arithmetic.FLOAT32, threads=self._threads)
         return sessions
@@ -206,7 +205,7 @@ def _run(loaded: _Loaded, batch: Sequence[Sequence[int]], *, questions: bool) ->
     session = loaded.asked if questions else loaded.kept
     if session is None:
         reason = "this store's vectors are made by the int8 model, whose file cannot be used: install engramq again"
-        raise EmbedderUnavailable(EmbeddingFailure(reason=reason))
+        raise EmbedderUnavailable(reason)
     return session.run(batch)
 
 

@@ -23,7 +23,6 @@ from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderSpec,
     EmbedderUnavailable,
-    EmbeddingFailure,
     Vectors,
 )
 from engramq.workers.embedders.onnx_session import (
@@ -187,7 +186,7 @@ class FolderSession:
         given["position_ids"] = np.broadcast_to(np.arange(mask.shape[1]), mask.shape).astype(np.int64)
         given["kind"] = np.full(len(batch), int(questions), dtype=np.int64)  # of our own e5
         if unknown := self._inputs - given.keys():
-            raise EmbedderUnavailable(EmbeddingFailure(reason=f"the model asks for {', '.join(sorted(unknown))}"))
+            raise EmbedderUnavailable(f"the model asks for {', '.join(sorted(unknown))}")
         with failing_as_unavailable():
             (made,) = self._session.run([self._output], {name: given[name] for name in self._inputs})
         vectors = np.asarray(made, dtype=np.float32)

@@ -16,7 +16,7 @@ import numpy as np
 from anyio import CapacityLimiter, to_thread
 from numpy.typing import NDArray
 
-from engramq.workers.embedders.interface import EmbedderUnavailable, EmbeddingFailure
+from engramq.workers.embedders.interface import EmbedderUnavailable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -47,7 +47,7 @@ def needing_libraries(model: str) -> Iterator[None]:
         yield
     except ImportError as error:
         reason = f"the library {error.name} cannot be loaded here: {model} needs onnxruntime and tokenizers"
-        raise EmbedderUnavailable(EmbeddingFailure(reason=reason)) from error
+        raise EmbedderUnavailable(reason) from error
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def failing_as_unavailable() -> Iterator[None]:
     try:
         yield
     except (*kinds, state.NotImplemented, MemoryError, RuntimeError) as error:
-        raise EmbedderUnavailable(EmbeddingFailure(reason=f"onnxruntime failed: {type(error).__name__}")) from error
+        raise EmbedderUnavailable(f"onnxruntime failed: {type(error).__name__}") from error
 
 
 def check_file(path: Path, expected: str, *, mend: str) -> None:
@@ -69,10 +69,10 @@ def check_file(path: Path, expected: str, *, mend: str) -> None:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise EmbedderUnavailable(EmbeddingFailure(reason=f"cannot read {path}: {error.strerror}; {mend}")) from error
+        raise EmbedderUnavailable(f"cannot read {path}: {error.strerror}; {mend}") from error
     if found != expected:
         reason = f"{path} is damaged: its sha256 is {found}, expected {expected}; {mend}"
-        raise EmbedderUnavailable(EmbeddingFailure(reason=reason))
+        raise EmbedderUnavailable(reason)
 
 
 def load_tokenizer(path: Path, tokens: int) -> "Tokenizer":
@@ -197,7 +197,7 @@ class LazyModel(Generic[M]):
 
     def _ready(self) -> M:
         if self.closed:
-            raise EmbedderUnavailable(EmbeddingFailure(reason=self._closed_reason))
+            raise EmbedderUnavailable(self._closed_reason)
         with self._loading:
             if self._loaded is None:
                 self._loaded = self._load()

@@ -22,7 +22,6 @@ from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderSpec,
     EmbedderUnavailable,
-    EmbeddingFailure,
     InputRejected,
     Vectors,
 )
@@ -95,13 +94,8 @@ class _ErrorAnswer(msgspec.Struct):
     error: _ErrorBody
 
 
-class _PassingError(Exception):
-    """This attempt failed in a way that the next may not; `wait_s` is the server's own wish."""
-
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.wait_s = wait_s
+class _PassingError(EmbedderUnavailable):
+    """This attempt failed in a way that the next may not; `retry_after_s` is the server's own wish."""
 
 
 class OpenAiEmbedder:
@@ -138,7 +132,7 @@ class OpenAiEmbedder:
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:  # noqa: ARG002 - all alike
         if self._closed:
-            raise _unavailable("the openai embedder is closed")
+            raise EmbedderUnavailable("the openai embedder is closed")
         size = self._endpoint.texts_per_request
         parts = [texts[start : start + size] for start in range(0, len(texts), size)]
         answers: dict[int, Vectors] = {}
@@ -185,7 +179,7 @@ class OpenAiEmbedder:
         try:
             await self._ask_patiently([_PROBE])
         except InputRejected as error:
-            raise EmbedderUnavailable(error.failure) from error
+            raise EmbedderUnavailable(error.reason) from error
 
     async def _ask_patiently(self, texts: Sequence[str]) -> Vectors:
         for attempt in range(self._endpoint.attempts):
@@ -199,11 +193,11 @@ class OpenAiEmbedder:
             except _PassingError as error:
                 passing = error
             backoff = self._endpoint.backoff_s * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
-            wait_s = backoff if passing.wait_s is None else passing.wait_s
+            wait_s = backoff if passing.retry_after_s is None else passing.retry_after_s
             if attempt + 1 == self._endpoint.attempts or wait_s > self._endpoint.longest_wait_s:
-                raise _unavailable(self._describe(passing.reason), passing.wait_s) from passing
+                raise EmbedderUnavailable(self._describe(passing.reason), passing.retry_after_s) from passing
             await anyio.sleep(wait_s)
-        raise _unavailable(self._describe("no attempt is allowed"))
+        raise EmbedderUnavailable(self._describe("no attempt is allowed"))
 
     async def _ask_once(self, texts: Sequence[str]) -> Vectors:
         body: dict[str, object] = {"model": self._endpoint.model, "input": texts, "encoding_format": "float"}
@@ -215,36 +209,34 @@ class OpenAiEmbedder:
             raise _PassingError(reason, seconds_to_wait(response.headers.get("Retry-After")))
         if response.status_code in _REFUSED_INPUT:
             reason = self._describe(f"HTTP {response.status_code}{_error_code(response.content)}")
-            raise InputRejected(EmbeddingFailure(reason=reason))
+            raise InputRejected(reason)
         if not response.is_success:
-            raise _unavailable(self._describe(f"HTTP {response.status_code}{_error_code(response.content)}"))
+            raise EmbedderUnavailable(self._describe(f"HTTP {response.status_code}{_error_code(response.content)}"))
         return self._read(response.content, len(texts))
 
     def _read(self, content: bytes, expected: int) -> Vectors:
         try:
             rows = sorted(msgspec.json.decode(content, type=_Answer).data, key=lambda row: row.index)
         except msgspec.DecodeError as error:
-            raise _unavailable(self._describe("the answer is not an embeddings list")) from error
+            raise EmbedderUnavailable(self._describe("the answer is not an embeddings list")) from error
         if [row.index for row in rows] != list(range(expected)):
-            raise _unavailable(self._describe(f"the answer has other indexes than 0 to {expected - 1}"))
+            raise EmbedderUnavailable(self._describe(f"the answer has other indexes than 0 to {expected - 1}"))
         wanted = self._dimensions or len(rows[0].embedding)
         if wanted == 0 or any(len(row.embedding) != wanted for row in rows):
             found = sorted({len(row.embedding) for row in rows})
-            raise _unavailable(self._describe(f"vectors of {wanted or 'some'} dimensions expected, {found} received"))
+            raise EmbedderUnavailable(
+                self._describe(f"vectors of {wanted or 'some'} dimensions expected, {found} received")
+            )
         vectors = np.array([row.embedding for row in rows], dtype=np.float64)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-            raise _unavailable(self._describe("the answer holds a vector without a direction"))
+            raise EmbedderUnavailable(self._describe("the answer holds a vector without a direction"))
         self._dimensions, self._has_answered = wanted, True
         unit: Vectors = (vectors / lengths).astype(np.float32)
         return unit
 
     def _describe(self, what: str) -> str:
         return f"{self.spec.name} at {httpx.URL(self._endpoint.url).host}: {what}"
-
-
-def _unavailable(reason: str, retry_after_s: float | None = None) -> EmbedderUnavailable:
-    return EmbedderUnavailable(EmbeddingFailure(reason=reason, retry_after_s=retry_after_s))
 
 
 def _sendable(text: str) -> str:

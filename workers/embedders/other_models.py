@@ -87,7 +87,7 @@ class FormerModels:
                 return None
             vectors = await held.embedder.embed(questions, questions=True)
         except EmbedderUnavailable as problem:
-            log.warning("A former model reads nothing", extra={"model": model.name, "reason": problem.failure.reason})
+            log.warning("A former model reads nothing", extra={"model": model.name, "reason": problem.reason})
             return None
         return Reading([Embedding.of(model.id, vector) for vector in vectors], held.curve)
 

@@ -57,10 +57,10 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
         embeddings = await context.services[Vectorizer].embed(queries)
         own = Reading(embeddings, await context.services[Confidence].calibration())
     except EmbedderUnavailable as problem:
-        pause = problem.failure.retry_after_s
+        pause = problem.retry_after_s
         raise refuse(
             FaultCode.UNAVAILABLE,
-            f"The model that looks queries up is away: {problem.failure.reason}.",
+            f"The model that looks queries up is away: {problem.reason}.",
             retry_after_s=UNSET if pause is None else pause,
         ) from problem
     foreign, sizes = context.services[ForeignVectors], context.services[Sizes]

@@ -57,7 +57,7 @@ async def embed_batch(command: ImportBatch, context: Context) -> RoutedBatch:
             [row.record.content for row in wanted.values()], bulk=True
         )
     except EmbedderUnavailable as problem:
-        log.warning("Imported without vectors", extra={"count": len(wanted), "reason": problem.failure.reason})
+        log.warning("Imported without vectors", extra={"count": len(wanted), "reason": problem.reason})
         return replace(batch, degraded=bool(wanted))
     embedded = {
         index: replace(row, draft=replace(row.draft, embedding=vector))

@@ -95,7 +95,7 @@ async def embed_pending(command: EmbedPending, context: Context) -> PendingEmbed
         try:
             vectors = await embedded(rows, vectorizer)
         except EmbedderUnavailable as problem:  # the sweep will ask again
-            log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
+            log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.reason})
             continue
 
         async def write(tx: Transaction, vectors: Sequence[Vectorized] = vectors) -> list[UUID]:

@@ -57,7 +57,7 @@ class Pieces:
             if waiting:
                 await self._make(await self.vectorizer.running_model_id(), waiting)
         except EmbedderUnavailable as problem:
-            log.warning("No pieces embedded", extra={"reason": problem.failure.reason})
+            log.warning("No pieces embedded", extra={"reason": problem.reason})
         except (EngramqError, OutcomeUnknown):
             log.warning("No pieces embedded: the database is away")
 

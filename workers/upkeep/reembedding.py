@@ -85,7 +85,7 @@ class Reembedding:
             log.warning("Nothing embedded anew: the database is away")
             return
         except EmbedderUnavailable as problem:
-            log.warning("Nothing embedded anew", extra={"reason": problem.failure.reason})
+            log.warning("Nothing embedded anew", extra={"reason": problem.reason})
             worked = False
         if worked:
             self._rest_s = 0.0
@@ -161,7 +161,7 @@ class Reembedding:
                     else:
                         places[namespace] = last
         except EmbedderUnavailable as problem:
-            await self._tell(change, problem.failure.reason, ended=True)
+            await self._tell(change, problem.reason, ended=True)
             raise
         finally:
             telling.cancel()

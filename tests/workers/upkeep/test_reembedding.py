@@ -22,7 +22,7 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition
 from engramq.workers.db.reembedding import progress
 from engramq.workers.embedders import other_models
 from engramq.workers.embedders.batching import BatchingEmbedder
-from engramq.workers.embedders.interface import EmbedderSpec, EmbeddingFailure, InputRejected, Vectors
+from engramq.workers.embedders.interface import EmbedderSpec, InputRejected, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.queue.background import Activity
 from engramq.workers.search import copies
@@ -53,7 +53,7 @@ class OtherModel(SwitchedEmbedder):
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         if self.refused and any(self.refused in text for text in texts):
-            raise InputRejected(EmbeddingFailure(reason="a text is too long"))
+            raise InputRejected("a text is too long")
         vectors = await super().embed(texts, questions=questions)
         if self.after is not None:
             self.after()

@@ -23,7 +23,7 @@ from engramq.schemas.setting_values import Retention
 from engramq.workers.db import ledger
 from engramq.workers.db.database import DatabaseHealth
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.embedders.interface import EmbedderUnavailable, EmbeddingFailure
+from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.graph import consent
 from engramq.workers.queue import background
 from engramq.workers.queue.background import Activity
@@ -148,7 +148,7 @@ async def test_a_namespace_whose_rows_cannot_be_read_keeps_no_other_waiting_nor_
 
 async def test_what_fails_for_every_namespace_is_no_trouble_of_one(world: World) -> None:
     async def embed() -> None:
-        raise EmbedderUnavailable(EmbeddingFailure(reason="refused"))
+        raise EmbedderUnavailable("refused")
 
     with pytest.raises(EmbedderUnavailable):
         await world.store.apart("aaa", embed(), None, unless=EmbedderUnavailable)

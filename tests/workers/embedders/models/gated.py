@@ -10,7 +10,6 @@ from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderSpec,
     EmbedderUnavailable,
-    EmbeddingFailure,
     InputRejected,
     Vectors,
 )
@@ -40,9 +39,9 @@ class GatedEmbedder:
         self._started = anyio.Event()
         await self._allowed.acquire()
         if self.failing:
-            raise EmbedderUnavailable(EmbeddingFailure(reason="out of order"))
+            raise EmbedderUnavailable("out of order")
         if self.rejected_texts.intersection(texts):
-            raise InputRejected(EmbeddingFailure(reason="no such text, please"))
+            raise InputRejected("no such text, please")
         return await self._hash.embed(texts, questions=questions)
 
     async def warm(self) -> None:

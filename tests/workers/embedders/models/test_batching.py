@@ -11,7 +11,6 @@ from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderOverloaded,
     EmbedderUnavailable,
-    EmbeddingFailure,
     InputRejected,
     Vectors,
 )
@@ -156,7 +155,7 @@ async def test_beyond_the_bound_a_query_is_refused_at_once() -> None:
         await until_queued(embedder, 2)
         with pytest.raises(EmbedderOverloaded) as refusal:
             await embedder.embed(["one too many"])
-        assert refusal.value.failure.retry_after_s == 1.0
+        assert refusal.value.retry_after_s == 1.0
         joining = Call(group, embedder, ["waiting 1"])  # adds nothing to the queue, so it is not refused
         await anyio.wait_all_tasks_blocked()
         inner.release(2)
@@ -191,7 +190,7 @@ async def test_a_failure_reaches_every_caller_of_the_batch_and_the_next_batch_is
         await inner.started(1)
         inner.release()
         errors = [(await call.done()).error for call in calls]
-        assert [error and error.failure.reason for error in errors] == ["out of order", "out of order"]
+        assert [error and error.reason for error in errors] == ["out of order", "out of order"]
         assert errors[0] is not errors[1]
         inner.failing = False
         inner.release()
@@ -236,7 +235,7 @@ async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None
         for call in calls:
             error = (await call.done()).error
             assert error is not None
-            assert "shutting down" in error.failure.reason
+            assert "shutting down" in error.reason
         with pytest.raises(EmbedderUnavailable, match="shutting down"):
             await embedder.embed(["late"])
     assert inner.closed
@@ -277,8 +276,8 @@ async def test_after_a_slow_failure_nobody_waits_for_the_next_one() -> None:
         assert (await Call(group, embedder, ["first"]).done()).error is not None
         refused = await Call(group, embedder, ["second"]).done()
         assert refused.error is not None
-        assert refused.error.failure.reason == "out of order"
-        assert refused.error.failure.retry_after_s is not None
+        assert refused.error.reason == "out of order"
+        assert refused.error.retry_after_s is not None
         assert inner.batches == [["first"]]
 
 
@@ -323,7 +322,7 @@ class FirstFailsLate(GatedEmbedder):
             return await super().embed(texts, questions=questions)
         self.batches.append(list(texts))
         await self.late.wait()
-        raise EmbedderUnavailable(EmbeddingFailure(reason="indigestible"))
+        raise EmbedderUnavailable("indigestible")
 
 
 async def test_a_slow_failure_counts_for_nothing_where_another_batch_succeeded_meanwhile() -> None:
@@ -362,10 +361,10 @@ async def test_an_embedder_that_says_nothing_is_not_waited_for_and_its_answer_en
     async with BatchingEmbedder(inner, Bounds(patience_s=0.01)) as embedder, anyio.create_task_group() as group:
         silent = await Call(group, embedder, ["first"]).done()
         assert silent.error is not None
-        assert "0.01 s" in silent.error.failure.reason
+        assert "0.01 s" in silent.error.reason
         refused = await Call(group, embedder, ["second"]).done()
         assert refused.error is not None
-        assert refused.error.failure.retry_after_s is not None
+        assert refused.error.retry_after_s is not None
         bulk = Call(group, embedder, ["bulk"], bulk=True)
         inner.release(2)
         await assert_rows(bulk, ["bulk"])

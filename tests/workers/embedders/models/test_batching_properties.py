@@ -23,7 +23,6 @@ from engramq.workers.embedders.interface import (
     EmbedderOverloaded,
     EmbedderSpec,
     EmbedderUnavailable,
-    EmbeddingFailure,
     InputRejected,
     Vectors,
 )
@@ -80,7 +79,7 @@ class TurningEmbedder:
                 await checkpoint()
             self._batches += 1
             if POISON in texts:
-                raise InputRejected(EmbeddingFailure(reason="refused"))
+                raise InputRejected("refused")
             return await self._hash.embed(texts, questions=questions)
         finally:
             self._now.difference_update(texts)

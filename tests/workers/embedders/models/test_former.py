@@ -6,7 +6,7 @@ import pytest
 from engramq.workers.db.vectors import unpacked
 from engramq.workers.embedders import other_models
 from engramq.workers.embedders.hashing import HashEmbedder
-from engramq.workers.embedders.interface import EmbedderUnavailable, EmbeddingFailure, Vectors
+from engramq.workers.embedders.interface import EmbedderUnavailable, Vectors
 from engramq.workers.embedders.minilm import INT8_SHA256, MODEL_SHA256
 from engramq.workers.embedders.other_models import FormerModels, KnownModel
 
@@ -42,7 +42,7 @@ async def test_a_model_that_fails_reads_nothing_and_later_again(monkeypatch: pyt
     readers, embed = FormerModels(), HashEmbedder.embed
 
     async def fail(*_: object, **__: object) -> Vectors:
-        raise EmbedderUnavailable(EmbeddingFailure(reason="no room"))
+        raise EmbedderUnavailable("no room")
 
     monkeypatch.setattr(HashEmbedder, "embed", fail)
     assert await readers.read(["a kettle"], [HASH]) == {}

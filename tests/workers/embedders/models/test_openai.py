@@ -94,7 +94,7 @@ async def test_failures_that_pass_are_tried_again(server: Server, status: int) -
 async def test_attempts_are_bounded(server: Server) -> None:
     server.script = lambda _: Answer(status=503)
     error = await failure_of(server.endpoint(attempts=3), ["a"])
-    assert error.failure.reason == "openai:m at 127.0.0.1: HTTP 503"
+    assert error.reason == "openai:m at 127.0.0.1: HTTP 503"
     assert len(server.requests) == 3
 
 
@@ -109,7 +109,7 @@ async def test_retry_after_is_obeyed(server: Server) -> None:
 async def test_a_wait_that_is_too_long_is_handed_to_the_caller(server: Server) -> None:
     server.script = lambda _: Answer(status=429, headers={"Retry-After": "3600"})
     error = await failure_of(server.endpoint(), ["a"])
-    assert error.failure.retry_after_s == 3600.0
+    assert error.retry_after_s == 3600.0
     assert len(server.requests) == 1
 
 
@@ -127,7 +127,7 @@ async def test_failures_that_stay_are_told_at_once_without_the_servers_prose(
 ) -> None:
     server.script = lambda _: Answer(status=status, body=msgspec.json.encode(body))
     error = await failure_of(server.endpoint(), ["my secret text"])
-    assert error.failure.reason == f"openai:m at 127.0.0.1: HTTP {status}{code}"
+    assert error.reason == f"openai:m at 127.0.0.1: HTTP {status}{code}"
     assert len(server.requests) == 1
 
 
@@ -154,12 +154,12 @@ def malformed(*rows: object) -> bytes:
 async def test_malformed_answers_are_failures_not_vectors(server: Server, body: bytes, reason: str) -> None:
     server.script = lambda _: Answer(body=body)
     error = await failure_of(server.endpoint(), ["a", "b"])
-    assert reason in error.failure.reason
+    assert reason in error.reason
 
 
 async def test_the_dimension_that_was_asked_for_is_sent_and_insisted_on(server: Server) -> None:
     error = await failure_of(server.endpoint(dimensions=512), ["a"])
-    assert "vectors of 512 dimensions expected, [4] received" in error.failure.reason
+    assert "vectors of 512 dimensions expected, [4] received" in error.reason
     assert server.requests[0].body["dimensions"] == 512
 
 
@@ -178,7 +178,7 @@ async def test_a_server_that_is_too_slow_is_given_up(server: Server) -> None:
         error = await failure_of(server.endpoint(timeout_s=0.1, attempts=2), ["a"])
     finally:
         release.set()
-    assert "no answer within 0.1 s" in error.failure.reason or "Timeout" in error.failure.reason
+    assert "no answer within 0.1 s" in error.reason or "Timeout" in error.reason
     assert len(server.requests) == 2
 
 
@@ -187,7 +187,7 @@ async def test_a_port_where_nobody_listens_is_a_failure() -> None:
         held.bind(("127.0.0.1", 0))  # bound and not listening: refused, and nobody else can take it
         endpoint = Endpoint(model="m", url=f"http://127.0.0.1:{held.getsockname()[1]}/v1", attempts=2, backoff_s=0.01)
         error = await failure_of(endpoint, ["a"])
-    assert error.failure.reason == "openai:m at 127.0.0.1: no connection: ConnectError"
+    assert error.reason == "openai:m at 127.0.0.1: no connection: ConnectError"
 
 
 async def test_one_failed_request_ends_the_others_of_its_call(server: Server) -> None:
@@ -195,7 +195,7 @@ async def test_one_failed_request_ends_the_others_of_its_call(server: Server) ->
         Answer(status=401) if "x" in request.body["input"] else answer_to(request.body["input"])
     )
     error = await failure_of(server.endpoint(texts_per_request=1, concurrent=2), ["x", *map(str, range(50))])
-    assert "HTTP 401" in error.failure.reason
+    assert "HTTP 401" in error.reason
     assert len(server.requests) < 10
 
 
@@ -221,7 +221,7 @@ async def test_a_refusal_of_everything_is_about_the_settings(server: Server) -> 
     server.script = lambda _: Answer(status=400, body=b'{"error": {"code": "model_not_found"}}')
     error = await failure_of(server.endpoint(), ["a" * 20_000])
     assert type(error) is EmbedderUnavailable
-    assert error.failure.reason.endswith("HTTP 400 (model_not_found)")
+    assert error.reason.endswith("HTTP 400 (model_not_found)")
     assert len(server.requests) == 2
 
 
