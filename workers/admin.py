@@ -47,8 +47,7 @@ from engramq.workers.migrating import require_database, run
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
-from engramq.workers.tenants import export, restoring
-from engramq.workers.tenants import leaving as leaving_of
+from engramq.workers.tenants import export, handlers, restoring
 from engramq.workers.tenants.export_check import ExportRefused
 from engramq.workers.tenants.handlers import Contents, contents
 from engramq.workers.webhooks import hooks
@@ -145,14 +144,14 @@ def hand_over(
     async def work(tx: Transaction) -> int | None:
         if tx.tenant == NOBODY:
             return None
-        if not new_name and heir.name != settings.principal and not await leaving_of.is_known(tx, heir):
+        if not new_name and heir.name != settings.principal and not await handlers.is_known(tx, heir):
             raise CommandFailed(
                 f"No token and no memory of namespace {namespace!r} knows {heir.name!r}. "
                 "--new-name says that it is right."
             )
         if dry_run:
-            return await leaving_of.owned(tx, leaving)
-        return await leaving_of.hand_over(tx, leaving, heir, settings.principal)
+            return await handlers.owned(tx, leaving)
+        return await handlers.hand_over(tx, leaving, heir, settings.principal)
 
     async def done(store: Store) -> int | None:
         known = await store.read(namespace, work if dry_run else _tenant)

@@ -37,7 +37,7 @@ from engramq.workers.memories import (
     change,
     contradictions,
     duplicates,
-    evidence,
+    grounds,
     importing,
     pending,
     projects,
@@ -70,7 +70,7 @@ from engramq.workers.upkeep.active_hours import SessionClock
 from engramq.workers.upkeep.pieces import Pieces
 from engramq.workers.upkeep.rebuilding import Rebuilding
 from engramq.workers.upkeep.reembedding import Reembedding
-from engramq.workers.upkeep.schedule import Upkeep
+from engramq.workers.upkeep.schedule import Upkeep, periodic
 from engramq.workers.upkeep.unfinished import Unfinished
 from engramq.workers.webhooks.delivery import Delivery
 
@@ -85,7 +85,7 @@ SAY_AGAIN_S: Final = 60.0
 
 # The modules that have handlers.
 _SLICES: Final = (
-    *(auth, change, commands, connect, consent, contradictions, deletions, disconnect, duplicates, edges, evidence),
+    *(auth, change, commands, connect, consent, contradictions, deletions, disconnect, duplicates, edges, grounds),
     *(
         importing,
         lookup,
@@ -211,11 +211,11 @@ def _schedule(
     pieces = Pieces(store=store, vectorizer=vectorizer, activity=activity, stopping=stopping)
     return (
         *upkeep.schedule(),
-        Periodic("reembed", settings.sweep_interval_s, reembedding.run),
-        Periodic("rebuild_lexemes", settings.sweep_interval_s, rebuilding.run),
-        Periodic("embed_pieces", settings.sweep_interval_s, pieces.run),
-        Periodic("chain_audit", receipts.EXTEND_EVERY_S, receipts.Chaining(store=store).run),
-        Periodic("tell_webhooks", settings.sweep_interval_s, Delivery(store=store, settings=settings).run),
+        periodic("reembed", settings.sweep_interval_s, reembedding.run),
+        periodic("rebuild_lexemes", settings.sweep_interval_s, rebuilding.run),
+        periodic("embed_pieces", settings.sweep_interval_s, pieces.run),
+        periodic("chain_audit", receipts.EXTEND_EVERY_S, receipts.Chaining(store=store).run),
+        periodic("tell_webhooks", settings.sweep_interval_s, Delivery(store=store, settings=settings).run),
     )
 
 

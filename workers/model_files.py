@@ -1,6 +1,5 @@
 """Check that the files of a model are whole, without loading any; this runs before every start and imports little."""
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -10,6 +9,7 @@ from engramq.schemas.settings import Settings
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.e5 import build
 from engramq.workers.embedders.onnx_folder import read_folder
+from engramq.workers.embedders.onnx_session import sha256_of
 
 _BUNDLED: Final = {
     minilm.MODEL_FILE: minilm.MODEL_SHA256,
@@ -35,8 +35,7 @@ def _whole(model: str, folder: Path, expected: Mapping[str, str], mend: str) -> 
     for name, sha256 in expected.items():
         path = folder / name
         try:
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = sha256_of(path)
         except FileNotFoundError:
             return failed(CheckName.MODEL, f"The model {model} is not there: {path} is missing.", mend)
         except OSError as problem:

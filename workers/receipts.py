@@ -3,7 +3,6 @@
 Receipts are signed by a key that follows from the installation's, as the secrets of webhooks do.
 """
 
-import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -21,7 +20,7 @@ from engramq.schemas.commands import (
     ReceiptMade,
     VerifyAudit,
 )
-from engramq.schemas.faults import EngramqError, FaultCode, missing, refuse
+from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.receipts import Receipt, exact_time
 from engramq.schemas.settings import Settings, SettingsError
@@ -30,11 +29,8 @@ from engramq.workers.db import audit_chain, namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
 from engramq.workers.webhooks.sending import signing_key
-
-log = logging.getLogger(__name__)
 
 EXTEND_EVERY_S: Final = 15.0
 BATCHES: Final = 10  # of entries without a place, that one receipt waits for
@@ -93,11 +89,8 @@ class Chaining:
 
     async def run(self) -> None:
         """Look where something changed of late."""
-        try:
-            for namespace in await namespaces.changed(self.store, Looks.ANY):
-                await self.store.apart(namespace, self._extend(namespace), None)
-        except (EngramqError, OutcomeUnknown):
-            log.warning("Nothing chained: the database is away")
+        for namespace in await namespaces.changed(self.store, Looks.ANY):
+            await self.store.apart(namespace, self._extend(namespace), None)
 
     async def _extend(self, namespace: str) -> None:
         while await self.store.write(namespace, audit_chain.extend):

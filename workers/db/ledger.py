@@ -2,16 +2,13 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
-from engramq.schemas import limits
 from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Envelope, PrincipalId
 from engramq.schemas.vocabulary import WebhookEvent
 from engramq.workers.db.transaction import Jsonb, Sent, Transaction
-
-TRIMMED_AT_ONCE: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +93,6 @@ async def find(
         return None
     owner = PrincipalId(row["principal"], row["principal_untrusted"])
     return LedgerEntry(row["command_id"], owner, row["fingerprint"], row["answer"])
-
-
-async def trim(tx: Transaction) -> int:
-    """Forget commands older than idempotency keys are kept, at most TRIMMED_AT_ONCE; return how many."""
-    row = await tx.row("ledger_trim", days=limits.IDEMPOTENCY_DAYS, limit=TRIMMED_AT_ONCE)
-    return 0 if row is None else int(row["trimmed"])
 
 
 async def blank(

@@ -37,6 +37,7 @@ from engramq.workers.embedders.onnx_session import (
     needing_libraries,
     padded,
     return_freed_memory,
+    sha256_of,
     usable_cores,
 )
 
@@ -145,8 +146,7 @@ def _pooling(folder: Path) -> Pooling:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
 

@@ -63,11 +63,16 @@ def failing_as_unavailable() -> Iterator[None]:
         raise EmbedderUnavailable(f"onnxruntime failed: {type(error).__name__}") from error
 
 
+def sha256_of(path: Path) -> str:
+    """Return the digest of a file; raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def check_file(path: Path, expected: str, *, mend: str) -> None:
     """Prove that a file has this sha256; `mend` says what to do about one that has not. Raises EmbedderUnavailable."""
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = sha256_of(path)
     except OSError as error:
         raise EmbedderUnavailable(f"cannot read {path}: {error.strerror}; {mend}") from error
     if found != expected:

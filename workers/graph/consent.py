@@ -44,7 +44,6 @@ from engramq.workers.graph.proposals import OPEN, SEEN, records_of
 from engramq.workers.runner import Context, handles
 
 PRINCIPALS: Final = limits.CONSENT_PRINCIPALS
-TRIMMED_AT_ONCE: Final = 5_000
 SAME_CALL: Final = "make this same call"  # what proposes, and what approves somebody else's proposal
 
 _TOO_MANY_OPEN: Final = (
@@ -83,25 +82,21 @@ async def reclassification_consent(
     used, proposals = await _use(tx, Draft(ProposalAction.RECLASSIFY, edge_id, (edge_id,), new_sector=sector))
     if used is not None:
         return used
-    call = f'propose_reclassification(edge_id="{edge_id}", new_sector="{sector}")'
-    reply = Reclassified(
+    call, again = f'propose_reclassification(edge_id="{edge_id}", new_sector="{sector}")', _call_again(envelope)
+    hint = (
+        f"Call {call}: that is your approval. Have another principal, with the scope verify, call the same. "
+        f"Or have one approve it with decide_proposal. Then {again} within {limits.CONSENT_HOURS} hours."
+    )
+    asked: dict[str, Any] = {"proposal_id": None, "approved_by": [], "expires_at": None}
+    if proposals:
+        hint, asked = _missing(envelope, proposals[0], f"call {call}", again), _asked(proposals[0])
+    return Reclassified(
         status=ReclassifyStatus.CONSENT_REQUIRED,
         error=f"Edge {edge_id} is constitutive: two different principals must approve its reclassification.",
         edge_id=str(edge_id),
-        proposal_id=None,
-        approved_by=[],
-        expires_at=None,
-        hint=(
-            f"Call {call}: that is your approval. Have another principal, with the scope verify, call the same. "
-            "Or have one approve it with decide_proposal. "
-            f"Then {_call_again(envelope)} within {limits.CONSENT_HOURS} hours."
-        ),
+        hint=hint,
+        **asked,
     )
-    if proposals:
-        reply.proposal_id, reply.approved_by = str(proposals[0]["id"]), list(proposals[0]["approved_by"])
-        reply.expires_at = format_time(proposals[0]["expires_at"])
-        reply.hint = _missing(envelope, proposals[0], f"call {call}", _call_again(envelope))
-    return reply
 
 
 async def deletion_consent(
@@ -122,10 +117,8 @@ async def deletion_consent(
     return DeletionNeedsConsent(
         error=f"What is constitutive is deleted only when {PRINCIPALS} different principals approve.",
         hint=_missing(envelope, proposal, SAME_CALL, _call_again(envelope)),
-        proposal_id=str(proposal["id"]),
-        expires_at=format_time(proposal["expires_at"]),
         edge_ids=[str(edge) for edge in covers],
-        approved_by=list(proposal["approved_by"]),
+        **_asked(proposal),
     )
 
 
@@ -147,9 +140,7 @@ async def change_consent(
         error=f"Edge {edge_id} is constitutive: {PRINCIPALS} different principals must approve this change of {what}.",
         hint=_missing(envelope, proposal, SAME_CALL, _call_again(envelope)),
         edge_id=str(edge_id),
-        proposal_id=str(proposal["id"]),
-        approved_by=list(proposal["approved_by"]),
-        expires_at=format_time(proposal["expires_at"]),
+        **_asked(proposal),
     )
 
 
@@ -170,9 +161,7 @@ async def sharing_consent(tx: Transaction, envelope: Envelope, memory_id: UUID) 
     return Shared(
         status="consent_required",
         memory_id=str(memory_id),
-        proposal_id=str(proposal["id"]),
-        approved_by=list(proposal["approved_by"]),
-        expires_at=format_time(proposal["expires_at"]),
+        **_asked(proposal),
         # No tool is named, else its sentence would be left out for most who propose, who lack the scope verify.
         hint="This namespace asks for consent. Have another principal, with the scope verify, approve the proposal, by "
         f"a tool or on the page Consent. Then {again} within {limits.CONSENT_HOURS} hours.",
@@ -213,9 +202,7 @@ async def propose(
     proposal = await _join(tx, envelope, draft, await _open_proposals(tx, draft))
     call = f'call propose_reclassification(edge_id="{edge_id}", new_sector="{sector}")'
     return Proposed(
-        proposal_id=str(proposal["id"]),
-        expires_at=format_time(proposal["expires_at"]),
-        approved_by=list(proposal["approved_by"]),
+        **_asked(proposal),
         approvals_needed=max(0, PRINCIPALS - len(proposal["approved_by"])),
         hint=_missing(envelope, proposal, call, "call reclassify_memory_sector"),
     )
@@ -246,12 +233,6 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
     after = await _read(tx, proposal_id)
     await _record_decision(tx, envelope, before, after, command.decision, audit.reason_of(command))
     return Decided(status="recorded", state=after["state"], approvals=len(after["approved_by"]))
-
-
-async def trim(tx: Transaction) -> int:
-    """Forget proposals that ended long ago, at most TRIMMED_AT_ONCE; return how many."""
-    row = await tx.row("trim_proposals", days=limits.PROPOSAL_DAYS, limit=TRIMMED_AT_ONCE)
-    return 0 if row is None else int(row["trimmed"])
 
 
 async def _use(tx: Transaction, draft: Draft) -> tuple[UUID | None, list[Row]]:
@@ -331,6 +312,15 @@ async def _record_decision(
 async def _read(tx: Transaction, proposal_id: UUID) -> Row:
     row = await tx.only_row("proposal_by_id", id=proposal_id, principals=PRINCIPALS)
     return {**row, "state": ProposalState(row["state"])}
+
+
+def _asked(proposal: Row) -> dict[str, Any]:
+    """Return the fields by which a reply names an open proposal."""
+    return {
+        "proposal_id": str(proposal["id"]),
+        "approved_by": list(proposal["approved_by"]),
+        "expires_at": format_time(proposal["expires_at"]),
+    }
 
 
 def _call_again(envelope: Envelope) -> str:

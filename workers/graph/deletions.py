@@ -23,7 +23,6 @@ from engramq.workers.graph.reads import interval
 from engramq.workers.runner import Context, handles, require_admin
 
 DAYS: Final = limits.GRAPH_RESTORE_DAYS
-TRIMMED_AT_ONCE: Final = 5_000
 
 _HINT_THERE: Final = "To have this back, delete the one that is there first: the two cannot both be."
 _HINT_FIRST: Final = "What `restore_first` names brings the missing ends back. Then restore this again."
@@ -95,12 +94,6 @@ def _columns(entries: Mapping[UUID, DeletionEntry]) -> dict[str, Sequence[Any]]:
         "deletions": [entry.id for entry in deletions],
         "times": [entry.at for entry in deletions],
     }
-
-
-async def trim(tx: Transaction) -> int:
-    """Forget what can no longer be brought back, at most TRIMMED_AT_ONCE rows; return how many."""
-    row = await tx.row("trim_deleted", days=DAYS, limit=TRIMMED_AT_ONCE)
-    return 0 if row is None else int(row["trimmed"])
 
 
 @handles(RestoreGraph)

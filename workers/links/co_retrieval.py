@@ -24,7 +24,6 @@ PAIRS_AT_ONCE: Final = 500  # of one transaction
 
 
 KEPT_DAYS: Final = 90
-TRIMMED_AT_ONCE: Final = 5_000
 
 
 @dataclass(slots=True)
@@ -56,12 +55,6 @@ async def link_pairs(tx: Transaction, pairs: Collection[Pair], *, rules: LinkRul
     links = [AutomaticLink(low, high, Relation.CO_OCCURS, weight, Origin.CO_RETRIEVAL) for low, high in pairs]
     await write_automatic(tx, links, rules=rules)
     await tx.send("forget_co_retrieved", **columns_of(pairs))
-
-
-async def trim(tx: Transaction) -> int:
-    """Forget old pairs, at most TRIMMED_AT_ONCE; return how many."""
-    row = await tx.row("trim_co_retrieved", days=KEPT_DAYS, limit=TRIMMED_AT_ONCE)
-    return 0 if row is None else int(row["trimmed"])
 
 
 class CoRetrievals:

@@ -1,4 +1,7 @@
-"""Carry out the commands on whole tenants: count what one holds, and delete it."""
+"""Carry out what is asked of whole tenants: count what one holds, delete it, and hand over what is private.
+
+What is private to a principal that leaves is handed to another one; what is to go instead, a purge takes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,10 +9,12 @@ from datetime import datetime
 from typing import Final
 
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import missing
-from engramq.schemas.vocabulary import Thing
+from engramq.schemas.vocabulary import AuditAction, Partition, Thing
+from engramq.workers.db import audit
 from engramq.workers.db.transaction import NOBODY, Transaction
-from engramq.workers.db.viewers import EVERYTHING
+from engramq.workers.db.viewers import EVERYTHING, Viewer
 from engramq.workers.runner import Context, handles, require_admin
 from engramq.workers.tenants.deletion import TenantDeletion, recorded
 
@@ -83,3 +88,29 @@ async def delete_all(_command: DeleteTenant, context: Context) -> None:
 async def delete_tenant(tx: Transaction, _command: DeleteTenant, context: Context, _done: None) -> TenantDeleted:
     """Tell what was deleted. Whoever takes over from a worker that died goes on with what is left."""
     return await recorded(tx, context.envelope)
+
+
+async def owned(tx: Transaction, leaving: PrincipalId) -> int:
+    """Return how many memories are private to a principal."""
+    row = await tx.only_row("owned_privately", leaving=Viewer.of(leaving).owner)
+    return int(row["memories"])
+
+
+async def is_known(tx: Transaction, principal: PrincipalId) -> bool:
+    """Say whether a token or a memory of the namespace names a principal: else it may be misspelt."""
+    row = await tx.only_row(
+        "principal_known", name=principal.name, untrusted=principal.untrusted, owner=Viewer.of(principal).owner
+    )
+    return bool(row["known"])
+
+
+async def hand_over(tx: Transaction, leaving: PrincipalId, heir: PrincipalId, actor: str) -> int:
+    """Let another principal own what is private to one; audited. Return how many memories that were."""
+    row = await tx.only_row("hand_over", leaving=Viewer.of(leaving).owner, heir=Viewer.of(heir).owner)
+    old, new = _told(leaving), _told(heir) | {"memories": row["memories"]}
+    await audit.write(tx, actor, AuditAction.HAND_OVER, None, old=old, new=new)
+    return int(row["memories"])
+
+
+def _told(principal: PrincipalId) -> dict[str, object]:
+    return {"principal": principal.name, Partition.UNTRUSTED.value: principal.untrusted}

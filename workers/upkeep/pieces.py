@@ -15,14 +15,12 @@ from typing import Final
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.faults import EngramqError
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +56,6 @@ class Pieces:
                 await self._make(await self.vectorizer.running_model_id(), waiting)
         except EmbedderUnavailable as problem:
             log.warning("No pieces embedded", extra={"reason": problem.reason})
-        except (EngramqError, OutcomeUnknown):
-            log.warning("No pieces embedded: the database is away")
 
     @property
     def _reads(self) -> int:

@@ -10,12 +10,10 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from engramq.schemas.faults import EngramqError
 from engramq.workers.db import namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +37,9 @@ class Rebuilding:
 
     async def run(self) -> None:
         """Make anew what can be; what has to wait is done by a later call."""
-        try:
-            waiting = [row["namespace"] for row in await self.store.ask("rebuilding_namespaces")]
-            while waiting and not self.stopping.is_set():
-                waiting = [each for each in waiting if await self.store.apart(each, self._work(each), False)]
-        except (EngramqError, OutcomeUnknown):
-            log.warning("No words made anew: the database is away")
+        waiting = [row["namespace"] for row in await self.store.ask("rebuilding_namespaces")]
+        while waiting and not self.stopping.is_set():
+            waiting = [each for each in waiting if await self.store.apart(each, self._work(each), False)]
 
     async def _work(self, namespace: str) -> bool:
         """Take a turn at a namespace; return whether there is more to do now."""

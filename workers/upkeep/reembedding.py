@@ -81,9 +81,6 @@ class Reembedding:
             return
         try:
             worked = await self._run()
-        except (EngramqError, OutcomeUnknown):
-            log.warning("Nothing embedded anew: the database is away")
-            return
         except EmbedderUnavailable as problem:
             log.warning("Nothing embedded anew", extra={"reason": problem.reason})
             worked = False

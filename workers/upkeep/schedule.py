@@ -18,14 +18,13 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db import ledger, namespaces
+from engramq.workers.db import namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import PUBLIC
-from engramq.workers.graph import consent, deletions
 from engramq.workers.links import co_retrieval, writer
 from engramq.workers.memories import change
 from engramq.workers.memories.pending import embedding, pending_after, pending_contents
@@ -44,12 +43,26 @@ PENDING_S: Final = 3.0  # a memory younger than this may be in somebody's hands
 BATCH: Final = MEMORIES_PER_FOLLOW_UP
 BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the embedder working
 TRIM_EVERY_S: Final = 600.0
+TRIMMED_AT_ONCE: Final = 5_000  # rows of one transaction
+# What is forgotten, each by its query, after so many days: commands, pairs found together, deletions, ended proposals.
+TRIMMED: Final = {
+    "ledger_trim": limits.IDEMPOTENCY_DAYS,
+    "trim_co_retrieved": co_retrieval.KEPT_DAYS,
+    "trim_deleted": limits.GRAPH_RESTORE_DAYS,
+    "trim_proposals": limits.PROPOSAL_DAYS,
+}
 COUNT_EVERY_S: Final = 300.0
 EXPIRE_EVERY_S: Final = 60.0
 RETAIN_EVERY_S: Final = 3_600.0  # it looks through all memories
 DECAY_EVERY_S: Final = 900.0
 DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
 FIRST: Final = UUID(int=0)
+
+
+async def trim(tx: Transaction, query: str) -> int:
+    """Forget what such a query finds too old, at most TRIMMED_AT_ONCE rows; return how many."""
+    row = await tx.only_row(query, days=TRIMMED[query], limit=TRIMMED_AT_ONCE)
+    return int(row["trimmed"])
 
 
 async def is_worth_counting(tx: Transaction, partition: Partition) -> bool:
@@ -62,6 +75,19 @@ async def count_lexemes(tx: Transaction, partition: Partition) -> int:
     """Write anew how many memories of a partition hold each lexeme; return how many lexemes are not rare."""
     await tx.send("forget_lexeme_counts", partition=partition)
     return len(await tx.rows("count_lexemes", partition=partition, sample=LEXEME_SAMPLE, rare=RARE))
+
+
+def periodic(name: str, every_s: float, work: Callable[[], Awaitable[Any]]) -> Periodic:
+    """Return work that is done every so many seconds; while the database is away it waits for its next turn."""
+
+    async def run() -> Any:
+        try:
+            return await work()
+        except (EngramqError, OutcomeUnknown):
+            log.warning("Periodic work waits: the database is away", extra={"schedule": name})
+            return None
+
+    return Periodic(name, every_s, run)
 
 
 @dataclass(slots=True)
@@ -103,14 +129,6 @@ class Upkeep:
         await namespaces.settle(self.store, Looks.SWEEP, settled)
         return tuple(found)
 
-    async def look_in_time(self) -> tuple[FollowUp, ...]:
-        """Do as `look` does; while the database is away there is nothing to hand on."""
-        try:
-            return await self.look()
-        except (EngramqError, OutcomeUnknown):
-            log.warning("Nothing swept: the database is away")
-            return ()
-
     async def _unfinished(self, namespace: str, seen_at: datetime) -> list[FollowUp]:
         # Pending memories first: one that gets its vector meanwhile is seen by the second look.
         pending = await self._look_at(namespace)
@@ -148,11 +166,11 @@ class Upkeep:
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
         outdated = await self._named("outdated_namespaces", **kept)
-        for kind in (ledger, co_retrieval, deletions, consent):  # each apart: where one fails, the others are trimmed
-            await self._each(outdated, partial(self._trim, kind.trim, kind.TRIMMED_AT_ONCE))
+        for query in TRIMMED:  # each apart: where one fails, the others are trimmed
+            await self._each(outdated, partial(self._trim, query))
 
-    async def _trim(self, trim: Callable[[Transaction], Awaitable[int]], at_once: int, namespace: str) -> None:
-        while await self.store.write(namespace, trim) == at_once:
+    async def _trim(self, query: str, namespace: str) -> None:
+        while await self.store.write(namespace, partial(trim, query=query)) == TRIMMED_AT_ONCE:
             pass
 
     async def archive_expired(self) -> None:
@@ -181,12 +199,7 @@ class Upkeep:
 
     async def index_loads(self) -> None:
         """Build vector indexes anew for bulk loads that are over."""
-        try:
-            indexed = await index_loads(self.store)
-        except (EngramqError, OutcomeUnknown):
-            log.warning("No load was indexed: the database is away")
-            return
-        if indexed:
+        if indexed := await index_loads(self.store):
             log.info("Vector index built for bulk loads", extra={"loads": indexed})
 
     async def decay_links(self) -> None:
@@ -225,11 +238,11 @@ class Upkeep:
     def schedule(self) -> tuple[Periodic, ...]:
         """Return the periodic work."""
         return (
-            Periodic("sweep", self.interval_s, self.look_in_time),
-            Periodic("index_loads", self.interval_s, self.index_loads),
-            Periodic("trim", TRIM_EVERY_S, self.trim),
-            Periodic("archive_expired", EXPIRE_EVERY_S, self.archive_expired),
-            Periodic("apply_retention", RETAIN_EVERY_S, self.apply_retention),
-            Periodic("decay_links", DECAY_EVERY_S, self.decay_links),
-            Periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),
+            periodic("sweep", self.interval_s, self.look),
+            periodic("index_loads", self.interval_s, self.index_loads),
+            periodic("trim", TRIM_EVERY_S, self.trim),
+            periodic("archive_expired", EXPIRE_EVERY_S, self.archive_expired),
+            periodic("apply_retention", RETAIN_EVERY_S, self.apply_retention),
+            periodic("decay_links", DECAY_EVERY_S, self.decay_links),
+            periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),
         )

@@ -47,13 +47,11 @@ class Delivery:
     chance: random.Random = field(default_factory=random.Random)
 
     async def run(self) -> None:
-        """Tell what is due; while the database is away there is nothing to tell."""
+        """Tell what is due."""
         try:
             due = [row["namespace"] for row in await self.store.ask("namespaces_to_tell", days=DEAD_DAYS)]
             if due:
                 await self._tell(due)
-        except (EngramqError, OutcomeUnknown):
-            log.warning("No webhook told: the database is away")
         except SettingsError as problem:
             log.error("No webhook told", extra={"problem": str(problem)})
 

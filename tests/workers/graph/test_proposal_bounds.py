@@ -1,6 +1,7 @@
 """Proposals are bounded: how many one principal has open, how long they are kept, how large a page of them is."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from engramq.schemas.commands import ListProposals, ProposalList
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
 from engramq.schemas.vocabulary import Decision
-from engramq.workers.graph import consent, proposals
+from engramq.workers.graph import proposals
+from engramq.workers.upkeep.schedule import trim
 from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.graph.facts import decided, fact
@@ -72,7 +74,7 @@ async def test_what_ended_long_ago_is_forgotten_with_its_approvals(harness: Harn
     harness.rows(
         f"update proposals set expires_at = now() - interval '{days} days' + interval '1 hour' where id = %s", late
     )
-    assert await harness.store.write("default_user", consent.trim) == 3
+    assert await harness.store.write("default_user", partial(trim, query="trim_proposals")) == 3
     assert {str(row["id"]) for row in harness.rows("select id from proposals")} == {late, waiting}
     assert {str(row["proposal_id"]) for row in harness.rows("select proposal_id from approvals")} == {late, waiting}
     assert (await decided(harness, rejected))["status"] == "not_found"

@@ -1,6 +1,7 @@
 """Deleting keeps what was deleted, and restoring brings it back as it was."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import parse_time
 from engramq.schemas.vocabulary import ALL_SCOPES, Decision, Scope
-from engramq.workers.graph import deletions
+from engramq.workers.upkeep.schedule import trim
 from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
@@ -265,7 +266,7 @@ async def test_after_thirty_days_a_deletion_is_final(harness: Harness) -> None:
     body = await restored(harness, old)
     assert body["status"] == "not_found"
     assert str(days) in body["error"]
-    assert await harness.store.write("default_user", deletions.trim) == 1
+    assert await harness.store.write("default_user", partial(trim, query="trim_deleted")) == 1
     assert {row["deletion"] for row in harness.rows("select deletion from deleted_graph")} == {node}
     assert (await restored(harness, node))["status"] == "restored"
 

@@ -10,7 +10,7 @@ from engramq.schemas.evidence import Citation
 from engramq.schemas.limits import NAME_CHARS
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.tenants.leaving import hand_over, owned
+from engramq.workers.tenants.handlers import hand_over, owned
 from tests.workers.conftest import World
 
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))

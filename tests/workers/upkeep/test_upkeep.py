@@ -20,11 +20,9 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.setting_values import Retention
-from engramq.workers.db import ledger
 from engramq.workers.db.database import DatabaseHealth
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.graph import consent
 from engramq.workers.queue import background
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
@@ -125,22 +123,19 @@ async def test_a_namespace_whose_upkeep_fails_keeps_no_other_waiting(world: Worl
 async def test_a_namespace_whose_rows_cannot_be_read_keeps_no_other_waiting_nor_its_own_other_kinds(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trim, trimmed = ledger.trim, list[str]()
+    trim, trimmed = schedule.trim, list[str]()
     for namespace in ("aaa", "zzz"):
         await world.outcome(job(StoreMemory(content="old"), namespace=namespace))
     world.rows("update ledger set created_at = now() - interval '8 days' returning 1")
 
-    async def overflow_at_the_first(tx: Transaction) -> int:
-        if tx.namespace == "aaa":
+    async def overflow_at_the_first(tx: Transaction, query: str) -> int:
+        if (tx.namespace, query) == ("aaa", "ledger_trim"):
             raise OverflowError("date value out of range")
-        return await trim(tx)
+        if query == "trim_proposals":
+            trimmed.append(tx.namespace)
+        return await trim(tx, query)
 
-    async def note(tx: Transaction) -> int:
-        trimmed.append(tx.namespace)
-        return 0
-
-    monkeypatch.setattr(ledger, "trim", overflow_at_the_first)
-    monkeypatch.setattr(consent, "trim", note)
+    monkeypatch.setattr(schedule, "trim", overflow_at_the_first)
     await world.upkeep.trim()
     assert world.rows("select count(*) as n from ledger where tenant = tenant_of('zzz')") == [{"n": 0}]
     assert trimmed == ["aaa", "zzz"]

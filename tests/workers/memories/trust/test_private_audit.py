@@ -45,7 +45,7 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db import audit
 from engramq.workers.db.privacy import change_privacy
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.tenants.leaving import hand_over
+from engramq.workers.tenants.handlers import hand_over
 from tests.jobs import job
 from tests.workers.conftest import World
 
