@@ -1,7 +1,7 @@
 """Make, list and revoke bearer tokens of a namespace, and find one in any namespace by its digest."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -89,16 +89,10 @@ async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, 
     await _require_one_trust(tx, wanted)
     row = await tx.only_row(
         "insert_token",
+        **asdict(wanted) | {"scopes": [scope.value for scope in wanted.scopes]},
         id=token_id,
-        principal=wanted.principal,
-        scopes=[scope.value for scope in wanted.scopes],
-        untrusted=wanted.untrusted,
         sha256=digest,
-        project=wanted.project,
-        visibility=wanted.visibility,
-        label=wanted.label,
         created_by=by.actor,
-        expires_at=wanted.expires_at,
     )
     await _audit(tx, by, AuditAction.CREATE_TOKEN, row)
     return _token(row)

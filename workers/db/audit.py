@@ -45,10 +45,9 @@ async def record(
     reason: str | None = None,
     owner: str | None = None,
 ) -> Sent:
-    """Note that the principal of a command did this; see `write`."""
-    actor, command_id = envelope.principal.name, UUID(envelope.id)
-    values: dict[str, Any] = {"reason": reason, "command_id": command_id, "owner": owner}
-    return await write(tx, actor, action, target, old=old, new=new, **values)
+    """Note that the principal of a command did this, for the reason that the command gives if none is; see `write`."""
+    actor, command_id, reason = envelope.principal.name, UUID(envelope.id), reason or reason_of(envelope.command)
+    return await write(tx, actor, action, target, old=old, new=new, reason=reason, command_id=command_id, owner=owner)
 
 
 async def write(

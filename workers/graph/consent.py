@@ -173,8 +173,7 @@ async def end_sharing(tx: Transaction, envelope: Envelope, memory_id: UUID) -> N
     for locked in await tx.rows("lock_open_sharing", target_id=memory_id):
         before = await _read(tx, locked["id"])
         await tx.send("reject_proposal", id=locked["id"])
-        after, reason = await _read(tx, locked["id"]), audit.reason_of(envelope.command)
-        await _record_decision(tx, envelope, before, after, Decision.REJECT, reason)
+        await _record_decision(tx, envelope, before, await _read(tx, locked["id"]), Decision.REJECT)
 
 
 @handles(ProposeReclassification)
@@ -231,7 +230,7 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
     else:
         await tx.send("reject_proposal", id=proposal_id)
     after = await _read(tx, proposal_id)
-    await _record_decision(tx, envelope, before, after, command.decision, audit.reason_of(command))
+    await _record_decision(tx, envelope, before, after, command.decision)
     return Decided(status="recorded", state=after["state"], approvals=len(after["approved_by"]))
 
 
@@ -277,7 +276,7 @@ async def _join(tx: Transaction, envelope: Envelope, draft: Draft, proposals: Se
         return proposal
     await tx.send("approve_proposal", id=proposal["id"], principal=caller.name)
     after = await _read(tx, proposal["id"])
-    await _record_decision(tx, envelope, proposal, after, Decision.APPROVE, draft.reason)
+    await _record_decision(tx, envelope, proposal, after, Decision.APPROVE)
     return after
 
 
@@ -296,17 +295,15 @@ async def _make(tx: Transaction, envelope: Envelope, draft: Draft) -> Row:
     if draft.change is not None:
         # Names alone: the audit log gets the values once they are written, and never those that nobody agreed to.
         new["change"] = sorted(draft.change)
-    await audit.record(tx, envelope, AuditAction.PROPOSE, draft.target, old={}, new=new, reason=draft.reason)
+    await audit.record(tx, envelope, AuditAction.PROPOSE, draft.target, old={}, new=new)
     return await _read(tx, proposal_id)
 
 
-async def _record_decision(
-    tx: Transaction, envelope: Envelope, before: Row, after: Row, decision: Decision, reason: str | None
-) -> None:
+async def _record_decision(tx: Transaction, envelope: Envelope, before: Row, after: Row, decision: Decision) -> None:
     of = {"proposal_id": str(before["id"])}
     old, new = {**of, "state": before["state"]}, {**of, "state": after["state"], "decision": decision}
     async with tx.seeing(EVERYTHING):  # who decides does not see the memory that is to be shared
-        await audit.record(tx, envelope, AuditAction.DECIDE, before["target_id"], old=old, new=new, reason=reason)
+        await audit.record(tx, envelope, AuditAction.DECIDE, before["target_id"], old=old, new=new)
 
 
 async def _read(tx: Transaction, proposal_id: UUID) -> Row:

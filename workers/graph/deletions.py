@@ -57,12 +57,8 @@ async def note_deletions(
     new: Mapping[str, Any] | None = None,
 ) -> dict[UUID, DeletionEntry]:
     """Note deletions in the audit log, given what each target was, before they are deleted under their entries."""
-    reason = audit.reason_of(envelope.command)
     entries = {}
-    sent = [
-        await audit.record(tx, envelope, action, target, old=old, new=new or {}, reason=reason)
-        for target, old in olds.items()
-    ]
+    sent = [await audit.record(tx, envelope, action, target, old=old, new=new or {}) for target, old in olds.items()]
     for target, entry in zip(olds, sent, strict=True):
         row = await entry.fetchone()
         assert row is not None
@@ -146,8 +142,7 @@ async def restore_graph(tx: Transaction, command: RestoreGraph, context: Context
     else:
         action = AuditAction.RESTORE_NODE
         new |= {"edges": restored, "not_restored": left}
-    reason = audit.reason_of(command)
-    await audit.record(tx, context.envelope, action, entry["target_id"], old={}, new=new, reason=reason)
+    await audit.record(tx, context.envelope, action, entry["target_id"], old={}, new=new)
     return reply
 
 

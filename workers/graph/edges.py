@@ -33,7 +33,7 @@ from engramq.workers.graph.consent import change_consent, deletion_consent, recl
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
 from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged, sector_named, wrong_sector
 from engramq.workers.graph.nodes import changes, find_or_make, refuse_oversize, require_trusted_principal
-from engramq.workers.graph.reads import ENDS, interval, sector_of_row
+from engramq.workers.graph.reads import ENDS, edge_said, ids_of_ends, sector_of_row
 from engramq.workers.runner import Context, handles
 
 log = logging.getLogger(__name__)
@@ -77,15 +77,10 @@ async def add_edge(
             return merged_row
         row = merged_row
     return EdgeAdded(
-        edge_id=str(row["id"]),
+        **edge_said(row),
+        **ids_of_ends(row),
         created=made is not None,
-        source_id=str(row["source_id"]),
-        target_id=str(row["target_id"]),
-        relation=row["relation"],
-        weight=row["weight"],
-        memory_sector=sector_of_row(row),
         properties=row["properties"],
-        **interval(row),
         notice=_notice_of_end(row, command),
     )
 

@@ -96,18 +96,13 @@ async def get_edge(tx: Transaction, command: GetEdge, _context: Context) -> Edge
     if row is None:
         return EdgeMissing()
     return EdgeFound(
-        edge_id=str(row["id"]),
-        source_id=str(row["source_id"]),
-        target_id=str(row["target_id"]),
-        relation=row["relation"],
-        weight=row["weight"],
+        **edge_said(row),
+        **ids_of_ends(row),
         properties=row["properties"],
-        memory_sector=sector_of_row(row),
         created_at=format_time(row["created_at"]),
         match_count=row["match_count"],
         created_by=row["created_by"],
         updated_by=row["updated_by"],
-        **interval(row),
     )
 
 
@@ -185,6 +180,30 @@ def interval(row: Row) -> Interval:
     return Interval(valid_from=start, valid_until=end)
 
 
+class _EdgeSaid(Interval):
+    edge_id: str
+    relation: str
+    weight: float
+    memory_sector: Sector
+
+
+class _Ends(TypedDict):
+    source_id: str
+    target_id: str
+
+
+def edge_said(row: Row) -> _EdgeSaid:
+    """Return what every reply says of an edge."""
+    sector = sector_of_row(row)
+    relation, weight = row["relation"], row["weight"]
+    return _EdgeSaid(edge_id=str(row["id"]), relation=relation, weight=weight, memory_sector=sector, **interval(row))
+
+
+def ids_of_ends(row: Row) -> _Ends:
+    """Return the ids of an edge's ends."""
+    return _Ends(source_id=str(row["source_id"]), target_id=str(row["target_id"]))
+
+
 def sector_of_row(row: Row) -> Sector:
     """Return the sector of an edge as it reads."""
     return Sector(row["memory_sector"]) if row["memory_sector"] else DEFAULT_SECTOR
@@ -198,16 +217,12 @@ def node_ref(row: Row) -> NodeRef:
 def graph_edge(row: Row) -> GraphEdge:
     """Return an edge with its ends by name."""
     return GraphEdge(
-        edge_id=str(row["id"]),
+        **edge_said(row),
         source=NodeRef(node_id=str(row["source_id"]), label=row["source_label"], name=row["source_name"]),
         target=NodeRef(node_id=str(row["target_id"]), label=row["target_label"], name=row["target_name"]),
-        relation=row["relation"],
-        weight=row["weight"],
-        memory_sector=sector_of_row(row),
         properties=row["properties"],
         created_by=row["created_by"],
         updated_by=row["updated_by"],
-        **interval(row),
     )
 
 

@@ -97,8 +97,7 @@ async def _node_back(tx: Transaction, envelope: Envelope, row: Row, changes: Seq
 
 async def _note(tx: Transaction, envelope: Envelope, target: UUID, undone: Sequence[int]) -> None:
     """Note which entries were taken back; their values would be kept for good in one more place."""
-    reason = audit.reason_of(envelope.command)
-    await audit.record(tx, envelope, AuditAction.TAKE_BACK, target, old={}, new={"entries": undone}, reason=reason)
+    await audit.record(tx, envelope, AuditAction.TAKE_BACK, target, old={}, new={"entries": undone})
 
 
 def _undo(noted: dict[str, Any], changes: Sequence[Row], fixed: set[str]) -> list[int]:

@@ -15,7 +15,16 @@ from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, Path
 from engramq.schemas.vocabulary import Direction, Following, Thing
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.graph.reads import find_node, hint_on, homonyms, interval, node_ref, sector_of_row
+from engramq.workers.graph.reads import (
+    edge_said,
+    find_node,
+    hint_on,
+    homonyms,
+    ids_of_ends,
+    interval,
+    node_ref,
+    sector_of_row,
+)
 from engramq.workers.graph.traversal import EdgesFrom, Hop, OutOfTime, Reached, shortest_path, walk
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.decay import decay
@@ -192,16 +201,8 @@ def _no_path(*, truncated: bool) -> PathReport:
 
 
 def _path_edge(row: Row, before: UUID) -> PathEdge:
-    return PathEdge(
-        edge_id=str(row["id"]),
-        source_id=str(row["source_id"]),
-        target_id=str(row["target_id"]),
-        relation=row["relation"],
-        weight=row["weight"],
-        memory_sector=sector_of_row(row),
-        direction=_direction(outgoing=row["source_id"] == before),
-        **interval(row),
-    )
+    direction = _direction(outgoing=row["source_id"] == before)
+    return PathEdge(**edge_said(row), **ids_of_ends(row), direction=direction)
 
 
 def _direction(*, outgoing: bool) -> Direction:

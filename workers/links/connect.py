@@ -240,6 +240,7 @@ def link_for_audit(link: Link) -> dict[str, Any]:
 
 
 _SHARED: Final = tuple(name for name in BatchLinked.__struct_fields__ if name not in {"index", "resolved"})
+_REFUSED: Final = tuple(name for name in BatchRefusal.__struct_fields__ if name != "index")
 
 
 @handles(Connects)
@@ -260,16 +261,7 @@ async def connect_all(tx: Transaction, command: Connects, context: Context) -> B
             if command.atomic:
                 error = f"Nothing was written, since edges[{index}]: {fault.error}"
                 raise EngramqError(msgspec.structs.replace(fault, error=error)) from None
-            errors.append(
-                BatchRefusal(
-                    index=index,
-                    code=fault.code,
-                    error=fault.error,
-                    recovery=fault.recovery,
-                    field=fault.field,
-                    memory_id=fault.memory_id,
-                )
-            )
+            errors.append(BatchRefusal(index=index, **{name: getattr(fault, name) for name in _REFUSED}))
         else:
             results.append(BatchLinked(index=index, **{name: getattr(reply, name) for name in _SHARED}))
     await writer.save()
@@ -278,11 +270,7 @@ async def connect_all(tx: Transaction, command: Connects, context: Context) -> B
     words += [f"{len(errors)} refused"] if errors else []
     return BatchConnected(
         results=results,
-        created=counts[LinkAction.CREATED],
-        reinforced=counts[LinkAction.REINFORCED],
-        updated=counts[LinkAction.UPDATED],
-        skipped=counts[LinkAction.SKIPPED],
-        deferred=counts[LinkAction.DEFERRED],
+        **{action.value: counts[action] for action in LinkAction},
         errors=errors,
         summary=f"Links: {', '.join(words)}." if words else "No links were given.",
     )

@@ -56,8 +56,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
     old: dict[str, Any] = {"source_id": str(pair[0]), "target_id": str(pair[1]), **link_for_audit(link)}
     old |= {"declared_from": link.declared_from and str(link.declared_from)}
     old |= {"deferred": len(waiting)} if waiting else {}
-    reason = audit.reason_of(command)
-    await audit.record(tx, context.envelope, AuditAction.DISCONNECT, link.id, old=old, new={}, reason=reason)
+    await audit.record(tx, context.envelope, AuditAction.DISCONNECT, link.id, old=old, new={})
     return Disconnected(
         action="removed",
         source_id=str(source),

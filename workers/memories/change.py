@@ -254,8 +254,7 @@ async def _audit_state(
         for name in changed or ("state",)
         if name in row
     }
-    reason = audit.reason_of(envelope.command)
-    await audit.record(tx, envelope, action, row["id"], old=old, new=changed, reason=reason, owner=row["owner"])
+    await audit.record(tx, envelope, action, row["id"], old=old, new=changed, owner=row["owner"])
 
 
 async def behind(tx: Transaction, going: Collection[UUID]) -> Behind:

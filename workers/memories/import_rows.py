@@ -191,17 +191,9 @@ async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, 
     """
     known: dict[str, list[KnownMemory]] = {}
     for row in await tx.rows("with_external_ids", external_ids=list(external_ids)) if external_ids else ():
-        memory = KnownMemory(
-            row["id"],
-            Partition(row["partition"]),
-            Verification(row["verification"]),
-            row["created_by"],
-            _absence_of(row),
-            row["content"],
-            row["metadata"],
-            row["owner"],
-        )
-        known.setdefault(row["external_id"], []).append(memory)
+        partition, verification = Partition(row["partition"]), Verification(row["verification"])
+        words = {"partition": partition, "verification": verification, "absence": _absence_of(row)}
+        known.setdefault(row.pop("external_id"), []).append(KnownMemory(**row | words))
     return known
 
 

@@ -107,7 +107,7 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
         await purge_graph.tell_left(tx, reply, filters)
     else:
         reply.notice = GRAPH_STAYS
-    await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(command))
+    await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new)
     return reply
 
 
@@ -173,9 +173,8 @@ async def _audit(
     for row in rows:
         behind = [str(memory_id) for memory_id in hidden.get(row["id"], ())]
         more = {"still_hidden": behind} if behind else {}
-        said: dict[str, Any] = {"reason": audit.reason_of(envelope.command), "owner": row["owner"]}
         old = {"state": row["state"], "partition": row["partition"]}
-        await audit.record(tx, envelope, action, row["id"], old=old, new=new | more, **said)
+        await audit.record(tx, envelope, action, row["id"], old=old, new=new | more, owner=row["owner"])
 
 
 async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:

@@ -173,8 +173,7 @@ async def _note(tx: Transaction, envelope: Envelope, action: AuditAction, gone: 
         old: dict[str, Any] = {name: str(row[name]) for name in _AS_TEXT if name in row}
         old |= {name: row[name] for name in _AS_IT_IS if name in row}
         old |= {"constitutive": True} if row.get("constitutive") else {}
-        reason = audit.reason_of(envelope.command)
-        await audit.record(tx, envelope, action, row["id"], old=old, new={"erased": True}, reason=reason)
+        await audit.record(tx, envelope, action, row["id"], old=old, new={"erased": True})
 
 
 async def _blank_edges(tx: Transaction, gone: Sequence[Row]) -> None:

@@ -45,8 +45,8 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
         displaced = await make_room_again(tx, memory_id, context.services[LinkRules])
         new |= {"displaced": displaced_records(displaced)} if displaced else {}
     hidden = await named_behind(tx, await behind(tx, [memory_id])) if hides else StillHidden()
-    old, reason = {"verification": before}, audit.reason_of(command)
-    await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
+    old = {"verification": before}
+    await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new)
     return Verified(
         status="success",
         memory_id=str(memory_id),

@@ -137,5 +137,4 @@ async def _record(tx: Transaction, envelope: Envelope, action: AuditAction, memo
     was, is_now = Visibility.PRIVATE, Visibility.SHARED
     if action is AuditAction.UNSHARE:
         was, is_now = is_now, was
-    old, new, reason = {"visibility": was}, {"visibility": is_now}, audit.reason_of(envelope.command)
-    await audit.record(tx, envelope, action, memory_id, old=old, new=new, reason=reason)
+    await audit.record(tx, envelope, action, memory_id, old={"visibility": was}, new={"visibility": is_now})

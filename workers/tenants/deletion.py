@@ -15,7 +15,7 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.queue.contract import Lease
 from engramq.workers.queue.inspection import Inspection
 
@@ -84,11 +84,7 @@ class TenantDeletion:
         tx.lease = self.lease
         row = await tx.row("tenant_deletion_begun", command_id=UUID(self.envelope.id), action=AuditAction.DELETE_TENANT)
         if row is None:
-            reason = audit.reason_of(self.envelope.command)
-            new = {"begun": True}
-            entry = await audit.record(
-                tx, self.envelope, AuditAction.DELETE_TENANT, None, old={}, new=new, reason=reason
-            )
+            entry = await _record(tx, self.envelope, {"begun": True})
             row = await entry.fetchone()
         assert row is not None
         at: datetime = row["at"]
@@ -126,9 +122,7 @@ class TenantDeletion:
 
     async def _note(self, tx: Transaction, counted: str | None, rows: int) -> int:
         if counted and rows:
-            reason = audit.reason_of(self.envelope.command)
-            new = {counted: rows}
-            await audit.record(tx, self.envelope, AuditAction.DELETE_TENANT, None, old={}, new=new, reason=reason)
+            await _record(tx, self.envelope, {counted: rows})
         return rows
 
 
@@ -136,9 +130,7 @@ async def recorded(tx: Transaction, envelope: Envelope) -> TenantDeleted:
     """Set the clock back and tell what all tries at the command have deleted."""
     await tx.send("stop_clock")
     row = await tx.only_row("tenant_deleted", command_id=UUID(envelope.id), action=AuditAction.DELETE_TENANT)
-    reason = audit.reason_of(envelope.command)
-    new = {"finished": True}
-    await audit.record(tx, envelope, AuditAction.DELETE_TENANT, None, old={}, new=new, reason=reason)
+    await _record(tx, envelope, {"finished": True})
     log.info("Tenant deleted", extra={"command_id": envelope.id, "count": row["memories"]})
     return TenantDeleted(
         memory_count=row["memories"],
@@ -147,3 +139,7 @@ async def recorded(tx: Transaction, envelope: Envelope) -> TenantDeleted:
         link_count=row["links"],
         token_count=row["tokens"],
     )
+
+
+async def _record(tx: Transaction, envelope: Envelope, new: Mapping[str, Any]) -> Sent:
+    return await audit.record(tx, envelope, AuditAction.DELETE_TENANT, None, old={}, new=new)
