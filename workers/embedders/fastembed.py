@@ -10,13 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engramq.workers.embedders.interface import (
-    BatchLimits,
-    EmbedderSpec,
-    EmbedderUnavailable,
-    Vectors,
-)
-from engramq.workers.embedders.onnx_session import LazyModel, encodable, failing_as_unavailable, tell_nobody
+from engramq.workers.embedders.interface import BatchLimits, Embedder, EmbedderSpec, EmbedderUnavailable, Vectors
+from engramq.workers.embedders.onnx_session import LazyModel, encodable, failing_as_unavailable, tell_nobody, unit_rows
 
 FOLDER: Final = Path("models", "fastembed")  # in the home
 EXTRA: Final = "install engramq[fastembed]"
@@ -25,7 +20,7 @@ MAX_TOKENS: Final = 512  # of most of them; each cuts by itself
 _LOADING: Final = (OSError, ValueError, RuntimeError)
 
 
-class FastembedEmbedder:
+class FastembedEmbedder(Embedder):
     """Load on first use, downloading the model when it is not here yet."""
 
     def __init__(self, name: str, model: str, *, threads: int = 1, home: Path | None = None, **options: Any) -> None:
@@ -58,9 +53,6 @@ class FastembedEmbedder:
             return np.empty((0, self._dimensions), dtype=np.float32)
         return await self._package.run(lambda model: self._run(model, texts, questions=questions))
 
-    async def warm(self) -> None:
-        await self.embed(["warm"])
-
     async def aclose(self) -> None:
         self._package.close()
 
@@ -72,8 +64,7 @@ class FastembedEmbedder:
         if not len(texts):
             return np.empty((0, self._dimensions), dtype=np.float32)
         self._dimensions = vectors.shape[1]
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+        return unit_rows(vectors)
 
     def _load(self) -> Any:
         tell_nobody()

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
+from engramq.workers.embedders.interface import Embedder, EmbedderSpec, EmbedderUnavailable, Vectors
 
 NAME = "hash"
 DIMENSIONS = 384
@@ -37,17 +37,13 @@ _STOP_WORDS = frozenset(
 )
 
 
-class HashEmbedder:
+class HashEmbedder(Embedder):
     """Hash stems and trigrams into 384 signed buckets (blake2b, so equal over runs and machines)."""
 
     spec = EmbedderSpec(name=NAME, dimensions=DIMENSIONS, max_tokens=1_000_000)
 
     def __init__(self) -> None:
         self._closed = False
-
-    def adopt(self, sha256: str) -> bool:
-        """Say whether it is this one: there is no other."""
-        return sha256 == self.spec.sha256
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:  # noqa: ARG002 - all alike
         if self._closed:

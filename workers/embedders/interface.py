@@ -66,7 +66,10 @@ class InputRejected(EmbedderUnavailable):
 
 
 class Embedder(Protocol):
-    """Turn texts into unit vectors. Every method runs on the event loop and never blocks it."""
+    """Turn texts into unit vectors. Every method runs on the event loop and never blocks it.
+
+    Our own embedders inherit what most have in common.
+    """
 
     @property
     def spec(self) -> EmbedderSpec: ...
@@ -74,9 +77,9 @@ class Embedder(Protocol):
     def adopt(self, sha256: str) -> bool:
         """Make the vectors of the model with this digest from now on, because the store has such; False if it cannot.
 
-        Called before the first text; what was made before counts no more.
+        Called before the first text; what was made before counts no more. Most have one model alone.
         """
-        ...
+        return sha256 == self.spec.sha256
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         """Return float32 [len(texts), dimensions], rows in the order of `texts`, each of length 1.
@@ -89,7 +92,7 @@ class Embedder(Protocol):
 
     async def warm(self) -> None:
         """Load or reach the model now, so that the first text does not pay for it. Raises EmbedderUnavailable."""
-        ...
+        await self.embed(["warm"])
 
     async def aclose(self) -> None:
         """Let go of the model. Idempotent; `embed` afterwards raises EmbedderUnavailable."""

@@ -20,12 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from engramq.workers.embedders.interface import (
-    BatchLimits,
-    EmbedderSpec,
-    EmbedderUnavailable,
-    Vectors,
-)
+from engramq.workers.embedders.interface import BatchLimits, Embedder, EmbedderSpec, EmbedderUnavailable, Vectors
 from engramq.workers.embedders.onnx_session import (
     TEXTS_PER_RUN,
     LazyModel,
@@ -133,7 +128,7 @@ class _Loaded:
     asked: Session  # for questions
 
 
-class MiniLmEmbedder:
+class MiniLmEmbedder(Embedder):
     """Load on first use; embed sorted by length, in runs of at most 32 texts and about 1,000 padded tokens."""
 
     def __init__(self, *, threads: int = 1, folder: Path = FOLDER, arithmetic: Arithmetic | None = None) -> None:
@@ -175,9 +170,6 @@ class MiniLmEmbedder:
                 batch = [encoded[row] for row in rows]
                 vectors[rows] = await self._model.run(partial(_run, batch=batch, questions=questions))
         return vectors
-
-    async def warm(self) -> None:
-        await self.embed(["warm"])
 
     async def aclose(self) -> None:
         self._model.close()

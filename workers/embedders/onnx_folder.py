@@ -19,12 +19,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from engramq.workers.embedders.interface import (
-    BatchLimits,
-    EmbedderSpec,
-    EmbedderUnavailable,
-    Vectors,
-)
+from engramq.workers.embedders.interface import BatchLimits, Embedder, EmbedderSpec, EmbedderUnavailable, Vectors
 from engramq.workers.embedders.onnx_session import (
     TEXTS_PER_RUN,
     LazyModel,
@@ -38,6 +33,7 @@ from engramq.workers.embedders.onnx_session import (
     padded,
     return_freed_memory,
     sha256_of,
+    unit_rows,
     usable_cores,
 )
 
@@ -192,8 +188,7 @@ class FolderSession:
         vectors = np.asarray(made, dtype=np.float32)
         if vectors.ndim == 3:  # one for each token
             vectors = self._folder.pooling(vectors, mask)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+        return unit_rows(vectors)
 
     def _replaced(self, text: str) -> str:
         """Replace characters as SentencePiece does: compatibility forms, and composed ones for letter and accent."""
@@ -203,7 +198,7 @@ class FolderSession:
         return unicodedata.normalize("NFC", cut).translate(self._folder.replaced)
 
 
-class OnnxEmbedder:
+class OnnxEmbedder(Embedder):
     """Load on first use; embed sorted by length. Texts and questions get the model's own prompts."""
 
     def __init__(
@@ -230,10 +225,6 @@ class OnnxEmbedder:
         """The identity of the model; its dimensions are known when it has been loaded."""
         return structs.replace(self._spec, dimensions=self._dimensions)
 
-    def adopt(self, sha256: str) -> bool:
-        """Say whether these are vectors of this model."""
-        return sha256 == self._spec.sha256
-
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         if texts or not self._dimensions or self._model.closed:
             self._dimensions = await self._model.run(lambda model: model.dimensions)
@@ -243,9 +234,6 @@ class OnnxEmbedder:
             batch = [encoded[row] for row in rows]
             vectors[rows] = await self._model.run(partial(FolderSession.run, batch=batch, questions=questions))
         return vectors
-
-    async def warm(self) -> None:
-        await self.embed(["warm"])
 
     async def aclose(self) -> None:
         self._model.close()

@@ -120,6 +120,12 @@ def padded(batch: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return rows of length 1, but for those of zeros."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
 def encodable(text: str) -> str:
     """Replace lone surrogates, which no UTF-8 has and the tokenizer refuses."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -20,6 +20,7 @@ import numpy as np
 
 from engramq.workers.embedders.interface import (
     BatchLimits,
+    Embedder,
     EmbedderSpec,
     EmbedderUnavailable,
     InputRejected,
@@ -98,7 +99,7 @@ class _PassingError(EmbedderUnavailable):
     """This attempt failed in a way that the next may not; `retry_after_s` is the server's own wish."""
 
 
-class OpenAiEmbedder:
+class OpenAiEmbedder(Embedder):
     """Ask the endpoint, at most `concurrent` requests at once; the dimension is learnt from the first answer."""
 
     def __init__(self, endpoint: Endpoint, *, key: str = "") -> None:
@@ -126,10 +127,6 @@ class OpenAiEmbedder:
             ),
         )
 
-    def adopt(self, sha256: str) -> bool:
-        """Say whether it is this one: there is no other."""
-        return sha256 == self.spec.sha256
-
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:  # noqa: ARG002 - all alike
         if self._closed:
             raise EmbedderUnavailable("the openai embedder is closed")
@@ -154,9 +151,6 @@ class OpenAiEmbedder:
         if not answers:
             return np.empty((0, self._dimensions), dtype=np.float32)
         return np.concatenate([answers[number] for number in range(len(parts))])
-
-    async def warm(self) -> None:
-        await self.embed([_PROBE])
 
     async def aclose(self) -> None:
         self._closed = True

@@ -266,11 +266,12 @@ async def connect_all(tx: Transaction, command: Connects, context: Context) -> B
             results.append(BatchLinked(index=index, **{name: getattr(reply, name) for name in _SHARED}))
     await writer.save()
     counts = Counter(result.action for result in results)
+    by_action: dict[str, Any] = {action.value: counts[action] for action in LinkAction}
     words = [f"{counts[action]} {action.value}" for action in LinkAction if counts[action]]
     words += [f"{len(errors)} refused"] if errors else []
     return BatchConnected(
         results=results,
-        **{action.value: counts[action] for action in LinkAction},
+        **by_action,
         errors=errors,
         summary=f"Links: {', '.join(words)}." if words else "No links were given.",
     )
