@@ -70,7 +70,7 @@ async def held_in_order(world: World, older: str, newer: str, command: Command) 
     ids=["update", "import to the older", "import to the newer"],
 )
 async def test_who_cites_a_memory_locks_it_in_the_order_of_all_writers(world: World, make: Making) -> None:
-    said = {"principal": ADA, "visibility": Visibility.SHARED}
+    said: dict[str, Any] = {"principal": ADA, "visibility": Visibility.SHARED}
     older, newer = [
         (await world.keep(f"The heron nests {where}", external_id=name, **said)).stored.id
         for name, where in (("older", "by the pond"), ("newer", "in the reed"))
@@ -91,7 +91,7 @@ async def test_who_cites_a_memory_locks_it_in_the_order_of_all_writers(world: Wo
     ids=["update", "visibility", "import", "share", "erase", "purge"],
 )
 async def test_who_changes_what_a_memory_replaced_locks_it_in_that_order(world: World, make: Making) -> None:
-    said = {"principal": ADA, "visibility": Visibility.PRIVATE}
+    said: dict[str, Any] = {"principal": ADA, "visibility": Visibility.PRIVATE}
     older = (await world.keep("The heron nests by the pond", **said)).stored.id
     newer = (await world.keep("The heron nests in the reed", external_id="newer", thread="reed", **said)).stored.id
     await world.outcome(job(SupersedeMemory(old_memory_id=older, new_memory_id=newer), principal=ADA))
