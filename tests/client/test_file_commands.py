@@ -1,6 +1,6 @@
 """The commands of Anthropic's memory tool over a real pipeline: each is memories, receipts and lines of the audit."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -14,6 +14,7 @@ from engramq.schemas.commands import MemoryList, Stored, WriteReply
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Visibility
 from engramq.workers.auth.tokens import NewToken
+from tests.client.meanwhile import made_private_meanwhile
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.gateway.worker_side import a_memory
 
@@ -95,25 +96,6 @@ async def test_a_file_that_becomes_private_while_it_is_written_leaves_no_shared_
     async with client_of(here, "bob") as theirs:
         seen = await theirs.recent(project="*", limit=50, states=("active", "archived"), include_superseded=True)
     assert [found.content for found in seen.memories] == []
-
-
-def made_private_meanwhile(conversation: Conversation[str], memory_id: str) -> Conversation[str]:
-    """Make a memory private as soon as the conversation has stored another one."""
-    resume: Callable[[Any], Any] = conversation.send
-    outcome, made = None, False
-    while True:
-        try:
-            call = resume(outcome)
-        except StopIteration as end:
-            said: str = end.value
-            return said
-        try:
-            resume, outcome = conversation.send, (yield call)
-        except Refused as problem:
-            resume, outcome = conversation.throw, problem
-        if call.name == "store_memory" and not made:
-            made = True
-            yield calls.update(memory_id, visibility="private")
 
 
 @pytest.mark.promise("RC-18")

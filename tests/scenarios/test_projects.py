@@ -1,5 +1,6 @@
 """Projects: one sees what is in it and what is in none; ids, links and the graph cross it."""
 
+import itertools
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -119,16 +120,16 @@ async def test_a_cursor_is_of_no_use_in_another_project(stage: Stage) -> None:
 
 
 @pytest.mark.promise("OV-15")
-@pytest.mark.parametrize("project", [" ", "x" * 256, 7, ["mars"]])
-async def test_a_project_that_is_none_is_refused_by_name(agent: Agent, project: Any) -> None:
+async def test_a_project_that_is_none_is_refused_by_name(agent: Agent) -> None:
     stored = await agent.store("Something")
-    for tool, rest in (
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("store_memory", {"content": "x"}),
         ("search_memories", {"query": "x"}),
         ("list_recent_memories", {}),
         ("update_memory", {"memory_id": stored["id"]}),
-    ):
+    )
+    for project, (tool, rest) in itertools.product((" ", "x" * 256, 7, ["mars"]), calls):
         refused = await agent.call(tool, **{**rest, "project": project})
-        assert (refused["status"], refused["field"]) == ("invalid_parameter", "project"), tool
+        assert (refused["status"], refused["field"]) == ("invalid_parameter", "project"), (tool, project)
     refused = await agent.call("update_memory", memory_id=stored["id"], project="*")
     assert (refused["status"], refused["field"]) == ("invalid_parameter", "project")

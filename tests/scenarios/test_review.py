@@ -86,7 +86,8 @@ async def test_a_cursor_walks_the_archive_and_no_other_list(agent: Agent) -> Non
 
 
 @pytest.mark.promise("OV-13")
-@pytest.mark.parametrize(("name", "value"), [("states", ["forgotten"]), ("verifications", "verified"), ("thread", " ")])
-async def test_a_filter_that_means_nothing_is_refused_by_name(agent: Agent, name: str, value: Any) -> None:
-    refused = await agent.call("list_recent_memories", **{name: value})
-    assert (refused["status"], refused["field"]) == ("invalid_parameter", name)
+async def test_a_filter_that_means_nothing_is_refused_by_name(agent: Agent) -> None:
+    wrong: dict[str, Any] = {"states": ["forgotten"], "verifications": "verified", "thread": " "}
+    for name, value in wrong.items():
+        refused = await agent.call("list_recent_memories", **{name: value})
+        assert (refused["status"], refused["field"]) == ("invalid_parameter", name)

@@ -13,8 +13,9 @@ import pytest
 from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from engramq.client import Memory, Refused, calls
+from engramq.client import Memory
 from engramq.langgraph import EngramqStore
+from tests.client.meanwhile import made_private_meanwhile
 
 
 def embedded(texts: list[str]) -> list[list[float]]:
@@ -264,23 +265,6 @@ def test_an_item_is_as_private_as_it_was(root: str, meanwhile: bool) -> None:
         assert {entry.visibility for entry in kept} == {"private"}
         assert len(kept) == 2, "the one before and this one, and no shared copy"
     store.close()
-
-
-def made_private_meanwhile(conversation: Any, memory_id: str) -> Any:
-    """Make a memory private as soon as the conversation has stored another one."""
-    resume, outcome, made = conversation.send, None, False
-    while True:
-        try:
-            call = resume(outcome)
-        except StopIteration as end:
-            return end.value
-        try:
-            resume, outcome = conversation.send, (yield call)
-        except Refused as problem:
-            resume, outcome = conversation.throw, problem
-        if call.name == "store_memory" and not made:
-            made = True
-            yield calls.update(memory_id, visibility="private")
 
 
 def test_a_memory_that_only_looks_like_an_item_is_none(root: str) -> None:

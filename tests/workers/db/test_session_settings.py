@@ -32,8 +32,6 @@ from engramq.workers.db.transaction import AT_LENGTH, Transaction
 from tests.jobs import job
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.own_database
-
 # What is set together does not hide what else is set: each row has a value of its own that answers would show.
 SETTINGS = (
     ("datestyle = 'SQL, DMY'", "intervalstyle = 'sql_standard'", "timezone = 'Asia/Tokyo'", "bytea_output = 'escape'",
