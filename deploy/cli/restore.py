@@ -1,4 +1,4 @@
-"""`engramq restore`: bring back a memory, by its ID, or make a home of a backup, by its FILE."""
+"""`engramq backup`: save the home in a file; `engramq restore`: make a home of that, or bring back a memory."""
 
 import os
 from pathlib import Path
@@ -85,3 +85,29 @@ def _restore_backup(file: Path, *, force: bool, only_check: bool, trust_code: bo
     click.echo(f"Restored {home.path}: {of_when}.")
     if moved_to is not None:
         click.echo(f"What it held is in {moved_to} now; remove that when you need it no more.")
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@common.JSON
+def backup(file: Path, *, as_json: bool) -> None:
+    """Save the home in a file, while it is used.
+
+    FILE must not be there yet. It holds all that is stored, tokens too, and only its owner may read it; it lacks what
+    Redis keeps, such as breadcrumbs. See docs/backup.md.
+    """
+    common.require_folder(file, "FILE")
+    read_settings(os.environ)
+    from engramq.deploy.local.backup.taking import back_up  # noqa: PLC0415 - psycopg, for backups alone
+
+    home = home_from(os.environ)
+    with bytes_done("saved", hidden=as_json) as tell:
+        taken = back_up(home, os.environ, file, tell)
+    if as_json:
+        sizes = {"file_bytes": taken.file_bytes, "bytes": taken.bytes, "files": taken.files}
+        click.echo(json_line(taken.header, home=str(home.path), file=str(file), **sizes))
+        return
+    click.echo(
+        f"Saved {home.path} in {file}: {taken.file_bytes / 2**20:,.1f} MB of {taken.bytes / 2**20:,.1f} MB, "
+        f"schema {taken.header.schema}. Keep it as safe as the home."
+    )

@@ -42,8 +42,8 @@ COMMANDS: Mapping[str, Lazy] = {
     "demo": Lazy("demo", "Show in a throw-away home what the memory does, with this project's own decisions."),
     "service": Lazy("service", "Have the system start the stack when you log in, and keep it up."),
     "status": Lazy("status", "Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses."),
-    "doctor": Lazy("doctor", "Name what is wrong and how to mend it, whether or not anything runs."),
-    "stdio": Lazy("stdio", "Serve MCP on standard input and output, sharing the home's stack."),
+    "doctor": Lazy("status", "Name what is wrong and how to mend it, whether or not anything runs.", "doctor"),
+    "stdio": Lazy("up", "Serve MCP on standard input and output, sharing the home's stack.", "stdio"),
     "connect": Lazy("connect", "Write engramq into the configuration of an MCP client, or take it out."),
     "rules": Lazy("rules", "Print what AGENTS.md or CLAUDE.md should say of the memory, or write it there."),
     "hooks": Lazy("hooks", "Let Claude Code, Codex or Gemini CLI recall and capture without being asked."),
@@ -75,7 +75,7 @@ COMMANDS: Mapping[str, Lazy] = {
         "import_file", "Load memories from files, other systems, notes and past sessions, or restore an export."
     ),
     "export": Lazy("export", "Write everything of a namespace to a file, which engramq import restores."),
-    "backup": Lazy("backup", "Save the home in a file, while it is used."),
+    "backup": Lazy("restore", "Save the home in a file, while it is used.", "backup"),
     "purge": Lazy(
         "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread, project or time."
     ),

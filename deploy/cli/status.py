@@ -1,28 +1,32 @@
-"""`engramq status`: what runs, and how it is."""
+"""`engramq status`: what runs, and how it is; `engramq doctor`: what is wrong, and how to mend it."""
 
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import click
 import msgspec
 
+from engramq.deploy.cli.options import JSON
+from engramq.deploy.local.doctor import examination
+from engramq.deploy.local.doctor.examination import mend
 from engramq.deploy.local.doctor.machine import stack_checks, with_pids
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
 from engramq.deploy.local.supervisor.stack import POSTGRES, REDIS
 from engramq.schemas import limits
-from engramq.schemas.checks import Check, CheckName, at_home, status_of
+from engramq.schemas.checks import CHECKS, Check, CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode, count_of, memories
 from engramq.schemas.setting_values import can_be_used, without_password
 from engramq.schemas.settings import Pooler, parse_setting, read_settings
 
 NEWS_S: Final = 30.0  # by which a message of a webhook is sent where all is well
 WATCH_S: Final = 2.0  # between two looks
+_WORDS: Final = {"ok": "ok", "degraded": "warning", "failed": "FAILED"}
 _CLEARED: Final = "\x1b[H\x1b[2J"  # ANSI: to the upper left corner of a terminal, which is erased
 _STATES: Final[dict[object, Literal["ok", "degraded", "failed"]]] = {
     "ready": "ok",
@@ -221,3 +225,43 @@ def _dictionary(value: object) -> dict[str, Any]:
 
 def _dictionaries(value: object) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+@click.command("doctor")
+@click.option("--fix", is_flag=True, help="Mend what is safe, and say what was done.")
+@JSON
+@click.option("--before-start", is_flag=True, help="Check only what `engramq up` needs, within 10 s.")
+def doctor(*, fix: bool, as_json: bool, before_start: bool) -> ExitCode:
+    """Name what is wrong and how to mend it, whether or not anything runs.
+
+    Looks at the home, the servers of the environment or of the home, the model, workers and mailboxes. The exit code is
+    0 when all is well, else 1.
+    """
+    if before_start:
+        checks, done = examination.before_start(os.environ), list[str]()
+    else:
+        found = examination.examine(os.environ)
+        done = mend(home_from(os.environ), found) if fix else []
+        checks = examination.examine(os.environ).checks if done else found.checks
+    if as_json:
+        click.echo(msgspec.json.encode(_as_fields(checks, done)))
+    else:
+        click.echo(_checked(checks, done))
+    return ExitCode.DONE if all(check.state == "ok" for check in checks) else ExitCode.FAILED
+
+
+def _as_fields(checks: Sequence[Check], done: Sequence[str]) -> dict[str, object]:
+    return {"status": status_of(checks), "checks": msgspec.to_builtins(checks), "done": list(done)}
+
+
+def _checked(checks: Sequence[Check], done: Sequence[str]) -> str:
+    """Return what is wrong first, each with its mend, then what was looked at and is right."""
+    wrong = [check for check in checks if check.state != "ok"]
+    right = [check for check in checks if check.state == "ok"]
+    lines = [f"Done: {mended}" for mended in done]
+    for check in wrong:
+        lines += [f"{_WORDS[check.state]:<9}{check.name:<14}{check.told}", f"{'':<9}{'mend':<14}{check.mend}"]
+    for check in right:
+        lines.append(f"{_WORDS[check.state]:<9}{check.name:<14}{check.told or CHECKS[CheckName(check.name)].looks_at}")
+    lines.append(f"{len(wrong)} of {len(checks)} checks found something." if wrong else "All is well.")
+    return "\n".join(lines)

@@ -1,12 +1,19 @@
-"""The tour of `engramq demo`: what two agents and a person see, as calls of tools, and then on the page."""
+"""The tour of `engramq demo`: what two agents and a person see, as calls of tools, and then on the page.
 
-from collections.abc import Callable, Mapping
+It fills a home with the decisions of this project, docs/decisions, which the package brings. An entry there:
+`- 2026-11-22, superseded 2026-11-24 by "There is one database" (store). **A tenant lives in ...**: ...`
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import click
 
-from engramq.deploy.cli.decisions import read_decisions, supersessions
+import engramq
 from engramq.deploy.cli.door import WHOLE, home_door, write
 from engramq.deploy.cli.output import ID_CHARS, Reply, printable, refuse
 from engramq.deploy.local import settings
@@ -22,6 +29,9 @@ MONDAY: Final = "We deploy the shop on Tuesdays; nothing goes out on a Friday"
 TUESDAY: Final = "can I ship this change on Friday?"
 WEDNESDAY: Final = "Since the on-call rota is full again we deploy the shop on any weekday, Fridays too"
 OF_DECISIONS: Final = "may a tenant live in a database of its own?"
+FOLDER: Final = Path(engramq.__file__).with_name("decisions")
+_ENTRY: Final = re.compile(r"^- (\d{4}-\d\d-\d\d), (.+?)\. (\*\*.*(?:\n  .*)*)", re.MULTILINE)
+_REPLACED: Final = re.compile(r"superseded ([\d-]+) by \"(.+)\" \((\w+)\)", re.DOTALL)
 
 
 class Tour:
@@ -120,3 +130,41 @@ def _stored(reply: Reply) -> str:
 def _short(value: Any) -> Any:
     """Return an id as lists show it, and any other value as it is."""
     return value[:ID_CHARS] if isinstance(value, str) and WHOLE.fullmatch(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One entry. `by`: with what the text begins that stands in its place now, "" where nothing does."""
+
+    page: str
+    day: str
+    text: str
+    by: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Return it as import_memories takes it."""
+        return {"content": self.text, "occurred_at": self.day, "tags": ["decision", self.page]}
+
+
+def read_decisions(folder: Path = FOLDER) -> Iterator[Decision]:
+    """Yield the entries of all pages, in the order of their days."""
+    found = [decision for page in folder.glob("*.md") for decision in _entries(page)]
+    yield from sorted(found, key=lambda decision: (decision.day, decision.page))
+
+
+def _entries(page: Path) -> Iterator[Decision]:
+    for day, status, text in _ENTRY.findall(page.read_text(encoding="utf-8")):
+        replaced = _REPLACED.fullmatch(" ".join(status.split()))
+        plain = " ".join(text.replace("**", "").split())
+        yield Decision(replaced[3] if replaced else page.stem, day, plain, replaced[2] if replaced else "")
+
+
+def supersessions(decisions: Sequence[Decision]) -> Iterator[tuple[int, int]]:
+    """Yield (index of the old one, index of what stands in its place)."""
+    for old, decision in enumerate(decisions):
+        if decision.by:
+            yield old, next(new for new, other in enumerate(decisions) if _stands_for(other, decision))
+
+
+def _stands_for(other: Decision, decision: Decision) -> bool:
+    return not other.by and other.page == decision.page and other.text.startswith(decision.by)

@@ -1,4 +1,4 @@
-"""`engramq up`: everything until Ctrl-C, or with --detach until `engramq down`, which ends it."""
+"""`engramq up`: everything until Ctrl-C, or with --detach until `engramq down`; `engramq stdio` shares it."""
 
 import json
 import os
@@ -19,10 +19,12 @@ from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import Home, home_from
 from engramq.deploy.local.lease import StackLease, ask_status, take_lease
 from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.stdio import serve
 from engramq.deploy.local.supervisor.stack import DETACHED, UP
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.deploy.local.supervisor.supervise import health
 from engramq.schemas.command_line import CommandFailed
+from engramq.schemas.setting_values import name, namespace, principal
 from engramq.schemas.settings import read_settings
 
 STOP_BOUND_S = 120.0
@@ -227,3 +229,27 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         names = ", ".join(lease.differing)
         lines.append(f"Note: this stack was started with other values of {names}; engramq down lets them change.")
     return "\n".join(lines)
+
+
+@click.command("stdio")
+@click.option("--namespace", metavar="NAME", type=namespace, help="The tenant. Default: ENGRAMQ_NAMESPACE.")
+@click.option("--principal", metavar="NAME", type=principal, help="Who the client is. Default: ENGRAMQ_PRINCIPAL.")
+@click.option("--tools", metavar="full|core|NAME,...", type=name, help="Which tools there are. Default: ENGRAMQ_TOOLS.")
+@click.option("--project", metavar="NAME", type=name, help="The project; * sees all. Default: ENGRAMQ_PROJECT.")
+def stdio(
+    namespace: str | None,
+    principal: str | None,
+    tools: str | None,
+    project: str | None,
+) -> int:
+    """Serve MCP on standard input and output, sharing the home's stack.
+
+    The stack of ENGRAMQ_HOME is started when it is not running, and shared with every other client.
+    """
+    given = {
+        settings.NAMESPACE: namespace,
+        settings.PRINCIPAL: principal,
+        settings.TOOLS: tools,
+        settings.PROJECT: project,
+    }
+    return serve({**os.environ, **{variable: value for variable, value in given.items() if value}})

@@ -18,7 +18,7 @@ from engramq.deploy.local.home import DeployError, Home, home_from
 from engramq.deploy.local.lines import LineBuffer
 from engramq.schemas.command_line import ExitCode
 
-# The same as in commands.stdio, without click.
+# The same as of the command in deploy/cli/up.py, without click.
 _OPTIONS = {
     "--namespace": settings.NAMESPACE,
     "--principal": settings.PRINCIPAL,

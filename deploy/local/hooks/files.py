@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.connection import HookConnection
-from engramq.deploy.local.hooks.evidence import mark
-from engramq.deploy.local.hooks.recall import REPLY_CHARS, SOURCE, MemoryBlock
+from engramq.deploy.local.hooks.recall import REPLY_CHARS, SOURCE, MemoryBlock, mark
 from engramq.deploy.local.hooks.turns import RECALLED, harmless
 
 TOKENS: Final = 200  # at most, as files are many

@@ -212,7 +212,7 @@ def test_stdio_reads_its_options_itself_as_click_would(monkeypatch: pytest.Monke
 
     arguments = ["--namespace", "acme", "--principal=ada", "--tools", "core"]
     monkeypatch.setattr(stdio, "serve", serve)
-    monkeypatch.setattr("engramq.deploy.cli.stdio.serve", serve)
+    monkeypatch.setattr("engramq.deploy.cli.up.serve", serve)
     assert stdio.main(arguments) == 0
     assert main(["stdio", *arguments, "--principal", "Ada Lovelac\N{LATIN SMALL LETTER E WITH ACUTE}"]) == 0
     by_itself, by_click = served

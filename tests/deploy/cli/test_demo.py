@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import demo, door, main, tour
-from engramq.deploy.cli.decisions import FOLDER, read_decisions, supersessions
-from engramq.deploy.cli.tour import Tour
+from engramq.deploy.cli.tour import FOLDER, Tour, read_decisions, supersessions
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from tests.architecture.source import ROOT
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.local.hooks.evidence import GROUNDED, mark
 from engramq.deploy.local.hooks.notes import FOLDER
+from engramq.deploy.local.hooks.recall import GROUNDED, mark
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.sessions import Session
 from tests.deploy.local.hooks.test_projects import repository
