@@ -55,9 +55,12 @@ class Checked(NamedTuple):
     @property
     def of_files(self) -> list[CheckedCitation]:
         """What became of the files and commits; addresses and memories are not compared here."""
-        return [
-            found for citation, found in zip(self.memory["evidence"], self.found, strict=True) if is_of_file(citation)
-        ]
+        return [found for citation, found in self.pairs if is_of_file(citation)]
+
+    @property
+    def pairs(self) -> list[tuple[dict[str, Any], Found]]:
+        """Each citation, and what became of it."""
+        return list(zip(self.memory["evidence"], self.found, strict=True))
 
 
 @click.command("check")
@@ -161,14 +164,14 @@ def _report(checked: Sequence[Checked], namespace: str | None) -> None:
 def _with_states(checked: Checked) -> list[dict[str, Any]]:
     """Return evidence with the states that were found; addresses and memories are not compared here."""
     return [
-        {**as_cited(dict(citation)), "state": found.state} if is_of_file(citation) else _with_its_state(citation)
-        for citation, found in zip(checked.memory["evidence"], checked.found, strict=True)
+        {**as_cited(citation), "state": found.state} if is_of_file(citation) else _with_its_state(citation)
+        for citation, found in checked.pairs
     ]
 
 
-def _with_its_state(citation: Mapping[str, Any]) -> dict[str, Any]:
+def _with_its_state(citation: dict[str, Any]) -> dict[str, Any]:
     state = {"state": citation["state"]} if "state" in citation else {}
-    return as_cited(dict(citation)) | state
+    return as_cited(citation) | state
 
 
 def is_of_file(citation: Mapping[str, Any]) -> bool:
@@ -178,7 +181,7 @@ def is_of_file(citation: Mapping[str, Any]) -> bool:
 
 def _lines(checked: Checked) -> Iterator[str]:
     content = preview_of(str(checked.memory["content"]), SHOWN_CHARS)
-    for citation, found in zip(checked.memory["evidence"], checked.found, strict=True):
+    for citation, found in checked.pairs:
         if is_of_file(citation):
             what = described(citation, found)
             yield "\t".join((found.state, checked.memory["id"], printable(what), printable(content)))
@@ -193,8 +196,8 @@ def described(citation: Mapping[str, Any], found: CheckedCitation) -> str:
 
 def _as_json(checked: Checked) -> str:
     citations = [
-        {**as_cited(dict(citation)), "state": found.state, "place": found.place, "why": found.why}
-        for citation, found in zip(checked.memory["evidence"], checked.found, strict=True)
+        {**as_cited(citation), "state": found.state, "place": found.place, "why": found.why}
+        for citation, found in checked.pairs
     ]
     return json.dumps({"id": checked.memory["id"], "evidence": citations}, ensure_ascii=False)
 
@@ -204,9 +207,7 @@ def _prompt(stale: Sequence[Checked]) -> str:
     parts = [_PROMPT.format(count=count)]
     for each in stale:
         cites = [
-            f"  {found.state}: {described(citation, found)}"
-            for citation, found in zip(each.memory["evidence"], each.found, strict=True)
-            if found.state != FRESH
+            f"  {found.state}: {described(citation, found)}" for citation, found in each.pairs if found.state != FRESH
         ]
         said = json.dumps(each.memory["content"], ensure_ascii=False)
         parts.append("\n".join((f"- memory_id {each.memory['id']} says {printable(said)}", *map(printable, cites))))

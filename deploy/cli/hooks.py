@@ -1,13 +1,12 @@
 """`engramq hooks`: let Claude Code, Codex or Gemini CLI recall and capture; and `engramq hook`, which they run."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
 from engramq.deploy.cli.connect import surroundings
 from engramq.deploy.connect.catalogue import how_started
-from engramq.deploy.connect.files import require_inside
+from engramq.deploy.connect.configuration import file_of
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
 from engramq.deploy.local.hooks import run
 from engramq.deploy.local.hooks.connection import principal_of
@@ -44,7 +43,7 @@ def install_command(
     if no_capture and no_recall:
         raise click.UsageError("--no-capture and --no-recall leave nothing to do.")
     chosen = HOOK_CLIENTS[client]
-    path = _file(chosen, project=project)
+    path = file_of(chosen, surroundings(), project=project)
     events = tuple(dict.fromkeys((*(() if no_recall else chosen.recalling), *(() if no_capture else chosen.capturing))))
     # Without the second the start of a session would capture what earlier ones have left.
     given = {run.RECALL_CAPTURED: recall_captured, run.NO_CAPTURE: no_capture}
@@ -90,17 +89,9 @@ def _consequences(client: HookClient, *, recalls: bool, captures: bool, recalls_
 def uninstall_command(*, client: str, project: bool) -> None:
     """Have CLIENT run engramq no more. What was captured stays: see engramq purge."""
     chosen = HOOK_CLIENTS[client]
-    path = _file(chosen, project=project)
+    path = file_of(chosen, surroundings(), project=project)
     done = uninstall(path, chosen)
     click.echo(f"The hooks are {f'out of {path}. Restart {chosen.title}.' if done.changed else f'not in {path}'}")
-
-
-def _file(client: HookClient, *, project: bool) -> Path:
-    at = surroundings()
-    path = (client.project if project else client.user)(at)
-    if project:
-        require_inside(at.project, path)
-    return path
 
 
 @click.command("hook")

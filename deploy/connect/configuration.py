@@ -13,11 +13,12 @@ from tomlkit.items import InlineTable
 from engramq.deploy.connect import jsonc
 from engramq.deploy.connect.catalogue import PLAIN, Client, StartCommand, UserPlaces
 from engramq.deploy.connect.files import Rewrite, Unchangeable, read_text, require_inside, rewrite, split_bom
+from engramq.deploy.connect.hook_entries import HookClient
 from engramq.schemas.command_line import CommandFailed
 
 
-def file_of(client: Client, at: UserPlaces, *, project: bool) -> Path:
-    """Return where a client's entry belongs.
+def file_of(client: Client | HookClient, at: UserPlaces, *, project: bool) -> Path:
+    """Return where a client's entry, or its hooks, belong.
 
     Raises CommandFailed when projects have no file for it, or it leads elsewhere.
     """

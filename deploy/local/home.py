@@ -70,12 +70,7 @@ class Home:
         Raises DeployError when a folder cannot be made, is a link, or could hold what another user has written; or a
         backup was restored here in part.
         """
-        try:
-            self.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        except OSError as error:
-            raise DeployError(
-                "home_unusable", f"The folder {self.path} cannot be made: {error.strerror}.", _ELSEWHERE
-            ) from error
+        make_folder(self.path)
         self.refuse_others()
         if os.path.lexists(self.restoring):
             raise DeployError(
@@ -138,17 +133,22 @@ def refuse_unsupported_platform() -> None:
         )
 
 
-def private_folder(folder: Path) -> None:
-    """Make a folder that only this user can enter, or check that an existing one is so.
-
-    Raises DeployError when it is a link, belongs to another user or holds files of one, or cannot be made.
-    """
+def make_folder(folder: Path) -> None:
+    """Make a folder that is missing, for this user alone. Raises DeployError when it cannot be made."""
     try:
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     except OSError as error:
         raise DeployError(
             "home_unusable", f"The folder {folder} cannot be made: {error.strerror}.", _ELSEWHERE
         ) from error
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that only this user can enter, or check that an existing one is so.
+
+    Raises DeployError when it is a link, belongs to another user or holds files of one, or cannot be made.
+    """
+    make_folder(folder)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise DeployError("home_unusable", f"{folder} is not a folder of this user.", _ELSEWHERE)

@@ -19,11 +19,9 @@ from typing import IO, Any, Final
 from engramq.deploy.local.backup.archive import CHUNK, ArchiveContents, ArchiveReader, Damaged, Header
 from engramq.deploy.local.backup.code import foreign_code
 from engramq.deploy.local.backup.taking import (
+    BESIDE,
     DATA,
-    EMBEDDER,
-    HTTP_TOKEN,
     LOCAL_SETTINGS,
-    PROJECTS,
     ReportProgress,
     refuse_own_database,
     this_platform,
@@ -182,9 +180,7 @@ def _verified(
     whole = os.fstat(source.fileno()).st_size
     contents, settings = ArchiveContents(), list[str]()
     for entry in reader.entries():
-        if entry.name not in (LOCAL_SETTINGS, HTTP_TOKEN, EMBEDDER, PROJECTS, DATA) and not entry.name.startswith(
-            f"{DATA}/"
-        ):
+        if entry.name not in (LOCAL_SETTINGS, *BESIDE, DATA) and not entry.name.startswith(f"{DATA}/"):
             raise Damaged(f"it names {entry.name!r}")
         if entry.chunks is None:
             contents.folders.append(entry.name)
@@ -311,12 +307,8 @@ def _put_in_place(home: Home) -> Path | None:
     """Move aside what is in the way, and give the restored database its name; return where the former data are."""
     moved_to = None
     start_over(home)  # what hooks noted as captured may be in the former data alone
-    beside = {
-        home.restoring / HTTP_TOKEN: home.http_token,
-        home.restoring / EMBEDDER: home.embedder,
-        home.restoring / PROJECTS: home.projects,
-    }
-    beside = {restored: place for restored, place in beside.items() if restored.exists()}
+    places = {home.restoring / name: home.path / name for name in BESIDE}
+    beside = {restored: place for restored, place in places.items() if restored.exists()}
     replaced = {home.embedder, *beside.values()}  # the embedder is one of the former data, whatever the backup has
     in_the_way = [folder for folder in (home.redis, home.postgres) if _is_used(folder)]
     if in_the_way:

@@ -30,9 +30,7 @@ from engramq.workers.admin import Cluster, saving
 
 DATA: Final = "postgres/data"
 LOCAL_SETTINGS: Final = "postgres/local.conf"
-EMBEDDER: Final = "embedder"
-PROJECTS: Final = "projects.json"
-HTTP_TOKEN: Final = "http-token"  # noqa: S105 - the name of a file
+BESIDE: Final = ("http-token", "embedder", "projects.json")  # files of the home beside the database
 READY_BOUND_S: Final = 180.0
 ENDING_BOUND_S: Final = 30.0
 STALL_BOUND_S: Final = 300.0  # without a byte: the checkpoint that a backup begins with may take minutes
@@ -71,10 +69,10 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, report: Re
     try:
         with new_file(target) as out, _serving(home, environment), saving(postgres.url(OWNER_ROLE)) as cluster:
             with ArchiveWriter(out, _header(cluster)) as writer:
-                _add_text(writer, LOCAL_SETTINGS, home.postgres / "local.conf")
-                _add_text(writer, HTTP_TOKEN, home.http_token)
-                _add_text(writer, EMBEDDER, home.embedder)
-                _add_text(writer, PROJECTS, home.projects)
+                for name in (LOCAL_SETTINGS, *BESIDE):
+                    if (file := home.path / name).is_file():
+                        text = file.read_bytes()
+                        writer.file(name, io.BytesIO(text), len(text))
                 _copy_cluster(postgres, writer, lambda done: report(done, cluster.bytes))
             written = out.tell()
     except Unwritable as problem:
@@ -100,12 +98,6 @@ def this_platform() -> str:
     """Return system and processor, as PostgreSQL's files depend on them."""
     machine = platform.machine().lower()
     return f"{sys.platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }"
-
-
-def _add_text(writer: ArchiveWriter, name: str, file: Path) -> None:
-    if file.is_file():
-        text = file.read_bytes()
-        writer.file(name, io.BytesIO(text), len(text))
 
 
 def _header(cluster: Cluster) -> Header:

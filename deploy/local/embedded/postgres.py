@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, refuse_foreign
+from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign
 
 POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
 OWNER_ROLE = "engramq"
@@ -306,10 +306,7 @@ class Postgres:
 
     def _hand_over_folders(self, owner: tuple[int, int]) -> None:
         for folder in (self.home.postgres, self.home.postgres_sockets):
-            try:
-                folder.mkdir(mode=PRIVATE, exist_ok=True)
-            except OSError as error:
-                raise DeployError("home_unusable", f"The folder {folder} cannot be made: {error.strerror}.") from error
+            make_folder(folder)
             status = folder.lstat()
             if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), owner[0]):
                 raise DeployError("home_unusable", f"{folder} is not a folder of this user.", "Remove it.")
