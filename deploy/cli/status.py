@@ -13,7 +13,7 @@ import msgspec
 from engramq.deploy.cli.options import JSON
 from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.examination import mend
-from engramq.deploy.local.doctor.machine import stack_checks, with_pids
+from engramq.deploy.local.doctor.machine import dictionaries, stack_checks, with_pids
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
@@ -126,13 +126,13 @@ def table(found: Mapping[str, object]) -> str:
     lines = _heading(found)
     health = _dictionary(found.get("health"))
     lines.append(f"  {'health':<20}{health_line(health)}")
-    wrong = [check for check in _dictionaries(health.get("checks")) if check.get("state", "ok") != "ok"]
+    wrong = [check for check in dictionaries(health.get("checks")) if check.get("state", "ok") != "ok"]
     lines += [f"    {check['name']}: {check['told']} {check['mend']}" for check in wrong]
-    lines += _mailboxes(_dictionaries(health.get("mailboxes")))
-    services, complaints = _services(_dictionaries(found.get("services")))
+    lines += _mailboxes(dictionaries(health.get("mailboxes")))
+    services, complaints = _services(dictionaries(found.get("services")))
     lines += services
     if "leases" in found:
-        leases = [f"{lease['kind']} (pid {lease['pid']})" for lease in _dictionaries(found["leases"])]
+        leases = [f"{lease['kind']} (pid {lease['pid']})" for lease in dictionaries(found["leases"])]
         lines.append(f"  used by {', '.join(leases) or 'nobody: it stops soon'}")
     lines += _lags(found)
     return "\n".join([*lines, *complaints])
@@ -221,10 +221,6 @@ def _strings(value: object) -> list[str]:
 
 def _dictionary(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _dictionaries(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 @click.command("doctor")

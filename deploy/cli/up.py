@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +14,7 @@ import click
 
 from engramq.deploy.cli.options import address_options, address_variables, named_as_options
 from engramq.deploy.cli.status import health_line
+from engramq.deploy.connect.catalogue import CLIENTS, NAME, how_started
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import Home, home_from
@@ -202,13 +203,9 @@ def _principal(environment: dict[str, str], *, is_new: bool) -> list[str]:
 
 
 def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str, *, is_new: bool) -> str:
-    command = shutil.which("engramq") or str(Path(sys.argv[0]).resolve())
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
-    variables = {settings.HOME: str(home.path)} if environment.get(settings.HOME) else {}
-    server: dict[str, object] = {"command": command, "args": ["stdio"]}
-    if variables:
-        server["env"] = variables
-    options = "".join(f" --env {name}={value}" for name, value in variables.items())
+    start, client = how_started(environment), CLIENTS["cursor"]
+    options = "".join(f" --env {shlex.quote(f'{name}={value}')}" for name, value in start.variables.items())
     http = lease.addresses.get("http", "")
     lines = [
         "",
@@ -219,15 +216,14 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         *_principal(environment, is_new=is_new),
         "",
         "Connect an MCP client over stdio (it shares this stack):",
-        f"  claude mcp add engramq{options} -- {command} stdio",
+        f"  claude mcp add engramq{options} -- {shlex.join(start.command('stdio'))}",
         "or in an mcp.json:",
-        "  " + json.dumps({"mcpServers": {"engramq": server}}),
+        "  " + json.dumps({client.servers: {NAME: client.entry(start)}}),
         "",
         end,
     ]
-    if lease.differing:
-        names = ", ".join(lease.differing)
-        lines.append(f"Note: this stack was started with other values of {names}; engramq down lets them change.")
+    if lease.other_values:
+        lines.append(f"Note: {lease.other_values}")
     return "\n".join(lines)
 
 

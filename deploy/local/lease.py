@@ -33,6 +33,10 @@ class StackLease:
         differing = answer.get("differing")
         # Variables that the running stack was started with other values of.
         self.differing: list[str] = differing if isinstance(differing, list) else []
+        self.other_values = ""
+        if self.differing:
+            names = ", ".join(self.differing)
+            self.other_values = f"the running stack has other values of {names}; engramq down lets them change."
         self.addresses = {name: value for name, value in answer.items() if isinstance(value, str)}
 
     def fileno(self) -> int:

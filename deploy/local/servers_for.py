@@ -53,11 +53,8 @@ def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[S
     lease = take_lease(home, kind, environment, READY_BOUND_S)
     environment = with_embedder(home, environment)  # as its workers have it
     with contextlib.closing(lease):
-        if lease.differing:
-            names = ", ".join(lease.differing)
-            click.echo(
-                f"engramq: the running stack has other values of {names}; engramq down lets them change.", err=True
-            )
+        if lease.other_values:
+            click.echo(f"engramq: {lease.other_values}", err=True)
         database = "owner_database_url" if command in _OWNERS else "database_url"
         environment[settings.REDIS_URL] = lease.addresses["redis_url"]
         environment[settings.DATABASE_URL] = lease.addresses[database]

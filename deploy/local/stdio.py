@@ -200,13 +200,9 @@ class Relay:
     def _attach(self) -> None:
         self._gateway = open_connection(self._home, self._environment, self._conversation)
         self._pass_on(self._gateway.early)
-        differing = self._gateway.lease.differing
-        if differing and not self._warned:
+        if (told := self._gateway.lease.other_values) and not self._warned:
             self._warned = True
-            names = ", ".join(differing)
-            sys.stderr.write(
-                f"engramq: the running stack has other values of {names}; run engramq down to change them.\n"
-            )
+            sys.stderr.write(f"engramq: {told}\n")
 
     def _give_up(self, problem: str) -> None:
         self._problem = problem

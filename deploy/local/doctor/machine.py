@@ -15,7 +15,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -130,7 +130,7 @@ def leftovers_check(home: Home) -> Check:
 
 def stack_checks(answer: Mapping[str, object]) -> list[Check]:
     """Check what a supervisor says of its services, and that its gateways answer: one that hangs lives."""
-    services = _dictionaries(answer.get("services"))
+    services = dictionaries(answer.get("services"))
     checks = [_service_check(service) for service in services]
     if answer.get("health") is not None:
         checks.append(passed(CheckName.GATEWAY))
@@ -163,7 +163,7 @@ def hang_mend(answer: Mapping[str, object], name: str) -> str:
 
 def _pid_of_ready(answer: Mapping[str, object], name: str, lived_s: float = 0.0) -> int | None:
     """Return the process of a service that has lived for so long; None where there is none."""
-    for service in _dictionaries(answer.get("services")):
+    for service in dictionaries(answer.get("services")):
         pid, uptime_s = service.get("pid"), service.get("uptime_s")
         if service.get("name") == name and service.get("state") == "ready" and isinstance(pid, int):
             return pid if isinstance(uptime_s, float | int) and uptime_s >= lived_s else None
@@ -222,5 +222,6 @@ def _is_closed(folder: Path) -> bool:
     return os.path.lexists(folder) and not os.access(folder, os.W_OK | os.X_OK)
 
 
-def _dictionaries(value: object) -> list[dict[str, object]]:
+def dictionaries(value: object) -> list[dict[str, Any]]:
+    """Return the dictionaries in a list that came as JSON; nothing where it is none."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
