@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -12,7 +13,6 @@ from engramq.deploy.cli.door import Door, door, memory_id, with_whole_ids, write
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import (
     Reply,
-    draw_hits,
     draw_list,
     draw_memory,
     draw_page,
@@ -43,7 +43,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     """
     asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
     with door(namespace) as gateway:
-        return _find(gateway, "search_memories", asked, draw_hits, as_json=as_json)
+        return _find(gateway, "search_memories", asked, partial(draw_list, heading="WHEN"), as_json=as_json)
 
 
 @click.command("survey")

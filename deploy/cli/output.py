@@ -164,15 +164,10 @@ def _in_commands(text: str) -> str:
     return text.strip()
 
 
-def draw_hits(reply: Reply) -> None:
-    """Print what a search found, as `draw_list` does but for the table's time: when each happened."""
-    draw_list(reply, "WHEN")
-
-
 def draw_list(reply: Reply, heading: str = "STORED") -> None:
     """Print memories: as a table that fits the terminal, or, where there is none, in whole lines with tabs between.
 
-    The table shows the time that a list is in the order of.
+    The table shows the time that a list is in the order of, or of hits of a search when each happened (WHEN).
     """
     memories = reply["memories"]
     if not sys.stdout.isatty():

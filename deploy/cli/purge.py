@@ -102,7 +102,9 @@ def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, p
         print(f"engramq audit{place.option} --command {done.command_id}")
         if listing.unarchived:
             print("engramq restore brings a memory back.")
-            _tell_way_back(done, place)
+            if done.node_count or done.edge_count:
+                print("Nodes and edges can be restored, for 30 days and nodes first. This lists them with their ids:")
+                print(f"engramq graph deleted{place.option}")
         _tell_kept(done, archived=listing.unarchived)
         _tell_changed(done, listing, place)
         _tell_hidden(done)
@@ -179,12 +181,6 @@ def _tell_changed(reply: Purged, listing: PurgeMemories, place: Place) -> None:
     print(f"engramq audit{place.option} --actor {shlex.quote(str(listing.created_by))}")
     if not listing.restore_replaced:
         print("--restore-replaced sets edges and nodes back where they still are as it left them.")
-
-
-def _tell_way_back(done: Purged, place: Place) -> None:
-    if done.node_count or done.edge_count:
-        print("Nodes and edges can be restored, for 30 days and nodes first. This lists them with their ids:")
-        print(f"engramq graph deleted{place.option}")
 
 
 def _tell_hidden(done: Purged) -> None:

@@ -58,8 +58,9 @@ def _line(told: RewriteReport, *, with_wal: bool) -> str:
     match told:
         case RewritePlanned():
             log = ", the write-ahead log" if with_wal else ""
+            tables = f"{count_of(told.tables, 'table')} with their indexes ({told.bytes / _MB:,.1f} MB)"
             return (
-                f"Writing anew, for all namespaces: {_tables(told)}, the statistics{log} and the append-only file of "
+                f"Writing anew, for all namespaces: {tables}, the statistics{log} and the append-only file of "
                 "Redis.\nWhoever needs a table waits while it is written. Broken off, it begins anew."
             )
         case RewriteBegun() if told.table:
@@ -71,10 +72,6 @@ def _line(told: RewriteReport, *, with_wal: bool) -> str:
             took = f" in {told.taken_s:,.0f} s" if told.taken_s >= 1 else ""
             sizes = f"{told.before / _MB:,.1f} -> {told.after / _MB:,.1f} MB{took}"
             return f"{told.number} of {told.of}: {told.name}, {sizes}"
-
-
-def _tables(told: RewritePlanned) -> str:
-    return f"{count_of(told.tables, 'table')} with their indexes ({told.bytes / _MB:,.1f} MB)"
 
 
 def _summary(tables: list[Rewritten], *, redis: bool, with_wal: bool) -> str:

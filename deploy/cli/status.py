@@ -240,14 +240,10 @@ def doctor(*, fix: bool, as_json: bool, before_start: bool) -> ExitCode:
         done = mend(home_from(os.environ), found) if fix else []
         checks = examination.examine(os.environ).checks if done else found.checks
     if as_json:
-        click.echo(msgspec.json.encode(_as_fields(checks, done)))
+        click.echo(msgspec.json.encode({"status": status_of(checks), "checks": checks, "done": done}))
     else:
         click.echo(_checked(checks, done))
     return ExitCode.DONE if all(check.state == "ok" for check in checks) else ExitCode.FAILED
-
-
-def _as_fields(checks: Sequence[Check], done: Sequence[str]) -> dict[str, object]:
-    return {"status": status_of(checks), "checks": msgspec.to_builtins(checks), "done": list(done)}
 
 
 def _checked(checks: Sequence[Check], done: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection
@@ -131,17 +131,14 @@ class SessionRows:
                     self.turns += 1
                     thread = facts.session or session.key or Path(session.path).stem
                     for record in records_of(said.turn, kind, thread):
-                        yield Given(said.line, _row(record, project), session.path)
+                        values = dict(record) | ({"project": project} if project else {})
+                        yield Given(said.line, values, session.path)
                 case LeftOut():
                     self.left_out[said] += 1
                 case Rejection():
                     yield said
         if has_turns and not facts.folder and not project:
             self.left_out[NO_FOLDER] += 1
-
-
-def _row(record: Any, project: str) -> dict[str, Any]:
-    return {**record, "project": project} if project else dict(record)
 
 
 @dataclass(frozen=True, slots=True)

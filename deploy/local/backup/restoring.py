@@ -286,7 +286,8 @@ def _unpack(reader: ArchiveReader, home: Home, contents: ArchiveContents, report
     for folder, _, files in os.walk(home.restoring):
         Path(folder).chmod(PRIVATE)
         for name in files:
-            _sync(Path(folder) / name)
+            with Path(folder, name).open("rb") as file:
+                os.fsync(file.fileno())
         sync_folder(Path(folder))
 
 
@@ -296,11 +297,6 @@ def _write(path: Path, chunks: Iterator[bytes], count: Callable[[int], None]) ->
         for chunk in chunks:
             out.write(chunk)
             count(len(chunk))
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _put_in_place(home: Home) -> Path | None:

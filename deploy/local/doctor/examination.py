@@ -61,7 +61,9 @@ def examine(environment: Mapping[str, str]) -> Examination:
     urls = {name: _usable(addresses, key) for name, key in _ADDRESSES.items() if not environment.get(name)}
     settings = read_settings({**environment, **{name: url for name, url in urls.items() if url}})
     if answer is not None and not (settings.redis_url and settings.database_url):
-        checks += _gateway_checks(answer)
+        # What the home's gateway says of servers that only its supervisor's environment leads to.
+        health = answer.get("health")
+        checks += msgspec.convert(health.get("checks", []), list[Check]) if isinstance(health, dict) else []
     looks: list[_Look] = [_model]
     looks += [_database] if settings.database_url else []
     looks += [_overview] if settings.redis_url else []
@@ -127,12 +129,6 @@ def _usable(addresses: Mapping[str, object], name: str) -> str:
     """Return an address of a supervisor; nothing where its password is kept from us."""
     address = str(addresses.get(name, ""))
     return address if can_be_used(address) else ""
-
-
-def _gateway_checks(answer: Mapping[str, object]) -> list[Check]:
-    """Return what the home's gateway says of servers that only its supervisor's environment leads to."""
-    health = answer.get("health")
-    return msgspec.convert(health.get("checks", []), list[Check]) if isinstance(health, dict) else []
 
 
 def _model(settings: Settings) -> list[Check]:

@@ -55,7 +55,8 @@ class Supervisor:
         signals = {service.name: service.orphan_signals for service in self.stack.services}
         orphans = await asyncio.to_thread(end_predecessor, self.home.state, signals)
         logger.info("Supervisor started", extra={"home": str(self.home.path), "ended_orphans": orphans})
-        self._record_self()
+        if (me := process.identify(os.getpid())) is not None:
+            self._state_file.record(SUPERVISOR, me)
         rotation = asyncio.create_task(self._rotate_logs())
         try:
             for service in self.stack.services:
@@ -200,11 +201,6 @@ class Supervisor:
         while True:
             await asyncio.sleep(ROTATION_PERIOD_S)
             await asyncio.to_thread(rotate_logs, self.home.logs)
-
-    def _record_self(self) -> None:
-        me = process.identify(os.getpid())
-        if me is not None:
-            self._state_file.record(SUPERVISOR, me)
 
 
 HEALTH_BOUND_S = 9.0  # a gateway takes up to 8 s to find that nobody answers
