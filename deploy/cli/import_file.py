@@ -83,7 +83,7 @@ OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", "
     "--batch", type=click.IntRange(1, 1000), default=128, show_default=True, help="Rows that are stored together."
 )
 @click.option(
-    "--rejects", type=click.Path(dir_okay=False, path_type=Path),
+    "--rejects", type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write bad rows there, with what is wrong. Default: FILE.rejects.jsonl.",
 )  # fmt: skip
 @click.option(

@@ -1,7 +1,6 @@
 """Report what an import did: counts, what was left out and why, and refusals that it cannot go on after."""
 
 import contextlib
-import os
 import re
 import shlex
 import sys
@@ -31,12 +30,8 @@ SAMPLE_CHARS: Final = 160
 
 def require_writable(rejects: Path, source: Path | None) -> None:
     """Refuse a file for rejects that could not be written, before anything is imported."""
-    if rejects.is_dir():
-        raise click.BadParameter(f"{str(rejects)!r} is a directory.", param_hint="'--rejects'")
     if not rejects.exists():
         require_folder(rejects, "--rejects")
-    elif not os.access(rejects, os.W_OK):
-        raise click.BadParameter(f"{str(rejects)!r} cannot be written to.", param_hint="'--rejects'")
     elif source is not None and rejects.samefile(source):
         raise click.BadParameter(f"{str(rejects)!r} is the file that is to be imported.", param_hint="'--rejects'")
 
