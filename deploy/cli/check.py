@@ -58,7 +58,7 @@ class Checked(NamedTuple):
         return [found for citation, found in self.pairs if is_of_file(citation)]
 
     @property
-    def pairs(self) -> list[tuple[dict[str, Any], Found]]:
+    def pairs(self) -> list[tuple[dict[str, Any], CheckedCitation]]:
         """Each citation, and what became of it."""
         return list(zip(self.memory["evidence"], self.found, strict=True))
 
