@@ -24,6 +24,7 @@ SOMETIMES = {
     "relevance_of",
     "differs_from",
     "visibility",
+    "of_another",
 }
 
 
