@@ -326,6 +326,11 @@ async def open_store(settings: Settings) -> Store:
         pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
 
 
+# How long a thread of the model waits for the interpreter while a search is ranked. With Python's own 5 ms eight callers
+# were served 7 to 30 % fewer searches a second.
+SWITCH_S: Final = 0.0005
+
+
 def serve_kinds(kinds: Sequence[WorkerKind], settings: Settings, embedder_file: Path | None = None) -> None:
     """Serve these kinds until SIGTERM or SIGINT. `embedder_file`: of the home whose worker this is.
 
@@ -335,6 +340,7 @@ def serve_kinds(kinds: Sequence[WorkerKind], settings: Settings, embedder_file: 
     if not settings.redis_url:
         raise SettingsError("ENGRAMQ_REDIS_URL: it is not set.")
     configure_logging(settings.log_level)
+    sys.setswitchinterval(SWITCH_S)
     run_in_loop(run(kinds, settings, embedder_file=embedder_file), _loop_factory())
 
 
