@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import os
 import random
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -226,15 +225,16 @@ def measure_rebuild(grown: Grown, bound_s: float) -> None:
 
 def command(grown: Grown, measure: str, home: Path, *arguments: str, file: Path, **variables: str) -> None:
     """Run a command of engramq; tell its time and CPU, and the size of the file."""
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    given = {**os.environ, "ENGRAMQ_HOME": str(home), **variables}
-    ended = subprocess.run([ENGRAMQ, *arguments], env=given, check=False, capture_output=True, text=True)
-    if ended.returncode:
-        raise SystemExit(f"{measure}: {ended.stderr}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    given, started = {**os.environ, "ENGRAMQ_HOME": str(home), **variables}, time.perf_counter()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([ENGRAMQ, *arguments], env=given, stdout=subprocess.DEVNULL, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)  # of this command alone, not of servers that ended before
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            raise SystemExit(f"{measure}: {said.read().decode()}")
     grown.tell(measure, seconds=time.perf_counter() - started, file_mb=file.stat().st_size / 1e6,
-               command_cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-               command_rss_mb=after.ru_maxrss / 1024)  # fmt: skip
+               command_cpu_s=used.ru_utime + used.ru_stime, command_rss_mb=used.ru_maxrss / 1024)  # fmt: skip
 
 
 def measure_home(grown: Grown, folder: Path, idle_s: float) -> None:
