@@ -326,8 +326,8 @@ async def open_store(settings: Settings) -> Store:
         pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
 
 
-# How long a thread of the model waits for the interpreter while a search is ranked. With Python's own 5 ms eight callers
-# were served 7 to 30 % fewer searches a second.
+# How long a thread of the model waits for the interpreter while a search is ranked. With Python's own 5 ms eight
+# callers were served 7 to 30 % fewer searches a second.
 SWITCH_S: Final = 0.0005
 
 
