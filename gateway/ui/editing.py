@@ -1,5 +1,7 @@
 """Write a new memory, and correct what is said about one: its forms, and what of them is a change."""
 
+from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -29,6 +31,7 @@ KEPT_TAGS: Final = "keep_tag"
 NEW_TAGS: Final = "new_tags"
 _SECTOR: Final = "sector"
 ONCE: Final = "once"  # the key under which a form's words are stored, hidden in it
+LATE: Final = "late"  # ids of other words of this form, which were stored late: hidden in it too
 
 
 def entries_of(memory: Body) -> dict[str, str]:
@@ -95,13 +98,13 @@ async def store_new(page: PageRequest) -> Response:
             source=MemorySource.EXPLICIT.value,
             partition=page.entry("partition"),
             tags=tags_in(page.entry(NEW_TAGS)),
-            idempotency_key=page.entry("once"),
+            idempotency_key=page.entry(ONCE),
             **{name: page.entry(name) for name in (*ENTRIES, _SECTOR)},
         )
     except PageCallRefused as refused:
         values = _new_memory(page)
         if refused.status >= 500:  # the same words under the same key are stored once, should these have been
-            values["once"] = page.entry("once")
+            values[ONCE] = page.entry(ONCE)
         return await page.refuse("new_memory.html", _as_sent_before(refused.body), **values)
     if reply["status"] != "stored":  # nobody knows yet whether it will be
         return page.go("/ui/memories", done="pending")
@@ -132,6 +135,7 @@ def _grounds_of(memory: Body) -> list[dict[str, Any]]:
     ]
 
 
+_NOT_CURRENT: Final = frozenset({FaultCode.MEMORY_NOT_ACTIVE, FaultCode.ALREADY_SUPERSEDED})  # nothing to replace
 _LATE: Final = "Storing the new words takes longer than usual. The old ones still stand."
 
 
@@ -152,7 +156,7 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
     if memory is None:
         return {"status": "not_found"}
     content, once = page.entry("content").replace("\r\n", "\n"), page.entry(ONCE)
-    if memory.get("digest") != seen:
+    if memory.get("digest") != seen or memory["superseded_by"]:
         after = await _memory(page, memory["superseded_by"]) if memory["superseded_by"] else None
         if after is not None and after["content"] == content:  # the form was sent twice
             return {"status": "superseded", "new": after}
@@ -160,27 +164,40 @@ async def reword(page: PageRequest, memory_id: str, seen: str) -> Body:
         raise PageCallRefused(fault_body(changed.fault))
     if content == memory["content"]:
         raise PageCallRefused(fault_body(invalid("content", "These are its words: nothing was changed.").fault))
+    late = page.entry(LATE).split()
     try:
         stored = await _store_words(page, memory, content, once)
     except PageCallRefused as refused:
         earlier = refused.body.get("memory_id")
         if refused.body["code"] != FaultCode.IDEMPOTENCY_CONFLICT or earlier is None:
             raise
-        # Other words of this form came late: they have no place any more.
-        await page.ask("forget_memory", memory_id=earlier, reason="its words were corrected before it got its place")
-        once = uuid7()
+        late.append(earlier)  # other words of this form; sent again, the same words have the same key
+        once = sha256(f"{once} {content}".encode()).hexdigest()
         stored = await _store_words(page, memory, content, once)
     if stored["status"] != "stored":  # the form shown again goes on where this one ended
-        late = refuse(FaultCode.OVERLOADED, _LATE, recovery="Save again in a moment: the same words are stored once.")
-        raise PageCallRefused(fault_body(late.fault) | {ONCE: once})
-    new_id = stored["stored"]["id"]
+        fault = refuse(FaultCode.OVERLOADED, _LATE, recovery="Save again in a moment: the same words are stored once.")
+        raise PageCallRefused(fault_body(fault.fault) | {ONCE: once, LATE: " ".join(late)})
+    return await _give_place(page, memory_id, stored["stored"]["id"], late)
+
+
+async def _give_place(page: PageRequest, memory_id: str, new_id: str, late: Sequence[str]) -> Body:
+    """Let new words supersede a memory, and words of the same form that came late, which may have its place already."""
+    for late_id in late:
+        try:
+            await page.ask("supersede_memory", old_memory_id=late_id, new_memory_id=new_id)
+        except PageCallRefused as refused:
+            if refused.body["code"] not in _NOT_CURRENT:
+                raise
     try:
         return await page.ask(
-            "supersede_memory", old_memory_id=memory_id, new_memory_id=new_id, idempotency_key=f"{once}-supersede"
+            "supersede_memory", old_memory_id=memory_id, new_memory_id=new_id, idempotency_key=f"{new_id}-supersede"
         )
     except PageCallRefused as refused:
         if refused.status >= 500 and refused.body["code"] not in NOT_APPLIED:  # it may have been done
             raise
+        now = await _memory(page, memory_id)
+        if now is not None and now["superseded_by"] in late:
+            return {"status": "superseded", "new": await _memory(page, new_id)}
         await page.ask("forget_memory", memory_id=new_id, reason="it could not supersede what it should")
         raise WordsTakenBack(refused.body) from refused
 
@@ -207,15 +224,17 @@ def words_of(page: PageRequest, memory: Body, refusal: Body | None) -> dict[str,
     These keep the key under which they may be stored already, if the refusal names no other.
     """
     if page.request.path_params.get("action") != "reword":
-        return {"rewords": False, "words": memory["content"], ONCE: uuid7()}
-    return {"rewords": True, "words": page.entry("content"), ONCE: (refusal or {}).get(ONCE) or page.entry(ONCE)}
+        return {"rewords": False, "words": memory["content"], ONCE: uuid7(), LATE: ""}
+    sent = {ONCE: page.entry(ONCE), LATE: page.entry(LATE)}
+    kept = {name: (refusal or {}).get(name, value) for name, value in sent.items()}
+    return {"rewords": True, "words": page.entry("content"), **kept}
 
 
 def _new_memory(page: PageRequest) -> dict[str, Any]:
     """Return what the form of a new memory shows: what was entered, under a key that was never used."""
     return {
         "entries": entered(page),
-        "once": uuid7(),
+        ONCE: uuid7(),
         "sectors": list(Sector),
         "partitions": list(Partition),
     }

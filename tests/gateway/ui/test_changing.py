@@ -141,6 +141,48 @@ async def test_words_that_are_stored_late_are_there_once_though_the_memory_has_c
     assert [(memory["content"], memory["tags"]) for memory in kept] == [("The port is 443", ["net"])]
 
 
+async def test_words_sent_again_from_a_page_of_before_leave_those_that_replaced_them(here: Served) -> None:
+    """The time at which it ends stays as it was given, so that the digest is the same once it is superseded."""
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    path = f"{LIST}/{(await agent.store('The port is 80', valid_until='2100-01-01T00:00:00Z'))['id']}"
+    page = await browser.get(path)
+    await browser.send(page, f"{path}/reword", content="The port is 443")
+    refused = await browser.send(page, f"{path}/reword", content="The port is 8443")
+    assert (refused.status, "has changed since it was shown" in refused.text) == (409, True)
+    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+    assert [memory["content"] for memory in kept] == ["The port is 443"]
+
+
+async def test_late_words_that_have_their_place_meanwhile_are_replaced_by_the_last_ones(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    old_id = (await agent.store("The port is 80"))["id"]
+    path = f"{LIST}/{old_id}"
+    page = await browser.get(path)
+    with monkeypatch.context() as meanwhile:
+        store_late(meanwhile)
+        page = await browser.send(page, f"{path}/reword", content="The port is 443")
+    (late,) = [
+        memory["id"]
+        for memory in (await agent.call("list_recent_memories", project="*"))["memories"]
+        if memory["id"] != old_id
+    ]
+    carried_out = Service.call
+
+    async def placed_before(service: Service, call: Call) -> ToolReply:
+        if call.tool.name == "supersede_memory":
+            monkeypatch.setattr(Service, "call", carried_out)
+            await agent.call("supersede_memory", old_memory_id=old_id, new_memory_id=late)
+        return await carried_out(service, call)
+
+    monkeypatch.setattr(Service, "call", placed_before)
+    done = await browser.send(page, f"{path}/reword", content="The port is 8443")
+    assert (done.status, done.path == path) == (200, False)
+    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
+    assert [memory["content"] for memory in kept] == ["The port is 8443"]
+
+
 async def test_of_two_who_edit_the_same_words_the_second_is_told_and_loses_nothing(here: Served) -> None:
     agent, ada, grace = await here.agent("ada"), await here.browser("ada"), await here.browser("grace")
     memory_id = (await agent.call("store_memory", content="The port is 80"))["stored"]["id"]
