@@ -105,7 +105,8 @@ class Relay:
 
     def _wants_requests(self) -> bool:
         # While the stack stops its gateway takes nothing new; what the client sends then starts it again.
-        has_room = len(self._to_gateway) < BUFFER_BOUND and self._conversation.open_requests < OPEN_REQUESTS_BOUND
+        has_room = max(len(self._to_gateway), len(self._to_client)) < BUFFER_BOUND
+        has_room = has_room and self._conversation.open_requests < OPEN_REQUESTS_BOUND
         return has_room and not self._drain_until and not self._is_stopping
 
     def _read_client(self) -> None:

@@ -179,7 +179,7 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
     all of it; without that nobody vouches for it again, and a value is set back only where it is as the entry left it.
     """
     action, target, old = entry["action"], entry["target_id"], entry["old"] or {}
-    if target is None:
+    if target is None or entry["old"] is None:  # nothing to undo, or what the reader is not shown
         return None
     memory = f"/ui/memories/{target}"
     if action == AuditAction.VERIFY and old.get("verification"):

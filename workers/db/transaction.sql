@@ -15,7 +15,8 @@ begin isolation level repeatable read read only
 select public.take_settings(%(names)s::text[], %(wanted)s::text[])
 
 -- name: take_time
--- Let this session's transactions take as long as they want and wait in between: for who reads everything, alone.
+-- Let this session's transactions take as long as they want and wait in between, and their statements as long as is
+-- said: for who reads everything, alone.
 select set_config('transaction_timeout', '0', false), set_config('idle_in_transaction_session_timeout', '0', false),
     set_config('statement_timeout', %(timeout)s, false)
 

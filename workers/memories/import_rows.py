@@ -158,8 +158,7 @@ async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
     """
     evidence = [row.record.evidence for row in batch.rows.values()]
     cited = grounds_of(evidence)
-    moves_ends = any(row.record.valid_from is not UNSET for row in batch.rows.values())
-    if batch.external_ids and (cited or moves_ends):
+    if batch.external_ids:
         named = await tx.rows("known_external_ids", external_ids=batch.external_ids)
         await lock_with_replaced(tx, *(row["id"] for row in named), beside=cited)
     known = await known_grounds(tx, evidence)

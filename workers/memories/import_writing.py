@@ -61,7 +61,8 @@ ROWS_AT_ONCE: Final = 100
 async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchImported:
     """Write a batch as far as there is room; return a receipt for each of its rows."""
     envelope, allowance = context.envelope, Allowance.of(tx, context)
-    # First of all: whoever closes a load waits for its batches, and holds nothing that these want.
+    # What the rows change is locked before, by `resting`. Whoever closes a load waits for its batches, and wants no
+    # memory.
     loads = await context.services[BulkLoads].loads_of(tx, [row.draft for row in batch.rows.values()])
     known, before = await lock_known(tx, batch.external_ids), await earlier_rows(tx, batch.identities)
     out = out_of(batch, known, before)

@@ -184,11 +184,11 @@ async def get_memory(tx: Transaction, command: GetMemory, context: Context) -> M
 
 async def _mark_of_others(tx: Transaction, memories: list[Memory]) -> None:
     """Mark what is private to others: all that this viewer is not shown but as an administrator."""
-    private = [memory for memory in memories if memory.visibility is Visibility.PRIVATE]
-    own = await read_memories(tx, [UUID(memory.id) for memory in private])
-    for memory in private:
-        if UUID(memory.id) not in own:
-            memory.of_another = True
+    private = {UUID(memory.id): memory for memory in memories if memory.visibility is Visibility.PRIVATE}
+    if private:
+        own = {row["id"] for row in await tx.rows("owners_among", ids=list(private))}
+        for memory_id in private.keys() - own:
+            private[memory_id].of_another = True
 
 
 async def _found(tx: Transaction, command: GetMemory) -> MemoryFound:

@@ -20,11 +20,16 @@ from engramq.workers.runner import Context, handles
 async def lock_with_replaced(tx: Transaction, *ids: UUID, beside: Collection[UUID] = ()) -> dict[UUID, Row]:
     """Lock memories, all that they replaced, and others `beside`, in canonical order; return their rows.
 
+    Raises Again where one of them has replaced another one in between.
+
     Whoever changes what memories replaced does this first: another order waits for whoever keeps this one, and that one
     for it.
     """
-    replaced = [row["id"] for row in await tx.rows("replaced_by_any", ids=list(ids))]
-    return await lock(tx, *{*ids, *replaced, *beside})
+    replaced = {row["id"] for row in await tx.rows("replaced_by_any", ids=list(ids))}
+    rows = await lock(tx, *{*ids, *replaced, *beside})
+    if not {row["id"] for row in await tx.rows("replaced_by_any", ids=list(ids))} <= replaced | rows.keys():
+        raise Again
+    return rows
 
 
 async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | None, Row | None]:

@@ -78,13 +78,14 @@ async def count_lexemes(tx: Transaction, partition: Partition) -> int:
 
 
 def periodic(name: str, every_s: float, work: Callable[[], Awaitable[Any]]) -> Periodic:
-    """Return work that is done every so many seconds; while the database is away it waits for its next turn."""
+    """Return work that is done every so many seconds; what the database refuses waits for its next turn."""
 
     async def run() -> Any:
         try:
             return await work()
-        except (EngramqError, OutcomeUnknown):
-            log.warning("Periodic work waits: the database is away", extra={"schedule": name})
+        except (EngramqError, OutcomeUnknown) as problem:
+            code = problem.fault.code if isinstance(problem, EngramqError) else type(problem).__name__
+            log.warning("Periodic work waits for its next turn", extra={"schedule": name, "code": code})
             return None
 
     return Periodic(name, every_s, run)

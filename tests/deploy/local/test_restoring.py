@@ -262,7 +262,7 @@ def dying(of):
     return call
 for name in ("rename", "replace", "mkdir"):
     setattr(pathlib.Path, name, dying(getattr(pathlib.Path, name)))
-restoring._write, restoring._sync = dying(restoring._write), dying(restoring._sync)
+restoring._write = dying(restoring._write)
 restoring.sync_folder = dying(restoring.sync_folder)
 restoring.foreign_code = lambda data: ()
 home, file = Home(pathlib.Path(sys.argv[1])), pathlib.Path(sys.argv[2])

@@ -170,6 +170,7 @@ async def test_who_reads_everything_has_time_for_each_statement(world: World, po
     async with await Store.open(world.database.url, pooler=pooler) as store:
         await world.keep("The kettle")
         assert await store.snapshot(DEFAULT_NAMESPACE, held) == AT_LENGTH
+        assert await store.write_at_length(DEFAULT_NAMESPACE, held) == AT_LENGTH
         assert await store.read(DEFAULT_NAMESPACE, held) == {name: SESSION[name] for name in AT_LENGTH}
 
 

@@ -280,12 +280,17 @@ async def test_eight_at_once_with_one_key_are_one_memory_and_one_reply(world: Wo
 @pytest.mark.promise("MT-18")
 async def test_the_same_key_with_other_arguments_or_another_tool_is_a_conflict(world: World) -> None:
     first = await world.outcome(job(StoreMemory(content="one"), idempotency_key="k"))
-    with refused(FaultCode.IDEMPOTENCY_CONFLICT):
+    with refused(FaultCode.IDEMPOTENCY_CONFLICT) as faults:
         await world.outcome(job(StoreMemory(content="two"), idempotency_key="k"))
     assert isinstance(first.reply, Stored)
+    assert faults[0].memory_id == first.reply.stored.id
     with refused(FaultCode.IDEMPOTENCY_CONFLICT):
         await world.outcome(job(ForgetMemory(memory_id=first.reply.stored.id), idempotency_key="k"))
     assert world.count("memories") == 1
+    await world.outcome(job(ForgetMemory(memory_id=first.reply.stored.id, erase=True)))
+    with refused(FaultCode.IDEMPOTENCY_CONFLICT) as faults:
+        await world.outcome(job(StoreMemory(content="two"), idempotency_key="k"))
+    assert faults[0].memory_id is UNSET
 
 
 @pytest.mark.promise("MT-18")

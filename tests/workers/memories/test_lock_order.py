@@ -28,8 +28,6 @@ from tests.scenarios.stage import until
 from tests.workers.conftest import World
 from tests.workers.graph.harness import ADA
 
-pytestmark = pytest.mark.anyio
-
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NO_WAIT = b"select from nodes where tenant = %(tenant)s and id = %(id)s for no key update nowait"
 
