@@ -27,7 +27,7 @@ _IN_ORDER: Final = (CHANGED, GONE, UNKNOWN, FRESH)  # what is told of a memory t
 Citation = Mapping[str, Any]
 
 
-class CheckedCitation(NamedTuple):  # a dataclass takes 7 ms to import
+class Freshness(NamedTuple):  # a dataclass takes 7 ms to import
     """What became of a citation. `place` is where it is by now, if not where it was, `why` says what is unknown."""
 
     state: str
@@ -42,7 +42,7 @@ class Cited(NamedTuple):
     is_here: bool = True
 
 
-def compare(memories: Sequence[Cited], folder: str, budget_s: float = BUDGET_S) -> list[list[CheckedCitation]]:
+def compare(memories: Sequence[Cited], folder: str, budget_s: float = BUDGET_S) -> list[list[Freshness]]:
     """Return what became of each citation of each memory, seen from a folder."""
     root = root_of(folder)
     comparison = _Comparison(root, time.monotonic() + budget_s)
@@ -54,7 +54,7 @@ def compare(memories: Sequence[Cited], folder: str, budget_s: float = BUDGET_S) 
     return [[found[number, index] for index in range(len(memory.evidence))] for number, memory in enumerate(memories)]
 
 
-def worst_of(found: Sequence[CheckedCitation]) -> CheckedCitation | None:
+def worst_of(found: Sequence[Freshness]) -> Freshness | None:
     """Return what is told of a memory: what has changed or gone before all else; None where nothing was compared."""
     return min(found, key=lambda each: _IN_ORDER.index(each.state), default=None)
 
@@ -66,7 +66,7 @@ class _Comparison:
     """One comparison: what is found, and what git has to be asked about, all of it at once."""
 
     def __init__(self, root: str, until: float) -> None:
-        self.found: dict[_Key, CheckedCitation] = {}
+        self.found: dict[_Key, Freshness] = {}
         self._root = root
         self._folder = Folder(root) if root else None
         self._until = until
@@ -82,16 +82,16 @@ class _Comparison:
         self._cited[key], path = citation, citation.get("path")
         if self._folder is None or time.monotonic() > self._until:
             why = "there is no time left" if self._folder is not None else "this folder is in no repository"
-            self.found[key] = CheckedCitation(UNKNOWN, why=why)
+            self.found[key] = Freshness(UNKNOWN, why=why)
             return
         if not isinstance(path, str):
-            self.found[key] = CheckedCitation(UNKNOWN, why="it is no file")
+            self.found[key] = Freshness(UNKNOWN, why="it is no file")
             if citation.get("commit"):
                 self._commits[key] = citation
             return
         if not is_here:
             if not citation.get("commit"):
-                self.found[key] = CheckedCitation(UNKNOWN, why="it may be of another repository")
+                self.found[key] = Freshness(UNKNOWN, why="it may be of another repository")
                 return
             self._elsewhere.add(key)
         text = self._text(key, path)
@@ -99,14 +99,14 @@ class _Comparison:
             return
         if text is None:
             self._missing[key] = citation
-            self.found[key] = CheckedCitation(GONE)
+            self.found[key] = Freshness(GONE)
         elif citation.get("sha256"):
             self.found[key] = _compared(text, citation)
         elif citation.get("commit"):
             self._commits[key] = citation
-            self.found[key] = CheckedCitation(UNKNOWN, why="git does not tell")
+            self.found[key] = Freshness(UNKNOWN, why="git does not tell")
         else:
-            self.found[key] = CheckedCitation(UNKNOWN, why="it has no hash and no commit")
+            self.found[key] = Freshness(UNKNOWN, why="it has no hash and no commit")
 
     def _text(self, key: _Key, path: str) -> Text | None:
         assert self._folder is not None
@@ -115,13 +115,13 @@ class _Comparison:
         try:
             text = self._folder.read(path)
         except Outside:
-            self.found[key] = CheckedCitation(UNKNOWN, why="it lies outside the repository")
+            self.found[key] = Freshness(UNKNOWN, why="it lies outside the repository")
         except TooLarge:
-            self.found[key] = CheckedCitation(UNKNOWN, why="it is too large")
+            self.found[key] = Freshness(UNKNOWN, why="it is too large")
         except (NoFile, IsADirectoryError):
-            self.found[key] = CheckedCitation(UNKNOWN, why="it is no file")
+            self.found[key] = Freshness(UNKNOWN, why="it is no file")
         except OSError as problem:
-            self.found[key] = CheckedCitation(UNKNOWN, why=problem.strerror or "it cannot be read")
+            self.found[key] = Freshness(UNKNOWN, why=problem.strerror or "it cannot be read")
         else:
             size = len(text.data) if text is not None else 0
             if self._held + size <= MOST_BYTES:
@@ -145,7 +145,7 @@ class _Comparison:
                 self._follow(repository)
         except GitFailed as problem:
             for key in (*self._commits, *self._elsewhere, *self._missing):  # what was decided before is none of these
-                self.found[key] = CheckedCitation(UNKNOWN, why=f"git: {problem}")
+                self.found[key] = Freshness(UNKNOWN, why=f"git: {problem}")
 
     def _leave_others(self, repository: Repository) -> None:
         """Say of what cites a commit that this repository does not have that nobody knows."""
@@ -155,11 +155,11 @@ class _Comparison:
         has = dict(zip(names, repository.has([f"{name}^{{commit}}" for name in names]), strict=True))
         for key, commit in commits.items():
             if not has[commit]:
-                self.found[key] = CheckedCitation(UNKNOWN, why="its commit is not in this repository")
+                self.found[key] = Freshness(UNKNOWN, why="its commit is not in this repository")
                 self._commits.pop(key, None)
                 self._missing.pop(key, None)
             elif key not in self._elsewhere:
-                self.found[key] = CheckedCitation(FRESH)  # a commit never changes
+                self.found[key] = Freshness(FRESH)  # a commit never changes
                 del self._commits[key]
         self._elsewhere.clear()
 
@@ -177,14 +177,14 @@ class _Comparison:
         paths = sorted({citation["path"] for citation in self._commits.values()})
         converted = repository.converted(paths)
         for key in [key for key, citation in self._commits.items() if citation["path"] in converted]:
-            self.found[key] = CheckedCitation(UNKNOWN, why="git keeps it in another form")
+            self.found[key] = Freshness(UNKNOWN, why="git keeps it in another form")
         self._commits.clear()
 
     def _compare_with(self, was: Text | None, key: _Key) -> None:
         """Compare a file with what its commit has of it, None where that has none."""
         if was is None:
             why = "its commit is not in this repository, or had no such file, or a large one"
-            self.found[key] = CheckedCitation(UNKNOWN, why=why)
+            self.found[key] = Freshness(UNKNOWN, why=why)
             return
         assert self._folder is not None
         citation = self._commits[key]
@@ -193,12 +193,12 @@ class _Comparison:
         if text is None:  # it has gone meanwhile, or cannot be read any more
             return
         if not sha256:
-            self.found[key] = CheckedCitation(UNKNOWN, why="no such lines")
+            self.found[key] = Freshness(UNKNOWN, why="no such lines")
             return
         found = _compared(text, {**citation, "sha256": sha256})
         is_link = found.state == CHANGED and was.data == self._folder.link(citation["path"])
         self.found[key] = (
-            CheckedCitation(UNKNOWN, why="it is a link, of which a commit has the name alone") if is_link else found
+            Freshness(UNKNOWN, why="it is a link, of which a commit has the name alone") if is_link else found
         )
 
     def _follow(self, repository: Repository) -> None:
@@ -211,17 +211,15 @@ class _Comparison:
             place = renamed.get(path) or moved.get(str(citation.get("sha256")), "")
             if not place:
                 self.found[key] = (
-                    CheckedCitation(GONE)
-                    if path in known
-                    else CheckedCitation(UNKNOWN, why="it was never in this repository")
+                    Freshness(GONE) if path in known else Freshness(UNKNOWN, why="it was never in this repository")
                 )
                 continue
             text = self._text(key, place)
             if text is not None and citation.get("sha256"):
                 state, where, _ = _compared(text, citation)
-                self.found[key] = CheckedCitation(state, f"{place}:{where}" if where else place)
+                self.found[key] = Freshness(state, f"{place}:{where}" if where else place)
             elif text is not None:
-                self.found[key] = CheckedCitation(UNKNOWN, place, "it has no hash")
+                self.found[key] = Freshness(UNKNOWN, place, "it has no hash")
 
     def _among_untracked(self, repository: Repository, renamed: Mapping[str, str]) -> dict[str, str]:
         """Return files that git does not know yet by their hashes: one that was renamed by hand is among them."""
@@ -242,10 +240,10 @@ class _Comparison:
         return moved
 
 
-def _compared(text: Text, citation: Citation) -> CheckedCitation:
+def _compared(text: Text, citation: Citation) -> Freshness:
     """Return what became of a citation with a hash, in a file that may be the one it had or where that has gone."""
     lines, sha256 = str(citation.get("lines") or ""), citation["sha256"]
     if text.digest(lines) == sha256:
-        return CheckedCitation(FRESH)
+        return Freshness(FRESH)
     place = text.place_of(lines, sha256) if lines else ""
-    return CheckedCitation(FRESH, place) if place else CheckedCitation(CHANGED)
+    return Freshness(FRESH, place) if place else Freshness(CHANGED)

@@ -17,7 +17,7 @@ from engramq.deploy.cli.output import printable, refuse
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.hooks.projects import project_named, project_of
-from engramq.evidence.compare import CHANGED, FRESH, GONE, CheckedCitation, Cited, compare, worst_of
+from engramq.evidence.compare import CHANGED, FRESH, GONE, Cited, Freshness, compare, worst_of
 from engramq.evidence.files import root_of
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.commands import EvidenceReported, ReportEvidence
@@ -45,7 +45,7 @@ class Checked(NamedTuple):
     """A memory, and what became of each thing that it cites."""
 
     memory: Mapping[str, Any]
-    found: Sequence[CheckedCitation]
+    found: Sequence[Freshness]
 
     @property
     def is_stale(self) -> bool:
@@ -53,12 +53,12 @@ class Checked(NamedTuple):
         return any(each.state in STALE for each in self.found)
 
     @property
-    def of_files(self) -> list[CheckedCitation]:
+    def of_files(self) -> list[Freshness]:
         """What became of the files and commits; addresses and memories are not compared here."""
         return [found for citation, found in self.pairs if is_of_file(citation)]
 
     @property
-    def pairs(self) -> list[tuple[dict[str, Any], CheckedCitation]]:
+    def pairs(self) -> list[tuple[dict[str, Any], Freshness]]:
         """Each citation, and what became of it."""
         return list(zip(self.memory["evidence"], self.found, strict=True))
 
@@ -187,7 +187,7 @@ def _lines(checked: Checked) -> Iterator[str]:
             yield "\t".join((found.state, checked.memory["id"], printable(what), printable(content)))
 
 
-def described(citation: Mapping[str, Any], found: CheckedCitation) -> str:
+def described(citation: Mapping[str, Any], found: Freshness) -> str:
     """Return what is cited, and where it is by now or why nobody knows."""
     lines = f":{citation['lines']}" if citation.get("lines") else ""
     what = f"{citation.get('path') or citation.get('commit')}{lines}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engramq.evidence.compare import CheckedCitation, Cited, compare, worst_of
+from engramq.evidence.compare import Cited, Freshness, compare, worst_of
 from engramq.evidence.files import NotCitable, cite
 from engramq.evidence.git import GitFailed, Repository
 from tests.evidence.trees import LINES, cited, commit, git, one, repository, sha256_of, states, write
@@ -23,7 +23,7 @@ def tree(tmp_path: Path) -> Path:
 
 def test_a_file_is_fresh_until_it_changes_and_gone_without_it(tree: Path) -> None:
     citation = cited(tree, "recipe.txt")
-    assert one(citation, tree) == CheckedCitation("fresh")
+    assert one(citation, tree) == Freshness("fresh")
     write(tree, "recipe.txt", LINES + "one more\n")
     assert one(citation, tree).state == "changed"
     (tree / "recipe.txt").unlink()
@@ -35,7 +35,7 @@ def test_a_file_is_fresh_until_it_changes_and_gone_without_it(tree: Path) -> Non
 def test_lines_that_moved_within_their_file_are_fresh_and_rewritten_ones_are_not(tree: Path) -> None:
     citation = cited(tree, "recipe.txt", "10-12")
     write(tree, "recipe.txt", "a title\n" + LINES)
-    assert one(citation, tree) == CheckedCitation("fresh", "11-13")
+    assert one(citation, tree) == Freshness("fresh", "11-13")
     write(tree, "recipe.txt", LINES.replace("line 11 ", "step 11 "))
     assert one(citation, tree).state == "changed"
     write(tree, "recipe.txt", "short\n")
@@ -57,10 +57,10 @@ def test_a_renamed_file_is_followed(tree: Path, how: str) -> None:
         (tree / "books").mkdir()
         git(tree, "mv", "bread.txt", place)
         commit(tree)
-    assert one(citation, tree) == CheckedCitation("fresh", place)
+    assert one(citation, tree) == Freshness("fresh", place)
     write(tree, place, LINES.replace("line 3 ", "step 3 "))
     found = one(citation, tree)
-    assert found == (CheckedCitation("gone") if how == "by hand" else CheckedCitation("changed", place))
+    assert found == (Freshness("gone") if how == "by hand" else Freshness("changed", place))
 
 
 def test_an_empty_file_that_is_gone_is_no_other_empty_one(tree: Path) -> None:
@@ -69,7 +69,7 @@ def test_an_empty_file_that_is_gone_is_no_other_empty_one(tree: Path) -> None:
     citation = cited(tree, "src/__init__.py")
     (tree / "src/__init__.py").unlink()
     write(tree, "notes", "")
-    assert one(citation, tree) == CheckedCitation("gone")
+    assert one(citation, tree) == Freshness("gone")
 
 
 def test_of_what_a_submodule_renamed_nobody_knows(tree: Path, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_of_what_a_submodule_renamed_nobody_knows(tree: Path, tmp_path: Path) ->
     git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "lib")
     commit(tree)
     citation = cited(tree, "lib/recipe.txt")
-    assert one(citation, tree) == CheckedCitation("fresh")
+    assert one(citation, tree) == Freshness("fresh")
     git(tree / "lib", "mv", "recipe.txt", "bread.txt")
     assert one(citation, tree).state == "unknown"
 
@@ -87,18 +87,18 @@ def test_a_file_that_was_renamed_and_edited_in_one_commit_is_followed(tree: Path
     git(tree, "mv", "recipe.txt", "bread.txt")
     write(tree, "bread.txt", "a title\n" + LINES)
     commit(tree)
-    assert one(whole, tree) == CheckedCitation("changed", "bread.txt")
-    assert one(lines, tree) == CheckedCitation("fresh", "bread.txt:21-23")
+    assert one(whole, tree) == Freshness("changed", "bread.txt")
+    assert one(lines, tree) == Freshness("fresh", "bread.txt:21-23")
 
 
 def test_worktrees_and_folders_below_compare_as_the_root_does(tree: Path, tmp_path: Path) -> None:
     citation = cited(tree, "src/oven.txt")
     git(tree, "worktree", "add", "--quiet", str(tmp_path / "other"), "-b", "other")
-    assert one(citation, tree / "src") == CheckedCitation("fresh")
-    assert one(citation, tmp_path / "other" / "src") == CheckedCitation("fresh")
+    assert one(citation, tree / "src") == Freshness("fresh")
+    assert one(citation, tmp_path / "other" / "src") == Freshness("fresh")
     write(tmp_path / "other", "src/oven.txt", "heat to 180\n")
     assert one(citation, tmp_path / "other").state == "changed"
-    assert one(citation, tree) == CheckedCitation("fresh")
+    assert one(citation, tree) == Freshness("fresh")
 
 
 def test_what_a_deleted_branch_had_is_unknown_where_it_is_not_known(tree: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_a_deleted_branch_had_is_unknown_where_it_is_not_known(tree: Path) 
     git(tree, "checkout", "--quiet", "main")
     git(tree, "branch", "--quiet", "-D", "side")
     assert one(citation, tree).state == "unknown"  # no branch that is checked out ever had it
-    assert one({"commit": kept}, tree) == CheckedCitation("fresh")  # git keeps it for some weeks
+    assert one({"commit": kept}, tree) == Freshness("fresh")  # git keeps it for some weeks
     assert one({"commit": "0" * 40}, tree).state == "unknown"
 
 
@@ -173,10 +173,10 @@ def test_binary_files_and_ends_of_lines(tree: Path) -> None:
     (tree / "photo.bin").write_bytes(b"\x00\r\n\xff" * 100)
     citation = cited(tree, "photo.bin")
     assert citation["sha256"] == sha256_of((tree / "photo.bin").read_bytes())
-    assert one(citation, tree) == CheckedCitation("fresh")
+    assert one(citation, tree) == Freshness("fresh")
     text = cited(tree, "recipe.txt")
     (tree / "recipe.txt").write_bytes(LINES.replace("\n", "\r\n").encode())
-    assert one(text, tree) == CheckedCitation("fresh")  # as a checkout on another system has it
+    assert one(text, tree) == Freshness("fresh")  # as a checkout on another system has it
     (tree / "photo.bin").write_bytes(b"\x00\n\xff" * 100)
     assert one(citation, tree).state == "changed"
 
@@ -192,7 +192,7 @@ def test_what_lies_outside_is_never_read(tree: Path, tmp_path: Path) -> None:
         found = one({"path": path, "sha256": sha256}, tree)
         assert (found.state, found.why) == ("unknown", "it lies outside the repository"), path
     inside = cited(tree, "src/oven.txt")
-    assert one({**inside, "path": "source/oven.txt"}, tree) == CheckedCitation("fresh")
+    assert one({**inside, "path": "source/oven.txt"}, tree) == Freshness("fresh")
     assert one({**inside, "path": "broken.txt"}, tree).state in ("gone", "unknown")
     with pytest.raises(NotCitable):
         cite("../secret.txt", folder=str(tree))
@@ -210,7 +210,7 @@ def test_folders_pipes_and_what_may_not_be_read_are_unknown(tree: Path) -> None:
 
 def test_ten_megabytes_are_hashed_and_what_is_far_larger_is_not(tree: Path) -> None:
     (tree / "large.bin").write_bytes(b"engramq!" * (10 * 1024 * 1024 // 8))
-    assert one(cited(tree, "large.bin"), tree) == CheckedCitation("fresh")
+    assert one(cited(tree, "large.bin"), tree) == Freshness("fresh")
     with (tree / "huge.bin").open("wb") as file:
         file.truncate(65 * 1024 * 1024)
     assert one({"path": "huge.bin", "sha256": "0" * 64}, tree).why == "it is too large"
@@ -228,7 +228,7 @@ def test_a_repository_without_a_commit_compares_by_hashes(tmp_path: Path) -> Non
     write(tmp_path, "new.txt", LINES)
     citation = cite("new.txt", folder=str(tmp_path))
     assert sorted(citation) == ["path", "sha256"]
-    assert one(citation, tmp_path) == CheckedCitation("fresh")
+    assert one(citation, tmp_path) == Freshness("fresh")
     (tmp_path / "new.txt").unlink()
     assert one(citation, tmp_path).state == "unknown"
 
@@ -236,7 +236,7 @@ def test_a_repository_without_a_commit_compares_by_hashes(tmp_path: Path) -> Non
 def test_a_memory_of_no_project_is_compared_where_its_commit_is(tree: Path, tmp_path: Path) -> None:
     citation = cite("recipe.txt", folder=str(tree))
     other = repository(tmp_path / "stranger", recipe="another recipe\n")
-    assert one(citation, tree, is_here=False) == CheckedCitation("fresh")
+    assert one(citation, tree, is_here=False) == Freshness("fresh")
     assert one(citation, other, is_here=False).state == "unknown"
     assert one({"path": "recipe.txt", "sha256": "0" * 64}, tree, is_here=False).state == "unknown"
 

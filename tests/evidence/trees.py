@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engramq.evidence.compare import CheckedCitation, Cited, compare
+from engramq.evidence.compare import Cited, Freshness, compare
 from engramq.evidence.files import comparable
 
 LINES = "".join(f"line {number} of the recipe\n" for number in range(1, 41))
@@ -51,7 +51,7 @@ def cited(folder: Path, path: str, lines: str = "", **more: Any) -> dict[str, An
     return {"path": path, "sha256": sha256, **({"lines": lines} if lines else {}), **more}
 
 
-def one(citation: dict[str, Any], folder: Path, *, is_here: bool = True, budget_s: float = 20.0) -> CheckedCitation:
+def one(citation: dict[str, Any], folder: Path, *, is_here: bool = True, budget_s: float = 20.0) -> Freshness:
     ((found,),) = compare([Cited([citation], is_here)], str(folder), budget_s)
     return found
 

@@ -193,13 +193,13 @@ def mark(hits: Sequence[dict[str, Any]], folder: str, project: str, until: float
     if not citing or not folder:
         return
     # Most memories cite nothing, and a hook does without.
-    from engramq.evidence.compare import CheckedCitation, Cited, compare, worst_of  # noqa: PLC0415 - see above
+    from engramq.evidence.compare import Cited, Freshness, compare, worst_of  # noqa: PLC0415 - see above
 
     budget_s = max(0.0, min(_MOST_S, until - time.monotonic() - _LEFT_S))
     here = [Cited(evidence, bool(project) and hit.get("project") == project) for hit, evidence in citing]
     for (hit, evidence), found in zip(citing, compare(here, folder, budget_s), strict=True):
         told = [
-            CheckedCitation(str(citation.get("state") or each.state), each.place) if citation.get("memory_id") else each
+            Freshness(str(citation.get("state") or each.state), each.place) if citation.get("memory_id") else each
             for citation, each in zip(evidence, found, strict=True)
         ]
         worst = worst_of(told)
