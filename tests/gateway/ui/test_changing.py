@@ -7,8 +7,10 @@ import pytest
 from engramq.gateway.service import Call, Service, ToolReply
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
+from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
 from tests.gateway.ui.test_editing import refuse_calls
+from tests.scenarios.stage import Agent
 
 pytestmark = pytest.mark.promise("OP-12")
 
@@ -89,20 +91,28 @@ def store_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Service, "call", late)
 
 
+async def reword_late(browser: Browser, page: Shown, path: str, monkeypatch: pytest.MonkeyPatch, words: str) -> Shown:
+    """Send new words whose store takes longer than the page waits."""
+    with monkeypatch.context() as meanwhile:
+        store_late(meanwhile)
+        return await browser.send(page, f"{path}/reword", content=words)
+
+
+async def contents_of(agent: Agent) -> list[str]:
+    return [memory["content"] for memory in (await agent.call("list_recent_memories", project="*"))["memories"]]
+
+
 async def test_new_words_that_are_stored_late_supersede_once_they_are_sent_again(
     here: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
     path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
     page = await browser.get(path)
-    with monkeypatch.context() as meanwhile:
-        store_late(meanwhile)
-        waits = await browser.send(page, f"{path}/reword", content="The port is 443")
+    waits = await reword_late(browser, page, path, monkeypatch, "The port is 443")
     assert (waits.status, "The old ones still stand." in waits.text) == (503, True)
     done = await browser.send(waits, f"{path}/reword", content="The port is 443")
     assert (done.status, done.path == path) == (200, False)
-    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
-    assert [memory["content"] for memory in kept] == ["The port is 443"]
+    assert await contents_of(agent) == ["The port is 443"]
 
 
 async def test_words_that_are_corrected_while_they_are_stored_late_leave_the_last_ones_alone(
@@ -111,15 +121,12 @@ async def test_words_that_are_corrected_while_they_are_stored_late_leave_the_las
     agent, browser = await here.agent("ada"), await here.browser("ada")
     path = f"{LIST}/{(await agent.store('The port is 80'))['id']}"
     page = await browser.get(path)
-    with monkeypatch.context() as meanwhile:
-        store_late(meanwhile)
-        for words in ("The port is 443", "The port is 4443"):
-            page = await browser.send(page, f"{path}/reword", content=words)
-            assert (page.status, words in page.text) == (503, True)
+    for words in ("The port is 443", "The port is 4443"):
+        page = await reword_late(browser, page, path, monkeypatch, words)
+        assert (page.status, words in page.text) == (503, True)
     done = await browser.send(page, f"{path}/reword", content="The port is 8443")
     assert (done.status, done.path == path) == (200, False)
-    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
-    assert [memory["content"] for memory in kept] == ["The port is 8443"]
+    assert await contents_of(agent) == ["The port is 8443"]
 
 
 async def test_words_that_are_stored_late_are_there_once_though_the_memory_has_changed_meanwhile(
@@ -129,9 +136,7 @@ async def test_words_that_are_stored_late_are_there_once_though_the_memory_has_c
     old_id = (await agent.store("The port is 80"))["id"]
     path = f"{LIST}/{old_id}"
     page = await browser.get(path)
-    with monkeypatch.context() as meanwhile:
-        store_late(meanwhile)
-        page = await browser.send(page, f"{path}/reword", content="The port is 443")
+    page = await reword_late(browser, page, path, monkeypatch, "The port is 443")
     await agent.call("update_memory", memory_id=old_id, add_tags=["net"])
     told = await browser.send(page, f"{path}/reword", content="The port is 443")
     assert (told.status, "has changed since it was shown" in told.text) == (409, True)
@@ -149,8 +154,7 @@ async def test_words_sent_again_from_a_page_of_before_leave_those_that_replaced_
     await browser.send(page, f"{path}/reword", content="The port is 443")
     refused = await browser.send(page, f"{path}/reword", content="The port is 8443")
     assert (refused.status, "has changed since it was shown" in refused.text) == (409, True)
-    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
-    assert [memory["content"] for memory in kept] == ["The port is 443"]
+    assert await contents_of(agent) == ["The port is 443"]
 
 
 async def test_late_words_that_have_their_place_meanwhile_are_replaced_by_the_last_ones(
@@ -160,9 +164,7 @@ async def test_late_words_that_have_their_place_meanwhile_are_replaced_by_the_la
     old_id = (await agent.store("The port is 80"))["id"]
     path = f"{LIST}/{old_id}"
     page = await browser.get(path)
-    with monkeypatch.context() as meanwhile:
-        store_late(meanwhile)
-        page = await browser.send(page, f"{path}/reword", content="The port is 443")
+    page = await reword_late(browser, page, path, monkeypatch, "The port is 443")
     (late,) = [
         memory["id"]
         for memory in (await agent.call("list_recent_memories", project="*"))["memories"]
@@ -179,8 +181,7 @@ async def test_late_words_that_have_their_place_meanwhile_are_replaced_by_the_la
     monkeypatch.setattr(Service, "call", placed_before)
     done = await browser.send(page, f"{path}/reword", content="The port is 8443")
     assert (done.status, done.path == path) == (200, False)
-    kept = (await agent.call("list_recent_memories", project="*"))["memories"]
-    assert [memory["content"] for memory in kept] == ["The port is 8443"]
+    assert await contents_of(agent) == ["The port is 8443"]
 
 
 async def test_of_two_who_edit_the_same_words_the_second_is_told_and_loses_nothing(here: Served) -> None:
