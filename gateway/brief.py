@@ -39,6 +39,7 @@ from engramq.schemas.records import (
     Memory,
     MemoryFields,
     MemoryPreview,
+    MoreNamed,
     NodeRef,
     Words,
 )
@@ -110,6 +111,8 @@ class BriefMemories(_Brief, kw_only=True):
     count: int
     answered: Answered | UnsetType = UNSET
     left_out: int | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+    more: MoreNamed | UnsetType = UNSET
     standing: list[MemoryPreview] | UnsetType = UNSET
     next_cursor: str | UnsetType | None = UNSET
 
@@ -269,8 +272,8 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
             )
         case MemoryList():
             memories = [_memory(memory, caller) for memory in reply.memories]
-            same = {name: getattr(reply, name) for name in ("count", "answered", "left_out", "next_cursor", "standing")}
-            return BriefMemories(memories=memories, **same, **about)
+            about = {name: getattr(reply, name) for name in BriefMemories.__struct_fields__ if hasattr(reply, name)}
+            return BriefMemories(**about | {"memories": memories})
         case MemoryFound(memory=Memory() as memory):
             return BriefFound(
                 memory=_memory(memory, caller),

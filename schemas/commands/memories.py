@@ -35,7 +35,7 @@ from engramq.schemas.fields import (
     refuse_reversed,
 )
 from engramq.schemas.ids import list_position
-from engramq.schemas.records import Answered, Link, Memory, MemoryPreview
+from engramq.schemas.records import Answered, Link, Memory, MemoryPreview, MoreNamed
 from engramq.schemas.vocabulary import (
     EvidenceFilter,
     MemorySource,
@@ -197,7 +197,8 @@ class MemoryList(Page, kw_only=True, tag="memories"):
     """Memories in the order asked for. `degraded`: text only, since the model was not running.
 
     A search says whether what is kept has an answer, in `answered`, and in `left_out` how many hits it does not show
-    since their relevance is too low; `min_relevance` 0 shows them.
+    since their relevance is too low; `min_relevance` 0 shows them. Where nothing is shown `hint` says what was left out;
+    `more` says that further memories name what was asked for, and which call lists them.
     `standing` are wishes of the user that were asked for for good and bear on the question, beside what was found.
     `next_cursor` is on lists only: null at the end. `notice` tells what the caller may not expect, and the next step.
     """
@@ -207,6 +208,8 @@ class MemoryList(Page, kw_only=True, tag="memories"):
     count: int
     answered: Answered | UnsetType = UNSET
     left_out: int | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+    more: MoreNamed | UnsetType = UNSET
     next_cursor: str | UnsetType | None = UNSET
     standing: list[MemoryPreview] | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
