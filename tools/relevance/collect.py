@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ from bench.common import PrivateStack, private_stack
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Sizes, packed
+from engramq.workers.db.vectors import HalfBytes, Sizes, packed
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -70,7 +70,8 @@ async def _collect(missing: Mapping[Path, World], stack: PrivateStack) -> None:
         vectorizer = Vectorizer(embedder, store)
         model_id = await vectorizer.running_model_id()
         # All at once, since the vector index is made anew behind them.
-        rows = [row for world in missing.values() for row in await _rows(vectorizer, world)]
+        vectors = await _vectors(vectorizer, missing.values())
+        rows = [row for world in missing.values() for row in _rows(vectors, world)]
         await load(stack.owner_url, model_id, rows, linked=True)
         for file, world in missing.items():
             found = [await _ask(store, vectorizer, world, asked) for asked in world.asked]
@@ -83,19 +84,24 @@ def _file(cache: Path, world: World) -> Path:
     return cache / f"{world.name}-{zlib.crc32(msgspec.json.encode(world)):08x}.world"
 
 
-async def _rows(vectorizer: Vectorizer, world: World) -> list[Loaded]:
-    """Return the memories of a world with their vectors."""
-    texts = [row["content"] for row in world.memories]
+async def _vectors(vectorizer: Vectorizer, worlds: Iterable[World]) -> dict[str, HalfBytes]:
+    """Return the vector of each text, which is made once however many worlds have it."""
+    texts = list(dict.fromkeys(row["content"] for world in worlds for row in world.memories))
     parts = [await vectorizer.vectors(texts[start : start + BATCH], bulk=True) for start in range(0, len(texts), BATCH)]
+    return {text: packed(vector) for text, vector in zip(texts, np.concatenate(parts), strict=True)}
+
+
+def _rows(vectors: Mapping[str, HalfBytes], world: World) -> list[Loaded]:
+    """Return the memories of a world with their vectors."""
     return [
         Loaded(
-            id=_id(world, place), namespace=world.name, content=row["content"], embedding=packed(vector),
+            id=_id(world, place), namespace=world.name, content=row["content"], embedding=vectors[row["content"]],
             external_id=row["external_id"], speaker=row.get("speaker"),
             occurred_at=datetime.fromisoformat(row["occurred_at"]) if "occurred_at" in row else None,
             thread=row.get("thread"), position=row.get("position"), tags=tuple(row.get("tags", ())),
             project=row.get("project"),
         )
-        for place, (row, vector) in enumerate(zip(world.memories, np.concatenate(parts), strict=True))
+        for place, row in enumerate(world.memories)
     ]  # fmt: skip
 
 

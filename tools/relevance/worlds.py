@@ -15,6 +15,8 @@ import msgspec
 
 from engramq.schemas.limits import CONTENT_CHARS
 from engramq.workers.embedders.confidence import PAIRS, bystanders, read_pairs
+from tools.relevance import fillers
+from tools.relevance.lookups import HELD, UNANSWERED, Lookup, content_words, holders, homes
 from tools.sectors.corpus import Text, chat_turns, dev_texts
 
 FOLDER: Final = Path(__file__).parent
@@ -23,12 +25,14 @@ CORPORA: Final = ("locomo", "beam", "realtalk")
 FACTS: Final = "facts"
 DENSE: Final = "dense"
 PROMPTS: Final = "prompts"
+LOOKUPS: Final = "lookups"
 FOREIGN: Final = 40  # questions of other conversations for each
 STRAY: Final = 20  # questions about nothing that anybody here would know
 SIZES: Final = (3, 8, 25, 60, 200, 1_000)  # memories of a set of facts
 SETS: Final = 5  # of each size: as many as there are folds
 SMALL: Final = 60  # memories of the largest set that is asked little
 ASKED: Final = 8  # facts that are asked for, of each such set
+HOME_SIZES: Final = (10, 40, 300, 1_000, 10_000)  # memories of a home and of what stands around it
 SEED: Final = 29
 
 Row = dict[str, Any]
@@ -77,14 +81,48 @@ def prompts(written: str) -> Mapping[str, str]:
 @cache
 def topics_unknown() -> frozenset[str]:
     """Return all questions that are about nothing that is kept."""
-    return frozenset((*stray_questions(), *(prompt for prompt, fact in prompts("first").items() if not fact)))
+    about_nothing = [
+        asked.query for home in homes() for asked in home.asked if asked.shape in ("unknown", "unrelated_prompt")
+    ]
+    unrelated = [prompt for prompt, fact in prompts("first").items() if not fact]
+    return frozenset((*stray_questions(), *unrelated, *about_nothing))
 
 
 def worlds(data: Path) -> list[World]:
     """Return all worlds, always the same ones in the same order."""
     stray = stray_questions()
     found = [world for corpus in CORPORA for world in _conversations(data, corpus, stray)]
-    return [*found, *_dense(stray), *_facts(stray), _prompts()]
+    return [*found, *_dense(stray), *_facts(stray), _prompts(), *_lookups()]
+
+
+def _lookups() -> Iterator[World]:
+    """Yield homes of many sizes: what is known of a home has to be found whatever stands around it."""
+    around = fillers.texts(HOME_SIZES[-1])
+    for home in homes():
+        for size in HOME_SIZES:
+            chance = random.Random(f"{SEED}/{home.name}/{size}")  # noqa: S311 - the same ones each time
+            own = chance.sample(sorted(home.memories.items()), min(size, len(home.memories)))
+            rows = [*own, *((str(place), text) for place, text in enumerate(around[: size - len(own)]))]
+            yield World(
+                name=f"home-{home.name}-{size}", corpus=LOOKUPS, group=home.name,
+                memories=[{"external_id": key, "content": text} for key, text in rows],
+                asked=[asked for lookup in home.asked if (asked := _asked(lookup, rows)) is not None],
+            )  # fmt: skip
+
+
+def _asked(lookup: Lookup, rows: Sequence[tuple[str, str]]) -> Asked | None:
+    """Return a lookup among these memories; None where none answers it, or one holds what should not be known."""
+    held = tuple(holders(lookup.query, rows))
+    if lookup.shape in UNANSWERED:
+        # Among many memories some are about nearly everything: asked is what shares no word with any of them.
+        near = held or (
+            len(rows) > HOME_SIZES[1] and any(any(holders(word, rows)) for word in content_words(lookup.query))
+        )
+        return None if near else Asked(query=lookup.query)
+    known = dict(rows)
+    expects = tuple(dict.fromkeys((*lookup.expects, *(held if lookup.shape in HELD else ()))))
+    expects = tuple(key for key in expects if key in known)
+    return Asked(query=lookup.query, expects=expects) if expects else None
 
 
 def _prompts() -> World:
