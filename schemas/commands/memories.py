@@ -197,8 +197,8 @@ class MemoryList(Page, kw_only=True, tag="memories"):
     """Memories in the order asked for. `degraded`: text only, since the model was not running.
 
     A search says whether what is kept has an answer, in `answered`, and in `left_out` how many hits it does not show
-    since their relevance is too low; `min_relevance` 0 shows them. Where nothing is shown `hint` says what was left out;
-    `more` says that further memories name what was asked for, and which call lists them.
+    since their relevance is too low; `min_relevance` 0 shows them. Where nothing is shown `hint` says what was looked
+    at; `more` says that further memories name what was asked for, and which call lists them.
     `standing` are wishes of the user that were asked for for good and bear on the question, beside what was found.
     `next_cursor` is on lists only: null at the end. `notice` tells what the caller may not expect, and the next step.
     """

@@ -122,7 +122,9 @@ async def test_what_is_left_out_is_counted_and_can_be_seen(database: Database, r
         assert ("min_relevance 0" in shown.get("notice", "")) == ("left_out" in shown)
     assert sum(len(shown["memories"]) for shown in by_default.values()) < 0.6 * LIMIT * len(ANSWERED)
     assert (nothing["memories"], nothing["answered"]) == ([], "no")
-    assert "Nothing here answers this" in nothing["notice"]
+    assert "notice" not in nothing
+    assert nothing["hint"].startswith("No sure answer here.")
+    assert f"{nothing['left_out']} weaker hits hidden" in nothing["hint"]
     assert {"words", "meaning", "rank"} <= set(explained["relevance_of"])
     assert sure["memories"] == []
     assert refused.structured_content is not None

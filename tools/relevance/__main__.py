@@ -1,4 +1,4 @@
-"""Make the weights of the judges again, and say how good they are: `python -m tools.relevance --data FOLDER`.
+"""Make the weights of the judge again, and say how good they are: `python -m tools.relevance --data FOLDER`.
 
 FOLDER has the development halves of LoCoMo, BEAM and REALTALK, as bench.retrieval takes them, in
 `locomo.dev.memories.jsonl`, `locomo.dev.queries.jsonl` and so on. What was found is kept in --cache, so that learning
@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from engramq.workers.search.relevance import INPUTS, WEIGHTS, Learned
+from engramq.workers.search.relevance import WEIGHTS
 from tools.relevance.collect import collect, read
 from tools.relevance.judging import held_out, report
-from tools.relevance.learning import judges_of
+from tools.relevance.learning import learn
 from tools.relevance.samples import replies
 from tools.relevance.worlds import worlds
 
@@ -34,11 +34,11 @@ def main(*, data: Path, cache: Path, figures: bool, check: bool) -> None:
     found = read(asked, cache)
     by_kind = {by_words: replies(found, by_words=by_words) for by_words in (False, True)}
     if figures:
-        for by_words, several in by_kind.items():
-            for line in report(held_out(several), by_words=by_words):
+        for by_words, several in held_out(by_kind).items():
+            for line in report(several, by_words=by_words):
                 click.echo(json.dumps(line))
-    learned = Learned(inputs=list(INPUTS), by_vectors=judges_of(by_kind[False]), by_words=judges_of(by_kind[True]))
-    text = msgspec.json.format(msgspec.json.encode(learned, enc_hook=lambda array: array.tolist()), indent=0)
+    net = learn([*by_kind[False], *by_kind[True]])
+    text = msgspec.json.format(msgspec.json.encode(net, enc_hook=lambda array: array.tolist()), indent=0)
     same = WEIGHTS.exists() and WEIGHTS.read_bytes() == text
     if not check:
         WEIGHTS.write_bytes(text)

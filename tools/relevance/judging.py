@@ -1,45 +1,45 @@
-"""Say how good judges are of worlds that they have not seen: how true their chances are, and what bounds do."""
+"""Say how good a judge is of worlds that it has not seen: how true its chances are, and what the bounds do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from engramq.workers.search.ranking import Column
-from engramq.workers.search.relevance import INPUTS, NOTHING_BELOW, least_shown
+from engramq.workers.search.relevance import FIRST, INPUTS, LEAST_EXPECTED, SAID, SHARE_AMONG_FACTS, SHARE_AMONG_TURNS
 from tools.measure_confidence import expected_error
-from tools.relevance.learning import SHARES, judges_of
-from tools.relevance.samples import ANSWERING, FOLDS, Kind, Reply
+from tools.relevance.learning import SHARES, learn
+from tools.relevance.samples import FOLDS, Kind, Labels, Reply
 
-SILENT_BELOW: Final = (0.05, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
-SAID: Final = INPUTS.index("q_said")
+BOUNDS: Final = (0.05, 0.07, LEAST_EXPECTED, 0.12, 0.16)
+_SAID: Final = INPUTS.index("q_said")
+_NARROWED: Final = INPUTS.index("q_narrowed")
 
 
 class Judgement(NamedTuple):
-    """A reply, with the chances that judges gave who had not seen its world."""
+    """A reply, with the chances that a net gave which had not seen its world."""
 
     reply: Reply
-    anything: float
-    hits: Column
+    chances: Column
 
-    def shown(self, silent_below: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which of the first ten hits are shown where nothing is below this chance that anything answers."""
-        hits = self.hits[:ANSWERING]
-        if self.anything < silent_below:
-            return np.zeros(len(hits), dtype=np.bool_)
-        return np.asarray(hits >= least_shown(float(hits.max()), float(self.reply.inputs[0, SAID])))
+    def shown(self, least_expected: float) -> Labels:
+        """Return which of the first ten hits are shown where as many have to be expected to help."""
+        hits, asked = self.chances[:FIRST], self.reply.inputs[0]
+        share = SHARE_AMONG_FACTS if asked[_SAID] < SAID else SHARE_AMONG_TURNS
+        is_enough = hits.sum() >= least_expected or asked[_NARROWED]
+        return self.reply.complete[:FIRST] | (
+            hits >= share * hits.max() if is_enough else np.zeros(len(hits), np.bool_)
+        )
 
 
-def held_out(replies: Sequence[Reply]) -> list[Judgement]:
+def held_out(by_kind: Mapping[bool, Sequence[Reply]]) -> dict[bool, list[Judgement]]:
     """Judge each fold by what was learned from the others."""
-    judged = []
+    judged: dict[bool, list[Judgement]] = {by_words: [] for by_words in by_kind}
     for fold in range(FOLDS):
-        judges = judges_of([reply for reply in replies if reply.fold != fold])
-        judged += [
-            Judgement(reply, float(judges.anything.chances(reply.inputs[:1])[0]), judges.hit.chances(reply.inputs))
-            for reply in replies
-            if reply.fold == fold
-        ]
+        net = learn([reply for replies in by_kind.values() for reply in replies if reply.fold != fold])
+        for by_words, replies in by_kind.items():
+            own = [reply for reply in replies if reply.fold == fold]
+            judged[by_words] += [Judgement(reply, net.chances(reply.inputs)) for reply in own]
     return judged
 
 
@@ -48,33 +48,31 @@ def report(judged: Sequence[Judgement], *, by_words: bool) -> Iterator[dict[str,
     kind = "words" if by_words else "vectors"
     for corpus in SHARES:
         own = [item for item in judged if item.reply.corpus == corpus]
-        chances = np.concatenate([item.hits[:ANSWERING] for item in own])
-        right = np.concatenate([item.reply.right[:ANSWERING] for item in own])
-        anything = np.array([item.anything for item in own])
-        answered = np.array([item.reply.answered for item in own])
-        yield {
-            "by": kind, "corpus": corpus, "replies": len(own),
-            "calibration_error": round(expected_error(chances, right), 4),
-            "of_anything": round(expected_error(anything, answered), 4),
-        }  # fmt: skip
-    for silent_below in SILENT_BELOW:
-        chosen = silent_below == NOTHING_BELOW
-        yield {"by": kind, "silent_below": silent_below, "chosen": chosen, **_lost(judged, silent_below)}
+        chances = np.concatenate([item.chances[:FIRST] for item in own])
+        right = np.concatenate([item.reply.right[:FIRST] for item in own])
+        error = round(expected_error(chances, right), 4)
+        yield {"by": kind, "corpus": corpus, "replies": len(own), "calibration_error": error}
+    for bound in BOUNDS:
+        yield {"by": kind, "least_expected": bound, "chosen": bound == LEAST_EXPECTED, **_lost(judged, bound)}
 
 
-def _lost(judged: Sequence[Judgement], silent_below: float) -> dict[str, Any]:
+def _lost(judged: Sequence[Judgement], least_expected: float) -> dict[str, Any]:
     """Return, by corpus, the R@10 that bounds lose, of questions without an answer those that have a hit, of right
     first hits those that are left out, and the share of hits that is shown."""
     figures: dict[str, Any] = {}
     for corpus in SHARES:
-        own = [item for item in judged if item.reply.corpus == corpus]
-        passed = [item.shown(silent_below) for item in own]
-        known = [(item.reply, mask) for item, mask in zip(own, passed, strict=True) if item.reply.wanted]
+        own = [item for item in judged if item.reply.corpus == corpus and not item.reply.inputs[0, _NARROWED]]
+        passed = [item.shown(least_expected) for item in own]
+        known = [
+            (item.reply, mask)
+            for item, mask in zip(own, passed, strict=True)
+            if item.reply.wanted and item.reply.kind is Kind.ANSWERED
+        ]
         unknown = {
             kind: [bool(mask.any()) for item, mask in zip(own, passed, strict=True) if item.reply.kind is kind]
             for kind in (Kind.STRAY, Kind.FOREIGN)
         }
-        lost = [(reply.right[:ANSWERING] & ~mask).sum() / reply.wanted for reply, mask in known]
+        lost = [(reply.right[:FIRST] & ~mask).sum() / reply.wanted for reply, mask in known]
         first = [not mask[0] for reply, mask in known if reply.right[0]]
         figures[corpus] = {
             "lost": round(float(np.mean(lost)), 4),

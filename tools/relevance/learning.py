@@ -1,14 +1,14 @@
-"""Fit the nets. Numpy only; the same rows give the same weights, since chance is seeded."""
+"""Fit the net. Numpy only; the same rows give the same weights, since chance is seeded."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engramq.workers.search.ranking import Column
-from engramq.workers.search.relevance import LARGEST, Judges, Matrix, Net
+from engramq.workers.search.relevance import INPUTS, LARGEST, Matrix, Net
 from tools.relevance.samples import Kind, Labels, Reply
 
 BATCH: Final = 512
@@ -17,7 +17,15 @@ SEED: Final = 29
 DIGITS: Final = 4  # of weights
 _FIRST, _SECOND, _CLOSE = 0.9, 0.999, 1e-8  # of Adam, as its authors give them
 # What each corpus counts in all, whatever the number of its questions.
-SHARES: Final = {"locomo": 1.0, "beam": 1.0, "realtalk": 1.0, "dense": 1.0, "facts": 2.0, "prompts": 0.5}
+SHARES: Final = {
+    "locomo": 1.0,
+    "beam": 1.0,
+    "realtalk": 1.0,
+    "dense": 1.0,
+    "facts": 2.0,
+    "prompts": 1.5,
+    "lookups": 2.0,
+}
 
 
 class Size(NamedTuple):
@@ -28,24 +36,22 @@ class Size(NamedTuple):
     rounds: int
 
 
-OF_HITS: Final = Size(units=16, penalty=3e-4, rounds=12)
-OF_ANYTHING: Final = Size(units=16, penalty=5e-4, rounds=120)  # few rows, so each is seen often
-# What a question counts for the chance that anything answers. A topic that nobody knows has to stay without a hit;
-# where only the answer itself was taken away the rest is about the same, and nobody can tell.
-EMPHASIS: Final[Mapping[Kind, float]] = {Kind.STRAY: 9.0, Kind.FOREIGN: 0.5, Kind.HELD_BACK: 0.2, Kind.ANSWERED: 1.0}
+SIZE: Final = Size(units=16, penalty=3e-4, rounds=16)
+# What the rows of a question count more about a topic that nobody knows, which has to stay without a hit.
+EMPHASIS: Final = 3.0
 
 
-def judges_of(replies: Sequence[Reply]) -> Judges:
+def learn(replies: Sequence[Reply], size: Size = SIZE) -> Net:
     """Learn from these replies."""
     inputs = np.concatenate([reply.inputs for reply in replies])
     right = np.concatenate([reply.right for reply in replies])
-    shares = weights_of(replies)
-    of_hits = np.concatenate([np.full(len(reply.right), share) for reply, share in zip(replies, shares, strict=True)])
-    best = np.stack([reply.inputs[0] for reply in replies])
-    answered = np.array([reply.answered for reply in replies])
-    emphasised = shares * np.array([EMPHASIS[reply.kind] for reply in replies])
-    of_anything = fitted(best, answered, emphasised / emphasised.mean(), OF_ANYTHING)
-    return Judges(hit=fitted(inputs, right, of_hits, OF_HITS), anything=of_anything)
+    weights = np.concatenate(
+        [
+            np.full(len(reply.right), weight * (EMPHASIS if reply.kind is Kind.STRAY else 1.0))
+            for reply, weight in zip(replies, weights_of(replies), strict=True)
+        ]
+    )
+    return fit(inputs, right, weights / weights.mean(), size)
 
 
 def weights_of(replies: Sequence[Reply]) -> Column:
@@ -56,7 +62,7 @@ def weights_of(replies: Sequence[Reply]) -> Column:
     return weighted
 
 
-def fitted(inputs: Matrix, right: Labels, weights: Column, size: Size) -> Net:
+def fit(inputs: Matrix, right: Labels, weights: Column, size: Size) -> Net:
     """Return the net that makes these labels likeliest, by stochastic descent."""
     mean, spread = inputs.mean(axis=0), np.maximum(inputs.std(axis=0), 1e-3)
     mean, spread = np.round(mean, DIGITS), np.round(spread, DIGITS)
@@ -82,7 +88,7 @@ def fitted(inputs: Matrix, right: Labels, weights: Column, size: Size) -> Net:
                 moved = first[place] / (1 - _FIRST**steps)
                 parts[place] -= pace * moved / (np.sqrt(second[place] / (1 - _SECOND**steps)) + _CLOSE)
     hidden, out = (np.round(part, DIGITS) for part in parts)
-    return Net(mean=mean, spread=spread, hidden=hidden, out=out)
+    return Net(inputs=list(INPUTS), mean=mean, spread=spread, hidden=hidden, out=out)
 
 
 def _slope(parts: Sequence[Matrix], rows: Matrix, labels: Column, weights: Column, penalty: float) -> list[Matrix]:

@@ -101,6 +101,11 @@ class Filters:
         return any(value is not None for value in several) or self.project not in {None, EVERY_PROJECT}
 
     @property
+    def are_narrow(self) -> bool:
+        """Whether the caller says where the answer lies, beyond the project that it works in."""
+        return any(value is not None for value in (self.sectors, self.tags, self.thread, self.since, self.until))
+
+    @property
     def values(self) -> dict[str, Any]:
         """The parameters of the fragment `chosen`."""
         return {

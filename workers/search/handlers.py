@@ -1,6 +1,7 @@
 """Carry out searches, and count after the reply which memories were found."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,7 +11,9 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
+from engramq.schemas import limits
 from engramq.schemas.commands import MemoryList, SearchMemories
+from engramq.schemas.records import MoreNamed
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import marked
@@ -68,9 +71,11 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
     await tx.send(NOTE_ACCESS, ids=list(times), times=list(times.values()))
 
 
+MORE_QUERY_CHARS: Final = 120  # of a query that a call repeats
 LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
-NOT_KNOWN: Final = "Nothing here answers this: ask in other words, or take it as not known."
+NO_SURE_ANSWER: Final = "No sure answer here."
+HIDDEN: Final = "{} hidden, the best with a relevance of {:.2f}; min_relevance 0 shows them."
 
 
 class Searched(NamedTuple):
@@ -135,11 +140,11 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         context.session_state = SessionState(recalled=())
         return MemoryList(memories=[], count=0, answered="no")
     wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
-    (memories, answered, left_out, _), notice, degraded, refresh = await searched(command, context, wishes)
+    result, notice, degraded, refresh = await searched(command, context, wishes)
+    memories, left_out = result.memories, result.left_out
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
-    in_vain = answered == "no" and left_out and not memories
-    notices = [notice, NOT_KNOWN if in_vain else UNSET, LEFT_OUT.format(left_out) if left_out else UNSET]
+    notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted
@@ -160,9 +165,34 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     return MemoryList(
         memories=marked(memories),
         count=len(memories),
-        answered=answered,
+        answered=result.answered,
         left_out=left_out or UNSET,
+        hint=UNSET if memories else _hint(result),
+        more=_more(command, result),
         standing=standing,
         degraded=degraded,
         notice=" ".join(text for text in notices if text is not UNSET) or UNSET,
     )
+
+
+def _hint(result: SearchResult) -> str:
+    """Say what was looked at where nothing is shown, and no more than that."""
+    if not result.left_out:
+        return NO_SURE_ANSWER
+    hits = "1 weaker hit" if result.left_out == 1 else f"{result.left_out} weaker hits"
+    return f"{NO_SURE_ANSWER} {HIDDEN.format(hits, result.best_left_out)}"
+
+
+def _more(command: SearchMemories, result: SearchResult) -> MoreNamed | UnsetType:
+    """Say how many memories that name what was asked for are not shown, and the call that lists them."""
+    beyond = result.named - len(result.memories)
+    if beyond < 1:
+        return UNSET
+    query = json.dumps(command.query[:MORE_QUERY_CHARS], ensure_ascii=False)
+    limit = len(result.memories) + beyond
+    call = (
+        f"search_memories(query={query}, limit={limit})"
+        if limit <= limits.SEARCH_LIMIT
+        else f"survey_memories(topic={query})"
+    )
+    return MoreNamed(n=beyond, call=call)

@@ -27,7 +27,7 @@ from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, by_score, by_similarity, in_order
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
-from engramq.workers.search.relevance import Judged
+from engramq.workers.search.relevance import Judge, answered_by
 from engramq.workers.search.wishes import Wishes
 
 Lift = Callable[[Candidates], Column]
@@ -45,15 +45,22 @@ CONTRADICTS: Final = Relation.CONTRADICTS
 
 
 class SearchResult(NamedTuple):
-    """What a search shows, whether that answers, how many hits fell below the floor, and the chance of an answer."""
+    """What a search shows, and whether that answers.
+
+    `left_out`: how many hits fell below the floor, and `best_left_out` the relevance of the best of these. `expected`:
+    how many of the first ten are expected to help. `named`: how many memories that were found hold every word of the
+    question.
+    """
 
     memories: list[Memory]
     answered: Answered
-    left_out: int
-    anything: float
+    left_out: int = 0
+    best_left_out: float = 0.0
+    expected: float = 0.0
+    named: int = 0
 
 
-NOTHING: Final = SearchResult([], "no", 0, 0.0)
+NOTHING: Final = SearchResult([], "no")
 
 
 class _Link(NamedTuple):
@@ -103,13 +110,15 @@ async def find(
         return NOTHING
     measure = Measure.of(question, candidates)
     unboosted = by_score(measure, candidates)
-    judged = Judged.of(measure, unboosted, vectors.curve, history=command.include_superseded)
+    judge = Judge.of(
+        measure, unboosted, vectors.curve, narrowed=filters.are_narrow, history=command.include_superseded
+    )
     if command.min_relevance is not UNSET:
         floor = command.min_relevance
     if command.ranking is Ranking.SIMILARITY and vectors.embedding is not None:
         ranking = Boosted(ranked=by_similarity(candidates), via={})
         return judged_hits(
-            await _shown(source, command, filters, ranking, {}), ranking, judged, floor, explain=command.explain
+            await _shown(source, command, filters, ranking, {}), ranking, judge, floor, explain=command.explain
         )
     best, seeds = unboosted.foremost(max(BEST, 2 * command.limit)), unboosted.foremost(SEEDS)
     # What lies around the best, and in the same exchange those memories that will probably be shown.
@@ -132,7 +141,7 @@ async def find(
         ranking = replace(ranking, ranked=ranked)
     read = rows_from_json(rows)
     shown = await _shown(source, command, filters, ranking, read)
-    found = judged_hits(shown, ranking, judged, floor, explain=command.explain)
+    found = judged_hits(shown, ranking, judge, floor, explain=command.explain)
     if lift is not None:
         return found  # extracts show nothing of what differs
     against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}
@@ -238,30 +247,35 @@ def _visible(ids: Sequence[str], filters: Filters) -> Lookup:
 
 
 def judged_hits(
-    hits: Sequence[tuple[int, Memory]], ranking: Boosted, judged: Judged, floor: float | None, *, explain: bool
+    hits: Sequence[tuple[int, Memory]], ranking: Boosted, judge: Judge, floor: float | None, *, explain: bool
 ) -> SearchResult:
     """Give hits their relevance, and leave out those below the floor, which `floor` sets.
 
     Of the hits that fit into the reply; likelier ones further down do not move up. One that came over a link is as
     relevant as the hit that it is linked to, or as itself if it was found by itself too.
     """
-    ids, found = ranking.ranked.candidates.ids, len(judged.everything.ranked.candidates)
+    ids, found = ranking.ranked.candidates.ids, len(judge.everything.ranked.candidates)
     rows = [row if (link := ranking.via.get(row)) is None else ids.index(link.seed) for row, _ in hits]
     by_itself = {place: row for place, (row, _) in enumerate(hits) if row != rows[place] and row < found}
-    chances = judged.hits([*rows, *by_itself.values()])
+    chances = judge.chances([*rows, *by_itself.values()])
     for place, chance in zip(by_itself, chances[len(rows) :], strict=True):
         chances[place] = max(chance, chances[place])
     del chances[len(rows) :]
-    are_shown = judged.shown(rows, chances, floor)
+    are_shown = judge.shown(rows, chances, floor)
     for row, (_, memory), chance in zip(rows, hits, chances, strict=True):
         memory.relevance = round(chance, RELEVANCE_DIGITS)
         if explain:
-            memory.relevance_of = {name: round(lift, DIGITS) for name, lift in judged.made_of(row).items()}
+            memory.relevance_of = {name: round(lift, DIGITS) for name, lift in judge.made_of(row).items()}
     memories = [memory for (_, memory), is_shown in zip(hits, are_shown, strict=True) if is_shown]
-    answered = judged.answered
-    if (answered == "yes" and not memories) or (answered == "no" and memories and floor is None):
-        answered = "unsure"  # what answers is not shown; or it is untrusted alone
-    return SearchResult(memories, answered, len(hits) - len(memories), judged.anything_at_all)
+    left_out = [chance for chance, is_shown in zip(chances, are_shown, strict=True) if not is_shown]
+    return SearchResult(
+        memories,
+        answered_by(memories),
+        len(left_out),
+        round(max(left_out, default=0.0), RELEVANCE_DIGITS),
+        judge.trusted.expected,
+        judge.named,
+    )
 
 
 def _scored(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:

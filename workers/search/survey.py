@@ -26,8 +26,8 @@ from engramq.workers.search.handlers import Searched, searched
 from engramq.workers.search.ranking import Candidates, Column, or_nothing
 from engramq.workers.search.relevance import Floor
 
-# The chance that anything is about a topic below which nothing is shown: less than for a question, whose judge it is.
-NOTHING_BELOW: Final = 0.03
+# How many of the first ten have to be expected to be about a topic: fewer than for a question, which the judge learned.
+LEAST_EXPECTED: Final = 0.03
 DEPTH: Final = 200  # memories that are looked at, the nearest
 PAGE_CHARS: Final = 2_700  # of the texts of a page: 40 extracts take some 2,500 tokens with all that is around them
 NAMED_CHARS: Final = 24  # fewer for each thread and speaker that is named
@@ -68,11 +68,9 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
 def _surveyed(command: SurveyMemories, search: Searched, *, is_silent: bool) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
-    memories, answered, _, anything = search.result
-    if answered == "no" and (anything >= NOTHING_BELOW or (memories and not is_silent)):
-        answered = "unsure"
-    if answered == "no":
-        memories = []
+    result = search.result
+    is_about = result.named or result.expected >= LEAST_EXPECTED or not is_silent
+    memories = result.memories if is_about else []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
     page = groups[: command.limit]
     if command.order is SurveyOrder.TIME:
@@ -81,7 +79,7 @@ def _surveyed(command: SurveyMemories, search: Searched, *, is_silent: bool) -> 
     goes_on = bool(page) and len(groups) > len(page)
     return Surveyed(
         topic=preview_of(command.topic, limits.PREVIEW_CHARS),
-        answered=answered,
+        answered=result.answered if memories else "no",
         extracts=extracts,
         totals=totals_of(memories),
         next_cursor=shown + "".join(mark_of(extract.id) for extract in extracts) if goes_on else None,

@@ -1,28 +1,20 @@
-"""Judges of hits: what moves a relevance, and what is shown of a reply."""
+"""The judge of hits: what moves a relevance, and what is shown of a reply."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import Origin, Sector
+from engramq.schemas.vocabulary import Origin, Partition, Sector
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search.boosts import Boosted, Reached
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_score
-from engramq.workers.search.relevance import (
-    INPUTS,
-    KINDS,
-    LEAST,
-    LEAST_OF_FACTS,
-    NOTHING_BELOW,
-    Judged,
-    learned,
-    least_shown,
-)
+from engramq.workers.search.relevance import INPUTS, KINDS, LEAST_EXPECTED, SHARE_AMONG_FACTS, Judge, learned
 from engramq.workers.search.search import SearchResult, judged_hits
 
 CURVE = Calibration(15.0, -7.7)
@@ -54,48 +46,54 @@ def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: i
     return Candidates(**fields)
 
 
-def judged(found: Candidates, curve: Calibration | None = CURVE) -> Judged:
+def judge_of(found: Candidates, curve: Calibration | None = CURVE, *, narrowed: bool = False) -> Judge:
     measure = Measure.of(Question("Where is the spare key kept?"), found)
-    return Judged.of(measure, by_score(measure, found), curve)
+    return Judge.of(measure, by_score(measure, found), curve, narrowed=narrowed)
 
 
-def test_every_input_is_told_as_one_kind_of_evidence() -> None:
-    named = [name for names in KINDS.values() for name in names]
-    assert sorted(named) == sorted(INPUTS)
+def test_the_weights_that_are_shipped_were_learned_from_these_inputs() -> None:
+    assert learned().inputs == list(INPUTS)
+    assert len(set(INPUTS)) == len(INPUTS)
 
 
 def test_what_is_near_and_has_the_words_is_likelier_than_what_is_neither() -> None:
-    near, far = judged(candidates(0.75, 0.2, 0.2, 0.15)), judged(candidates(0.05, 0.04, 0.03, covered=None))
-    assert near.hits([0])[0] > near.hits([3])[0]
-    assert near.anything > far.anything
-    assert far.answered == "no"
+    near, far = judge_of(candidates(0.75, 0.2, 0.2, 0.15)), judge_of(candidates(0.05, 0.04, 0.03, covered=None))
+    assert near.chances([0])[0] > near.chances([3])[0]
+    assert near.trusted.expected > far.trusted.expected
+    assert shown_of(candidates(0.05, 0.04, 0.03, covered=None)).answered == "no"
 
 
 def test_without_a_curve_or_vectors_words_alone_are_read() -> None:
-    for alone in (judged(candidates(0.7, 0.2), None), judged(candidates(None, None))):
-        assert alone.trusted.judges is learned().by_words
-        assert all(0 <= chance <= 1 for chance in alone.hits([0, 1]))
+    for alone in (judge_of(candidates(0.7, 0.2), None), judge_of(candidates(None, None))):
+        assert not alone.trusted.inputs([0, 1])[:, [INPUTS.index("cosine"), INPUTS.index("cosine_below")]].any()
+        assert all(0 <= chance <= 1 for chance in alone.chances([0, 1]))
+
+
+SIDES = {True: Partition.TRUSTED, False: Partition.UNTRUSTED}
 
 
 def hits_of(found: Candidates) -> list[tuple[int, Memory]]:
     at = "2026-01-05T09:00:00.000000Z"
     return [
-        (row, Memory(id=known, content="x", created_by="a", created_at=at, updated_at=at))
-        for row, known in enumerate(found.ids)
+        (
+            row,
+            Memory(id=known, content="x", created_by="a", created_at=at, updated_at=at, partition=SIDES[bool(trusted)]),
+        )
+        for row, (known, trusted) in enumerate(zip(found.ids, found.trusted, strict=True))
     ]
 
 
-def shown_of(found: Candidates, floor: float | None = None, rows: int | None = None) -> SearchResult:
-    """Return what a search shows that finds these, of the first rows."""
-    judges = judged(found)
-    ranking = Boosted(ranked=judges.everything.ranked, via={})
-    return judged_hits(hits_of(found)[:rows], ranking, judges, floor, explain=False)
+def shown_of(found: Candidates, floor: float | None = None, *, narrowed: bool = False) -> SearchResult:
+    """Return what a search shows that finds these."""
+    judge = judge_of(found, narrowed=narrowed)
+    ranking = Boosted(ranked=judge.everything.ranked, via={})
+    return judged_hits(hits_of(found), ranking, judge, floor, explain=False)
 
 
 def test_what_is_untrusted_moves_nothing_that_is_said_of_what_is_trusted() -> None:
-    alone, beside = judged(candidates(0.6, 0.4, 0.3)), judged(candidates(0.6, 0.4, 0.3, 0.9, 0.95, untrusted=2))
-    assert beside.hits([0, 1, 2]) == alone.hits([0, 1, 2])
-    assert beside.anything == alone.anything
+    alone, beside = judge_of(candidates(0.6, 0.4, 0.3)), judge_of(candidates(0.6, 0.4, 0.3, 0.9, 0.95, untrusted=2))
+    assert beside.chances([0, 1, 2]) == alone.chances([0, 1, 2])
+    assert beside.trusted.expected == alone.trusted.expected
     for cosines in ((0.6, 0.4, 0.3), (0.35, 0.2, 0.12), (0.3, 0.1, 0.05)):
         planted = shown_of(candidates(*cosines, 0.97, covered=0.5, untrusted=1))
         ids = {memory.id for memory in shown_of(candidates(*cosines, covered=0.5)).memories}
@@ -108,42 +106,59 @@ def test_what_untrusted_ones_answer_is_shown_beside_trusted_ones_that_do_not() -
     assert found.answered == "unsure"
 
 
-def test_nothing_that_is_shown_is_no_answer() -> None:
+@pytest.mark.promise("KN-2")
+def test_what_a_reply_says_follows_from_what_it_shows() -> None:
     sure = candidates(0.8, 0.2, 0.1)
     assert shown_of(sure).answered == "yes"
-    assert shown_of(sure, rows=0).answered == "unsure"
-    assert shown_of(sure, floor=1.0).answered == "unsure"
+    nothing = shown_of(sure, floor=1.0)
+    assert (nothing.answered, nothing.left_out) == ("no", 3)
+    assert nothing.best_left_out == max(shown_of(sure, floor=0.0).memories, key=relevance_of).relevance
+    assert shown_of(candidates(0.05, 0.04, covered=None), floor=0.0).answered == "unsure"
+
+
+def relevance_of(memory: Memory) -> float:
+    assert isinstance(memory.relevance, float)
+    return memory.relevance
+
+
+@pytest.mark.promise("KN-1")
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=20))
+def test_what_holds_every_word_is_shown_however_unlikely_it_is(cosines: list[float]) -> None:
+    found = candidates(*cosines, covered=0.1)
+    found.covered[-1] = 1.0
+    shown = shown_of(found)
+    assert found.ids[-1] in [memory.id for memory in shown.memories]
+    assert shown.named == 1
 
 
 @given(chances, st.none() | st.floats(0, 1))
 def test_what_is_asked_for_is_the_floor_and_else_a_part_of_the_best(several: list[float], asked: float | None) -> None:
-    judges = judged(candidates(*[0.5] * max(1, len(several))))
-    shown = judges.shown(range(len(several)), several, asked)
+    judge = judge_of(candidates(*[0.5] * max(1, len(several))))
+    shown = judge.shown(range(len(several)), several, asked)
     if asked is not None:
         assert shown == [round(chance, 2) >= asked or chance >= asked for chance in several]
-    elif judges.anything >= NOTHING_BELOW and several and max(several) >= LEAST_OF_FACTS:
+    elif several and judge.trusted.expected >= LEAST_EXPECTED:
         assert shown[several.index(max(several))]
-    assert not any(replace(judges, anything=0.01).shown(range(len(several)), several, None))
 
 
-@given(st.floats(0, 1))
-def test_among_facts_fewer_are_shown_beside_the_best_than_among_what_people_said(best: float) -> None:
-    among_facts, among_turns = least_shown(best, 0.0), least_shown(best, 1.0)
-    assert among_turns <= among_facts
-    assert among_turns <= max(best, LEAST)
-    assert least_shown(best, 0.5) == among_turns
+@pytest.mark.promise("KN-4")
+def test_a_filter_shows_the_best_of_what_it_leaves() -> None:
+    unlikely = candidates(0.12, 0.05, covered=0.2)
+    assert judge_of(unlikely, narrowed=True).chances([0]) >= judge_of(unlikely).chances([0])
+    assert "0000" in [memory.id for memory in shown_of(unlikely, narrowed=True).memories]
 
 
 def test_what_says_the_same_as_the_best_is_shown_beside_it() -> None:
-    judges = judged(candidates(0.61, 0.54, 0.5))
-    assert judges.shown([0, 1, 2], [0.43, 0.17, 0.17], None) == [True, True, False]
-    assert judges.shown([0, 1, 2], [0.43, 0.17, 0.17], 0.2) == [True, False, False]
+    judge = judge_of(candidates(0.61, 0.54, 0.5))
+    assert judge.shown([0, 1, 2], [0.43, 0.17, 0.17], None) == [True, True, False]
+    assert judge.shown([0, 1, 2], [0.43, 0.17, 0.17], 0.2) == [True, False, False]
 
 
 def test_who_asks_for_what_was_replaced_sees_what_replaced_it_too() -> None:
-    judges = judged(candidates(0.8, 0.5, 0.4))
-    assert judges.shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, False, False]
-    assert replace(judges, history=True).shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, True, True]
+    judge = judge_of(candidates(0.8, 0.5, 0.4))
+    assert SHARE_AMONG_FACTS * 0.8 > 0.2
+    assert judge.shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, False, False]
+    assert replace(judge, history=True).shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, True, True]
 
 
 def test_of_several_facts_that_are_alike_none_is_left_out() -> None:
@@ -154,15 +169,15 @@ def test_of_several_facts_that_are_alike_none_is_left_out() -> None:
 
 def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> None:
     found = candidates(0.75, 0.1, 0.1)
-    judges = judged(found)
+    judge = judge_of(found)
     link = Reached("0000", "0001", "supports", 1.0, Origin.AGENT, 0.0)
-    ranking = Boosted(ranked=judges.everything.ranked, via={1: link})
+    ranking = Boosted(ranked=judge.everything.ranked, via={1: link})
     hits = hits_of(found)
-    shown = judged_hits(hits, ranking, judges, 0.0, explain=True)
+    shown = judged_hits(hits, ranking, judge, 0.0, explain=True)
     assert shown.left_out == 0
     seed, linked, other = shown.memories
     assert seed.relevance == linked.relevance != other.relevance
     assert isinstance(seed.relevance_of, dict)
     assert set(seed.relevance_of) == set(KINDS)
     assert np.isfinite(list(seed.relevance_of.values())).all()
-    assert judged_hits(hits, ranking, judges, 1.0, explain=False).left_out == 3
+    assert judged_hits(hits, ranking, judge, 1.0, explain=False).left_out == 3
