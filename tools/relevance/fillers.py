@@ -8,10 +8,10 @@ for: see `tools.relevance.lookups`.
 import random
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tools.sectors.corpus import dev_texts, english_texts
 
@@ -48,11 +48,12 @@ def _parts() -> tuple[dict[str, list[str]], list[str]]:
     return {name: words.split(", ") for name, _, words in named}, templates.splitlines()
 
 
-def _made(chance: random.Random) -> Iterator[str]:
-    lists, templates = _parts()
-    draws: Draws = {name: lambda words=words: chance.choice(words) for name, words in lists.items()}  # type: ignore[misc]
-    draws = {
-        **draws,
+def draws(chance: random.Random) -> Draws:
+    """Return how each place of a template is filled."""
+    lists, _ = _parts()
+    listed: Draws = {name: partial(chance.choice, words) for name, words in lists.items()}
+    return {
+        **listed,
         "n1": lambda: str(chance.randint(2, 9)),
         "n2": lambda: str(chance.randint(11, 99)),
         "n3": lambda: str(chance.randint(101, 989)),
@@ -62,10 +63,15 @@ def _made(chance: random.Random) -> Iterator[str]:
         "ticket": lambda: f"{chance.choice(TICKETS)}-{chance.randint(100, 9_999)}",
         "version": lambda: f"{chance.randint(1, 19)}.{chance.randint(0, 30)}.{chance.randint(0, 12)}",
         "ip": lambda: f"10.{chance.randint(60, 99)}.{chance.randint(0, 255)}.{chance.randint(2, 254)}",
-        "path": lambda: "{service}/{file}.{ext}".format_map({name: chance.choice(lists[name]) for name in lists}),
+        "path": lambda: "{service}/{file}.{ext}".format_map(Slots(listed)),
     }
+
+
+def _made(chance: random.Random) -> Iterator[str]:
+    _, templates = _parts()
+    filled = draws(chance)
     while True:
-        yield chance.choice(templates).format_map(_Slots(draws))
+        yield chance.choice(templates).format_map(Slots(filled))
 
 
 def _day(chance: random.Random) -> str:
@@ -73,13 +79,14 @@ def _day(chance: random.Random) -> str:
     return chance.choice((day.isoformat(), f"{day.day} {day:%B} {day.year}"))
 
 
-class _Slots(dict[str, str]):
+class Slots(dict[str, Any]):
     """What a template's places get: `food` and `food2` are two draws from one list, each the same all over a text."""
 
-    def __init__(self, draws: Draws) -> None:
-        super().__init__()
-        self._draws = draws
+    def __init__(self, filled: Draws, given: Mapping[str, Any] | None = None) -> None:
+        """`given` is taken as it is."""
+        super().__init__(given or {})
+        self._filled = filled
 
     def __missing__(self, name: str) -> str:
-        self[name] = self._draws[name if name in self._draws else name.removesuffix("2")]()
-        return self[name]
+        self[name] = found = self._filled[name if name in self._filled else name.removesuffix("2")]()
+        return found

@@ -2,7 +2,7 @@
 
 A line is a memory {"home", "key", "content"} or a query {"home", "query", "shape", "expects"}. A query of one of the
 shapes HELD is answered by each memory that holds all its content words, those that stand around the home included.
-Nothing answers the shapes UNANSWERED; a query about a topic is left out where a memory holds all its content words.
+Nothing answers the shapes UNANSWERED; a topic counts as known where a memory holds all its content words.
 """
 
 import json

@@ -1,0 +1,162 @@
+"""What bench.known scores and makes: figures worked out by hand, and texts that are the same ones each time."""
+
+import json
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from bench.known import SET, Told, expected, figures, part, read, section
+from bench.known_sets import SET as SETS
+from bench.known_sets import told
+from bench.known_texts import LONG, NOTES, SPELLINGS, handbook, meant, notes, paste, spans, spelled, spelled_with_days
+from bench.retrieval import Row, read_lines
+from tools.relevance import fillers
+from tools.relevance.lookups import ANSWERED, HELD, LEARNED, SHAPES, UNANSWERED, Lookup, content_words, holders, homes
+
+ROWS = read_lines(SETS)
+SATURDAY = date(2026, 11, 28)
+
+
+def test_fillers_are_different_and_a_larger_count_goes_on_where_a_smaller_one_ends() -> None:
+    many = fillers.texts(5_000)
+    assert len({*many}) == len(many)
+    assert fillers.texts(700) == many[:700]
+
+
+@pytest.mark.parametrize("file", [LEARNED, SET])
+def test_each_home_is_asked_in_every_shape_for_memories_that_it_has(file: Path) -> None:
+    for home in homes(file):
+        assert len(home.memories) == 40
+        assert {asked.shape for asked in home.asked} == {*SHAPES}
+        for asked in home.asked:
+            assert {*asked.expects} <= home.memories.keys()
+            assert bool(asked.expects) == (asked.shape in ANSWERED), asked
+            if asked.shape in HELD:
+                assert {*holders(asked.query, home.memories.items())} <= {*asked.expects}, asked
+
+
+def test_what_judges_has_nothing_of_what_is_learned_from() -> None:
+    learned, judged = (
+        {text for home in homes(file) for text in (*home.memories.values(), *(asked.query for asked in home.asked))}
+        for file in (LEARNED, SET)
+    )
+    assert not learned & judged
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "holds"),
+    [
+        ("Go", "We build with Go 1.24.", True),
+        ("Go", "Please go home.", False),
+        ("C#", "written in C# on Linux", True),
+        ("4502", "HBR-4502: stops", True),
+        ("450", "HBR-4502: stops", False),
+        ("voucher", "Two vouchers are left.", True),
+        ("Teodor Brandt", "Teodor is away.", False),
+        ("10.20.3.4", "at 10.20.3.45", False),
+    ],
+)
+def test_a_memory_holds_a_query_when_it_has_all_its_content_words(query: str, text: str, holds: bool) -> None:
+    assert [*holders(query, [("key", text)])] == ["key"] * holds
+
+
+def test_stop_words_are_content_where_nothing_else_is_there() -> None:
+    assert content_words("Who is at the quay?") == ["quay"]
+    assert content_words("What is it?") == ["What", "is", "it"]
+
+
+def test_a_home_grows_and_what_holds_a_query_around_it_answers_too() -> None:
+    home = homes(SET)[0]
+    small, whole, large = (part(home, size) for size in (10, 40, 60))
+    assert (len(small), len(whole), len(large)) == (10, 40, 60)
+    assert small.items() <= whole.items() <= large.items()
+    asked = {item.query: right for item, right in expected(home, {**whole, "filler/x": "Nobody found the skins."})}
+    assert asked["skins"] == {"arcade/arc-902", "filler/x"}
+    assert "beekeeping" not in {item.query for item, _ in expected(home, {**whole, "x": "We like beekeeping."})}
+
+
+def test_figures_of_a_shape_are_as_by_hand() -> None:
+    lookup = Lookup(home="h", query="q", shape="name", expects=("a",))
+    items = [
+        Told(lookup, frozenset("a"), ["a", "b"], "yes"),
+        Told(lookup, frozenset("a"), ["b", "a"], "no"),
+        Told(lookup, frozenset("a"), [], "no"),
+        Told(lookup, frozenset("a"), ["b"], "unsure"),
+    ]
+    shares = {"with_hit": 0.75, "shown": 0.5, "first": 0.25, "yes": 0.25, "unsure": 0.25, "no": 0.5}
+    assert figures(items) == {"n": 4, **shares, "denied": 1}
+    assert "shown" not in figures([Told(lookup, frozenset(), [], "no")])
+
+
+def test_figures_of_a_set_are_as_by_hand() -> None:
+    reply: Row = {"memories": [{"external_id": "a"}, {"external_id": "b"}], "answered": "yes"}
+    silent: Row = {"memories": [], "answered": "no"}
+    pairs = [(reply, ["a"]), (reply, ["b"]), (silent, ["a"]), (silent, ["b"])]
+    assert told(pairs) == {"n": 4, "right": 0.25, "shown": 0.5, "no": 0.5}
+
+
+def test_days_are_spelled_and_meant_from_today() -> None:
+    assert spelled_with_days("{-4:%A}, {-8:%b} {-8:%-d}, {-95:quarter}", SATURDAY) == "Tuesday, Nov 20, Q3"
+    assert spelled_with_days("the {-6:ordinal}", SATURDAY) == "the 22nd"
+    assert spans("last weekend", SATURDAY) == (date(2026, 11, 21), date(2026, 11, 22))
+    assert spans("last week", SATURDAY) == (date(2026, 11, 16), date(2026, 11, 22))
+    assert spans("last month", SATURDAY) == (date(2026, 10, 1), date(2026, 10, 31))
+    assert spans("quarter of -95", SATURDAY) == (date(2026, 7, 1), date(2026, 9, 30))
+    with pytest.raises(ValueError, match="some day"):
+        spans("some time or other, some day", SATURDAY)
+
+
+def test_each_question_of_the_diary_means_an_entry_on_whatever_day_it_is_asked() -> None:
+    rows = [row for row in ROWS if row["set"] == "times"]
+    questions = [row for row in rows if "query" in row]
+    assert len(questions) >= 22
+    for day in range(0, 1_500, 11):
+        today = date(2026, 1, 1) + timedelta(day)
+        assert [row["query"] for row in questions if not meant(row, rows, today)] == [], today
+
+
+def test_dates_and_numbers_have_these_spellings() -> None:
+    told_dates = [spelled("2024-03-15", form) for form in SPELLINGS["date"]]
+    assert told_dates == ["2024-03-15", "15 March 2024", "March 15, 2024", "15.03.2024", "3/15/2024"]
+    assert [spelled(12345, form) for form in SPELLINGS["number"]] == ["12345", "12,345", "12.345", "12 345"]
+    assert len([row for row in ROWS if row["set"] == "spellings"]) == 40
+
+
+@pytest.mark.parametrize("kind", ["trace", "diff", "mail", "log"])
+def test_a_paste_has_its_length_and_is_the_same_for_the_same_seed(kind: str) -> None:
+    text = paste(kind, 8_000, 1)
+    assert 8_000 <= len(text) + 1 < 8_400
+    assert paste(kind, 8_000, 1) == text != paste(kind, 8_000, 2)
+
+
+def test_notes_are_different_and_as_many_as_are_said() -> None:
+    templates = [row["template"] for row in ROWS if "template" in row]
+    assert len(templates) == 8
+    made = notes(templates)
+    assert len({note["content"] for note in made}) == NOTES
+    assert notes(templates) == made
+
+
+def test_long_notes_hold_each_answer_once() -> None:
+    for name, chars in LONG:
+        rows = [row for row in ROWS if row.get("of") == name.partition(",")[0]]
+        text = handbook([(row["section"], row["text"]) for row in rows if "section" in row], chars)
+        assert chars <= len(text) + 2_000 < 34_000
+        for row in rows:
+            if "answer" in row:
+                assert text.count(row["answer"]) == 1, row
+
+
+def test_a_section_has_each_size_in_order_and_later_lines_replace_earlier_ones(tmp_path: Path) -> None:
+    line = {"bench": "known", "set": "homes", "n": 4, "denied": 0, "load_1m": 1.0, "cpus": 2, "with_hit": 1}
+    answered = [{**line, "measure": shape, "shown": 1, "first": 0.5} for shape in (*ANSWERED, "held", "all")]
+    silent = [{**line, "measure": shape} for shape in UNANSWERED]
+    of_set = {**line, "set": "times", "measure": "diary", "right": 0.25, "shown": 1}
+    lines = [{**each, "memories": size} for size in (10, 1_000) for each in (*answered, *silent)]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in (*lines, {**of_set, "right": 0}, of_set)))
+    text = section(read([file]))
+    assert "| shape | asked | 10 | 1,000 |" in text
+    assert "| name | 4 | 1.00, 0.50 | 1.00, 0.50 |" in text
+    assert "| times: diary | 4 | 0.25 | denied 0.00, with_hit 1.00, shown 1.00 |" in text
