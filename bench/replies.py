@@ -203,7 +203,7 @@ def _dumped(tools: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _reader(doors: Doors, namespace: str, *options: str) -> Client:
     arguments = ["stdio", "--namespace", namespace, *options]
-    relay = StdioServerParameters(command=doors.command, args=arguments, env=dict(doors.environment))
+    relay = StdioServerParameters(command=doors.command, args=arguments, env=dict(doors.environment), cwd="/")
     return Client(relay, mode="legacy")
 
 

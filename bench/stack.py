@@ -39,12 +39,12 @@ def emit(measure: str, **figures: Any) -> None:
 
 
 class StdioClient:
-    """An `engramq stdio` process and the lines that go in and out."""
+    """An `engramq stdio` process and the lines that go in and out. `folder`: where it starts; / is of no project."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], folder: str = "/") -> None:
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            [ENGRAMQ, "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+            [ENGRAMQ, "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True
         )
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -80,8 +80,8 @@ class StdioClient:
 
 
 @contextmanager
-def stdio_client(environment: dict[str, str]) -> Iterator[StdioClient]:
-    opened = StdioClient(environment)
+def stdio_client(environment: dict[str, str], folder: str = "/") -> Iterator[StdioClient]:
+    opened = StdioClient(environment, folder)
     try:
         yield opened
     finally:

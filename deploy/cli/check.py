@@ -16,7 +16,7 @@ from engramq.deploy.cli.operating import operating
 from engramq.deploy.cli.output import printable, refuse
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
-from engramq.deploy.local.hooks.projects import project_named, project_of
+from engramq.deploy.local.hooks.projects import project_of
 from engramq.evidence.compare import CHANGED, FRESH, GONE, Cited, Freshness, compare, worst_of
 from engramq.evidence.files import root_of
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
@@ -106,7 +106,7 @@ def _project_of(namespace: str | None, root: str) -> str:
     environment = dict(os.environ)
     named = namespace or environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
     # Who has no home, as with a server elsewhere, knows no namesakes.
-    return project_of(home_from(environment), named, root) or project_named({}, root, is_there=True)
+    return project_of(home_from(environment), named, root)
 
 
 def _citing(gateway: Door, project: str) -> Iterator[dict[str, Any]]:

@@ -39,13 +39,14 @@ def command(*, client: str | None, show: bool, remove: bool, project: bool, list
         raise click.UsageError("--print and --remove exclude each other.")
     chosen, at = CLIENTS[client], surroundings()
     path = file_of(chosen, at, project=project)
+    entry = chosen.started(how_started(), at, project=project)
     if show:
         click.echo(f"{chosen.title}: {path}", err=True)
-        click.echo(snippet(chosen, how_started()), nl=False)
+        click.echo(snippet(chosen, entry), nl=False)
     elif remove:
         _tell(chosen, "is out of", disconnect(path, chosen).changed, path, "is not in")
     else:
-        done = connect(path, chosen, how_started())
+        done = connect(path, chosen, entry)
         _tell(chosen, "is in", done.changed, path, "is already in")
         if done.backup is not None:
             click.echo(f"The file before is kept in {done.backup}")

@@ -204,7 +204,7 @@ def _principal(environment: dict[str, str], *, is_new: bool) -> list[str]:
 
 def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str, *, is_new: bool) -> str:
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
-    start, client = how_started(environment), CLIENTS["cursor"]
+    start, client = how_started(environment), CLIENTS["gemini"]
     options = "".join(f" --env {shlex.quote(f'{name}={value}')}" for name, value in start.variables.items())
     http = lease.addresses.get("http", "")
     lines = [
@@ -231,12 +231,17 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
 @click.option("--namespace", metavar="NAME", type=namespace, help="The tenant. Default: ENGRAMQ_NAMESPACE.")
 @click.option("--principal", metavar="NAME", type=principal, help="Who the client is. Default: ENGRAMQ_PRINCIPAL.")
 @click.option("--tools", metavar="full|core|NAME,...", type=name, help="Which tools there are. Default: ENGRAMQ_TOOLS.")
-@click.option("--project", metavar="NAME", type=name, help="The project; * sees all. Default: ENGRAMQ_PROJECT.")
+@click.option(
+    "--project", metavar="NAME", type=name,
+    help="The project; * sees all. Default: ENGRAMQ_PROJECT, else that of the folder's repository.",
+)  # fmt: skip
+@click.option("--folder", metavar="PATH", help="Where the client works. Default: where it starts this.")
 def stdio(
     namespace: str | None,
     principal: str | None,
     tools: str | None,
     project: str | None,
+    folder: str | None,
 ) -> int:
     """Serve MCP on standard input and output, sharing the home's stack.
 
@@ -248,4 +253,4 @@ def stdio(
         settings.TOOLS: tools,
         settings.PROJECT: project,
     }
-    return serve({**os.environ, **{variable: value for variable, value in given.items() if value}})
+    return serve({**os.environ, **{variable: value for variable, value in given.items() if value}}, folder or "")

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -26,6 +26,8 @@ KEPT: Final = (
 )
 # Who reads no comma after a last item in its JSON; of these, whether comments.
 PLAIN: Final[Mapping[str, bool]] = {"claude-code": False, "claude-desktop": False, "gemini": True}
+# Cursor and VS Code put a window's folder here; where a window has none, VS Code would not start a server of the user's.
+_WINDOW: Final = "${workspaceFolder}"
 _UV_CACHE: Final = ("archive-v", "environments-v")  # where `uvx` puts what it runs once
 _PIPX_CACHE: Final = ("pipx", ".cache")
 
@@ -79,17 +81,25 @@ class StartCommand:
 
     words: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""  # where the client works, if it has to say so
 
     def command(self, *arguments: str) -> tuple[str, ...]:
         """Return the words of a command of engramq."""
         return (*self.words, *arguments)
+
+    @property
+    def stdio(self) -> tuple[str, ...]:
+        """The words that serve a client on its standard streams."""
+        return self.command("stdio", *(("--folder", self.folder) if self.folder else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
     """One client. In its file the object `servers` has our entry, and `entry` is what stands there.
 
-    `project` is where a project has a file of its own, None where the client knows no such file.
+    `project` is where a project has a file of its own, None where the client knows no such file. `folder` and
+    `project_folder` are what the user's file and a project's say of the folder that the client works in, where it
+    starts its servers in another one; "" where it starts them there, or cannot say it.
     """
 
     name: str
@@ -98,11 +108,18 @@ class Client:
     entry: Callable[[StartCommand], dict[str, Any]]
     user: Place
     project: Place | None = None
+    folder: str = ""
+    project_folder: Place | str = ""
 
     @property
     def path(self) -> tuple[str, str]:
         """The keys that lead to our entry."""
         return self.servers, NAME
+
+    def started(self, launch: StartCommand, at: UserPlaces, *, project: bool) -> dict[str, Any]:
+        """Return the entry for the user's file, or for a project's, which says where the client works if it has to."""
+        folder = self.project_folder if project else self.folder
+        return self.entry(replace(launch, folder=folder if isinstance(folder, str) else str(folder(at))))
 
     @property
     def is_toml(self) -> bool:
@@ -111,7 +128,7 @@ class Client:
 
 
 def _plain(launch: StartCommand) -> dict[str, Any]:
-    first, *rest = launch.command("stdio")
+    first, *rest = launch.stdio
     return {"command": first, "args": rest} | ({"env": dict(launch.variables)} if launch.variables else {})
 
 
@@ -124,7 +141,7 @@ def _codex(launch: StartCommand) -> dict[str, Any]:
 
 
 def _opencode(launch: StartCommand) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "local", "command": list(launch.command("stdio")), "enabled": True}
+    entry: dict[str, Any] = {"type": "local", "command": list(launch.stdio), "enabled": True}
     return entry | ({"environment": dict(launch.variables)} if launch.variables else {})
 
 
@@ -141,15 +158,17 @@ CLIENTS: Final[Mapping[str, Client]] = {
         ),
         Client(
             "cursor", "Cursor", "mcpServers", _plain,
-            _of_user(".cursor", "mcp.json"), _of_project(".cursor", "mcp.json"),
+            _of_user(".cursor", "mcp.json"), _of_project(".cursor", "mcp.json"), _WINDOW, _WINDOW,
         ),
         Client(
             "vscode", "VS Code", "servers", _typed,
             _of_programs("Code", "User", "mcp.json"), _of_project(".vscode", "mcp.json"),
+            project_folder=_WINDOW,
         ),
         Client(
             "codex", "Codex", "mcp_servers", _codex,
             lambda at: at.folder("CODEX_HOME", ".codex") / "config.toml", _of_project(".codex", "config.toml"),
+            project_folder=_of_project(),
         ),
         Client(
             "gemini", "Gemini CLI", "mcpServers", _plain,

@@ -11,7 +11,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from engramq.deploy.connect import jsonc
-from engramq.deploy.connect.catalogue import PLAIN, Client, StartCommand, UserPlaces
+from engramq.deploy.connect.catalogue import PLAIN, Client, UserPlaces
 from engramq.deploy.connect.files import Rewrite, Unchangeable, read_text, require_inside, rewrite, split_bom
 from engramq.deploy.connect.hook_entries import HookClient
 from engramq.schemas.command_line import CommandFailed
@@ -31,9 +31,9 @@ def file_of(client: Client | HookClient, at: UserPlaces, *, project: bool) -> Pa
     return path
 
 
-def snippet(client: Client, launch: StartCommand) -> str:
+def snippet(client: Client, entry: dict[str, Any]) -> str:
     """Return the text that a file with nothing but the entry would have."""
-    return _with_entry(client, client.entry(launch), "")
+    return _with_entry(client, entry, "")
 
 
 def entry_in(path: Path, client: Client) -> Any:
@@ -45,12 +45,12 @@ def entry_in(path: Path, client: Client) -> Any:
     return value
 
 
-def connect(path: Path, client: Client, launch: StartCommand) -> Rewrite:
+def connect(path: Path, client: Client, entry: dict[str, Any]) -> Rewrite:
     """Write the entry into a file, in the place of an older one.
 
     Raises CommandFailed, with nothing written, when the file is not what the client would read.
     """
-    return rewrite(path, partial(_with_entry, client, client.entry(launch)), _mend(client))
+    return rewrite(path, partial(_with_entry, client, entry), _mend(client))
 
 
 def disconnect(path: Path, client: Client) -> Rewrite:

@@ -15,15 +15,19 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation, refusal
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, Home, home_from
+from engramq.deploy.local.hooks.projects import project_of
+from engramq.deploy.local.hooks.repository import in_repository
 from engramq.deploy.local.lines import LineBuffer
 from engramq.schemas.command_line import ExitCode
 
+_FOLDER = "folder"  # an option without a variable
 # The same as of the command in deploy/cli/up.py, without click.
 _OPTIONS = {
     "--namespace": settings.NAMESPACE,
     "--principal": settings.PRINCIPAL,
     "--tools": settings.TOOLS,
     "--project": settings.PROJECT,
+    "--folder": _FOLDER,
 }
 # Any such text is a name that a setting may have.
 _PLAIN_CHARS = 200
@@ -219,13 +223,15 @@ def main(arguments: list[str]) -> int:
         from engramq.deploy.cli.root import run  # noqa: PLC0415 - click takes 40 ms, spent on help and doubts alone
 
         return run(["stdio", *arguments])
-    return serve({**os.environ, **given})
+    folder = given.pop(_FOLDER, "")
+    return serve({**os.environ, **given}, folder)
 
 
-def serve(environment: dict[str, str]) -> int:
-    """Run the relay and return its exit code: not 0 when it is refused or interrupted."""
+def serve(environment: dict[str, str], folder: str = "") -> int:
+    """Run the relay and return its exit code: not 0 when it is refused or interrupted. `folder`: see `_project`."""
     try:
-        Relay(home_from(environment), environment).run()
+        home = home_from(environment)
+        Relay(home, {**environment, settings.PROJECT: _project(home, environment, folder)}).run()
     except DeployError as error:
         sys.stderr.write(f"engramq: {error}\n")
         return error.exit_code
@@ -236,6 +242,25 @@ def serve(environment: dict[str, str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE
+
+
+def _project(home: Home, environment: dict[str, str], folder: str) -> str:
+    """Return the project that is named, else that of the repository that the client works in; "" outside of any.
+
+    A client that starts its servers elsewhere says in which `folder` it works; `${...}`, not filled in, is none.
+    """
+    if named := environment.get(settings.PROJECT):
+        return named
+    with contextlib.suppress(OSError, ValueError):  # the folder is gone, or may not be looked at
+        folder = folder if os.path.isdir(folder) else os.getcwd()  # noqa: PTH109, PTH112 - faster
+        if not in_repository(folder):
+            return ""
+        try:
+            namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
+            return project_of(home, namespace, folder)
+        except DeployError as problem:
+            sys.stderr.write(f"engramq: in no project, since {problem}\n")
+    return ""
 
 
 def _plain_options(arguments: list[str]) -> dict[str, str] | None:

@@ -209,7 +209,7 @@ def ids_of(tool: str, body: Mapping[str, Any]) -> set[str]:
 @asynccontextmanager
 async def window(doors: Doors, host: Host, project: str) -> AsyncIterator[Window]:
     """Open a window: a connection of its own, over stdio a process of its own."""
-    relay = StdioServerParameters(command=doors.command, args=["stdio"], env=dict(doors.environment))
+    relay = StdioServerParameters(command=doors.command, args=["stdio"], env=dict(doors.environment), cwd="/")
     # The handshake is what most hosts still speak.
     async with Client(doors.url if host.over_http else relay, mode="legacy", read_timeout_seconds=BOUND_S) as client:
         schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}

@@ -81,7 +81,7 @@ class Client:
         job: dict[str, Any] = {
             "url": stack.url if connection.door == "http" else None,
             "command": ENGRAMQ,
-            "arguments": ["stdio", *(("--tools", "core") if connection.door == "core" else ())],
+            "arguments": ["stdio", "--folder", "/", *(("--tools", "core") if connection.door == "core" else ())],
             "environment": stack.environment,
             "fill": connection.fill,
             "calls": connection.calls,

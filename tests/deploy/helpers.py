@@ -67,12 +67,13 @@ def engramq(
 
 
 class Client:
-    """An MCP client at the other end of a relay's stdin and stdout."""
+    """An MCP client at the other end of a relay's stdin and stdout, which starts it in a folder."""
 
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+    def __init__(self, environment: dict[str, str], *arguments: str, folder: Path | str = "/") -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-P", FAKE_ENGRAMQ, "stdio", *arguments],
             env=environment,
+            cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -106,7 +106,7 @@ class StdioCaller:
         """Start one and shake hands; raises Cut when it does not answer."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            engramq, "stdio", "--tools", "full", env=environment, stdin=pipe, stdout=pipe, limit=2**24
+            engramq, "stdio", "--tools", "full", env=environment, cwd="/", stdin=pipe, stdout=pipe, limit=2**24
         )
         caller = cls(process)
         client = {"name": "faults", "version": "1"}

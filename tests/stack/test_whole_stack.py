@@ -59,7 +59,7 @@ class Installation:
 
     def client(self, era: str = LEGACY, *arguments: str) -> Client:
         """Return a client that starts `engramq stdio`; connected by `async with`."""
-        relay = StdioServerParameters(command=ENGRAMQ, args=["stdio", *arguments], env=self.environment)
+        relay = StdioServerParameters(command=ENGRAMQ, args=["stdio", *arguments], env=self.environment, cwd="/")
         return Client(relay, mode=era, read_timeout_seconds=BOUND_S)
 
 

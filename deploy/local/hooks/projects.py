@@ -31,11 +31,11 @@ Registry = dict[str, dict[str, KnownProject]]  # by namespace and name
 def project_of(home: Home, namespace: str, folder: str) -> str:
     """Return the name of the project that a folder is of, "" where it is of none; one that is new is noted.
 
-    Raises DeployError where the file of projects cannot be read. Where it cannot be written, as on a full disk, a new
-    name is noted another time: doctor says what is wrong with the home.
+    Raises DeployError where the file of projects cannot be read. Where it cannot be written, as on a full disk or
+    before there is a home, a new name is noted another time: doctor says what is wrong with the home.
     """
     place = place_of(folder)
-    if place is None or not home.path.is_dir():
+    if place is None or place.folder == str(home.path):
         return ""
     name, changed = _noted(_read(home).get(namespace, {}), place)
     if not changed:

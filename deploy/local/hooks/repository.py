@@ -9,6 +9,7 @@ share a git folder; clones share the address that they were cloned from, which i
 
 import os
 from typing import Final, NamedTuple
+from unicodedata import normalize
 
 _READ_CHARS: Final = 262_144  # of git's files; a configuration has some hundred
 _NAME_CHARS: Final = 255
@@ -34,15 +35,25 @@ class Place(NamedTuple):  # a dataclass takes 7 ms to import
 
 
 def place_of(folder: str) -> Place | None:
-    """Return what a folder is of; None for the root and for what is no folder."""
+    """Return what a folder is of; None for the root, the user's own folder, and for what is no folder.
+
+    Programs with windows start in these, and who keeps his settings in git has a repository in the last one.
+    """
     if not folder or "\0" in folder:
         return None
     here = os.path.realpath(folder)
+    if here == os.path.realpath(os.path.expanduser("~")):
+        return None
     _, git = _top(here)
     if git is None:
         return _named(here, "", 0, here)
     main = os.path.dirname(git) if os.path.basename(git).startswith(".") else git.removesuffix(".git")
     return _named(git, _remote_of(git), _made(git), main)
+
+
+def in_repository(folder: str) -> bool:
+    """Say whether a folder is in a repository or a worktree of one."""
+    return _top(os.path.realpath(folder))[1] is not None
 
 
 def path_within(file: str, folder: str) -> tuple[str, str]:
@@ -104,8 +115,9 @@ def _named(folder: str, remote: str, made: int, path: str) -> Place | None:
 
 
 def _as_name(text: str) -> str:
-    """Return a text as a project can be called, "" if it cannot."""
-    name = text.encode("utf-8", "replace").decode()[:_NAME_CHARS].strip()
+    """Return a text as a project can be called, on one line; "" if it cannot."""
+    shown = "".join(char if char.isprintable() else " " for char in text.encode("utf-8", "replace").decode())
+    name = normalize("NFC", " ".join(shown.split()))[:_NAME_CHARS].strip()
     return "" if name == _EVERY_PROJECT else name
 
 

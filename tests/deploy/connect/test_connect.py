@@ -90,6 +90,11 @@ def words_of(found: dict[str, Any]) -> list[str]:
     return list(command) if isinstance(command, list) else [command, *found["args"]]
 
 
+def says(client: Client) -> list[str]:
+    """Return what the entry for a user says of the folder that a client works in, where it starts in another one."""
+    return ["--folder", "${workspaceFolder}"] if client.name == "cursor" else []
+
+
 def test_a_new_user_reads_who_stores_and_how_to_be_named(user: User) -> None:
     first, _ = user.types("connect", "cursor")
     assert "'I/O'" in first
@@ -107,7 +112,7 @@ def test_the_entry_comes_in_once_and_out_again_and_everything_else_stays(user: U
     was = tomllib.loads(before) if client.is_toml else read(before)
     out, _ = user.types("connect", client.name)
     assert str(path) in out
-    assert words_of(entry(path, client)) == [ENGRAMQ, "stdio"]
+    assert words_of(entry(path, client)) == [ENGRAMQ, "stdio", *says(client)]
     rest, after = loaded(path), path.read_text()
     del rest[client.path[0]]["engramq"]
     assert rest == was
@@ -130,7 +135,7 @@ def test_a_client_without_a_file_gets_one_that_nobody_else_reads(user: User, nam
     client = CLIENTS[name]
     user.types("connect", name)
     path = user.file(client)
-    assert words_of(entry(path, client))[-1] == "stdio"
+    assert words_of(entry(path, client))[1:] == ["stdio", *says(client)]
     assert path.stat().st_mode & 0o777 == 0o600
     assert backups(path) == []
 
@@ -141,7 +146,8 @@ def test_a_projects_file_is_the_projects(user: User, name: str) -> None:
     assert f"ENGRAMQ_PRINCIPAL=NAME engramq connect {name} --project\n" in said, "else it would be of another file"
     path = user.file(CLIENTS[name], project=True)
     assert path.is_relative_to(user.project)
-    assert words_of(entry(path, CLIENTS[name]))[-1] == "stdio"
+    folder = {"cursor": "${workspaceFolder}", "vscode": "${workspaceFolder}", "codex": str(user.project)}.get(name)
+    assert words_of(entry(path, CLIENTS[name]))[1:] == ["stdio", *(["--folder", folder] if folder else [])]
     assert not user.file(CLIENTS[name]).exists()
 
 
@@ -260,7 +266,7 @@ def test_print_writes_nothing_and_prints_what_the_client_takes(user: User, name:
     found: Any = tomllib.loads(shown[0]) if client.is_toml else json.loads(shown[0])
     for key in client.path:
         found = found[key]
-    assert words_of(found) == [ENGRAMQ, "stdio"]
+    assert words_of(found) == [ENGRAMQ, "stdio", *says(client)]
     assert str(user.file(client)) in shown[1]
     assert not user.file(client).exists()
 

@@ -2,13 +2,16 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from engramq.deploy.local.embedded.process import is_alive
 from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.projects import project_of
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.helpers import BOUND_S, Client, await_true, identity, is_stopped, service, status_of
+from tests.deploy.local.hooks.test_projects import git, repository
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -34,6 +37,64 @@ def test_the_project_of_a_client_is_its_option_or_its_variable(home: Home, envir
     with Client(environment) as none, Client(mars) as one, Client(mars, "--project", "*") as other:
         hellos = [client.ask("initialize")["result"]["hello"] for client in (none, one, other)]
     assert [hello.get("project") for hello in hellos] == [None, "mars", "*"]
+
+
+def project_at(environment: dict[str, str], folder: Path | str, *options: str) -> str | None:
+    """Return the project that a client's server is in which is started in a folder."""
+    with Client(environment, *options, folder=folder) as client:
+        project: str | None = client.ask("initialize")["result"]["hello"].get("project")
+    return project
+
+
+@pytest.mark.promise("KN-12")
+def test_a_server_is_in_the_project_of_its_folder_as_hooks_are(
+    home: Home, environment: dict[str, str], tmp_path: Path
+) -> None:
+    rover = repository(tmp_path / "rover")
+    git(rover, "worktree", "add", "--quiet", str(tmp_path / "elsewhere" / "rover-fix"))
+    namesake = repository(tmp_path / "acme" / "rover")
+    (rover / "src" / "deep").mkdir(parents=True)
+    places = (rover, rover / "src" / "deep", tmp_path / "elsewhere" / "rover-fix", namesake)
+    assert [project_at(environment, place) for place in places] == ["rover", "rover", "rover", "acme/rover"]
+    assert [project_of(home, "default_user", str(place)) for place in places] == [
+        "rover",
+        "rover",
+        "rover",
+        "acme/rover",
+    ]
+    assert project_at(environment, rover, "--project", "mars") == "mars"
+    assert project_at({**environment, "ENGRAMQ_PROJECT": "*"}, rover) == "*"
+    assert project_at({**environment, "ENGRAMQ_NAMESPACE": "other"}, namesake) == "rover"
+
+
+@pytest.mark.promise("KN-12")
+def test_a_server_that_starts_elsewhere_is_told_the_folder(environment: dict[str, str], tmp_path: Path) -> None:
+    rover = repository(tmp_path / "rover")
+    assert project_at(environment, "/", "--folder", str(rover)) == "rover"
+    assert (
+        project_at(environment, "/", f"--folder={rover}", "--principal", "Zo\N{LATIN SMALL LETTER E WITH DIAERESIS}")
+        == "rover"
+    )
+    assert project_at(environment, rover, "--folder", "${workspaceFolder}") == "rover", "which nobody has filled in"
+    assert project_at(environment, rover, "--folder", "/") is None
+
+
+@pytest.mark.promise("KN-12")
+def test_outside_of_repositories_a_server_is_in_no_project(
+    home: Home, environment: dict[str, str], tmp_path: Path
+) -> None:
+    own = repository(tmp_path / "ada")  # who keeps the settings of programs in git
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    somebody = {**environment, "HOME": str(own)}
+    assert [project_at(somebody, place) for place in ("/", own, plain, home.path)] == [None] * 4
+
+
+@pytest.mark.promise("KN-12")
+def test_an_odd_name_of_a_folder_is_a_word(environment: dict[str, str], tmp_path: Path) -> None:
+    odd = repository(tmp_path / "no\tone\n  \x1b[31mknows*")
+    assert project_at(environment, odd) == "no one [31mknows*"
+    assert project_at(environment, repository(tmp_path / "*")) is None
 
 
 def test_after_the_gateway_was_killed_the_client_goes_on_with_its_handshake_repeated(

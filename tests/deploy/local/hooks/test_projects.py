@@ -411,5 +411,6 @@ def test_plain_folders_that_are_gone_are_forgotten_where_there_are_very_many(
 
 def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     home = Home(tmp_path / "none")
-    assert named(home, tmp_path) == ""
+    (tmp_path / "rover").mkdir()
+    assert named(home, tmp_path / "rover") == "rover"
     assert not home.path.exists()
