@@ -244,7 +244,7 @@ class Service:
         else:
             body = body_of(reply, arguments.detail or self._style.detail, caller.name)
             if notice is not None:
-                body["notice"] = notice
+                body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
             return self._rendered(call, reader, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.

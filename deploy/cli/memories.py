@@ -20,9 +20,9 @@ from engramq.deploy.cli.output import (
     printable,
     tell,
 )
-from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.command_line import ExitCode
 from engramq.schemas.setting_values import integer, number
-from engramq.schemas.vocabulary import EVERY_PROJECT, EvidenceFilter, Partition, Sector, SurveyOrder
+from engramq.schemas.vocabulary import EvidenceFilter, Partition, Sector, SurveyOrder
 
 PIPE: Final = "-"
 MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one memory holds
@@ -122,23 +122,8 @@ def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters
 def _find(
     gateway: Door, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
 ) -> ExitCode:
-    """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
-
-    Where nothing was found and no project was named it says that other projects were not looked at.
-    """
-    reply = gateway.call(tool, arguments)
-    code = tell(reply, draw, as_json=as_json)
-    if "project" not in arguments and not reply.get("memories", True) and not _sees_all(gateway):
-        click.echo("Other projects were not looked at: --project '*' does; engramq projects lists them.", err=True)
-    return code
-
-
-def _sees_all(gateway: Door) -> bool:
-    """Say whether a call that names no project is of all: the environment says that, or the token, or the gateway."""
-    try:
-        return gateway.call("memory_stats", {}).get("project") == EVERY_PROJECT
-    except CommandFailed:  # a gateway elsewhere may offer fewer tools: the hint is harmless, and the reply is printed
-        return False
+    """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise."""
+    return tell(gateway.call(tool, arguments), draw, as_json=as_json)
 
 
 @click.command("show")

@@ -49,6 +49,7 @@ _AS_COMMANDS: Final = {
     "give the new digest as seen": "give its digest by --seen",
     "Use a fresh idempotency_key for a different request.": "",
     "min_relevance 0": "--min-relevance 0",
+    'project="*"': "--project '*'",
     "Call again": "Try again",
     "search_memories": "engramq search",
     "list_recent_memories": "engramq list",

@@ -26,7 +26,7 @@ KEPT: Final = (
 )
 # Who reads no comma after a last item in its JSON; of these, whether comments.
 PLAIN: Final[Mapping[str, bool]] = {"claude-code": False, "claude-desktop": False, "gemini": True}
-# Cursor and VS Code put a window's folder here; where a window has none, VS Code would not start a server of the user's.
+# Cursor and VS Code put a window's folder here. Where it has none, VS Code would not start a server of the user's.
 _WINDOW: Final = "${workspaceFolder}"
 _UV_CACHE: Final = ("archive-v", "environments-v")  # where `uvx` puts what it runs once
 _PIPX_CACHE: Final = ("pipx", ".cache")

@@ -59,7 +59,6 @@ class MemoryFilters:
     since: str = ""
     until: str = ""
     as_of: str = ""
-    project_only: bool = False
     superseded: bool = False
     unlikely: bool = False
 
@@ -75,8 +74,8 @@ class MemoryFilters:
         }
         chosen = {name: given for name, known in words.items() if (given := page.query(name)) in known}
         texts = {name: page.query(name) for name in _TEXTS}
-        alone, superseded, unlikely = (page.query(name) == "1" for name in ("project_only", "superseded", "unlikely"))
-        return cls(project_only=alone, superseded=superseded, unlikely=unlikely, **texts, **chosen)
+        superseded, unlikely = (page.query(name) == "1" for name in ("superseded", "unlikely"))
+        return cls(superseded=superseded, unlikely=unlikely, **texts, **chosen)
 
     @property
     def partitions(self) -> list[str]:
@@ -85,13 +84,13 @@ class MemoryFilters:
 
     @property
     def common(self) -> dict[str, Any]:
-        """What search and list take alike."""
+        """What search and list take alike. A project that is named is meant alone, without what is in none."""
         return {
             "partitions": self.partitions,
             "sectors": [self.sector] if self.sector else None,
             "tags": [tag.strip() for tag in self.tags.split(",") if tag.strip()],
             "project": self.project or EVERY_PROJECT,
-            "project_only": self.project_only or None,
+            "project_only": bool(self.project) or None,
             "thread": self.thread,
             "since": self.since,
             "until": self.until,

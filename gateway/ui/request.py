@@ -53,7 +53,12 @@ PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in
 # Who reads the page has no tools: what advice says of one is left out.
 _PERSON: Final = reader((), dict.fromkeys(PAGE_TOOLS, ""))
 _ADVICE: Final = ("recovery", "hint", "notice")
-_PLAIN: Final = {FaultCode.INVALID_PARAMETER.recovery: "", "Call again": "Try again", "call again": "try again"}
+_PLAIN: Final = {
+    FaultCode.INVALID_PARAMETER.recovery: "",
+    "Call again": "Try again",
+    "call again": "try again",
+    '; project="*" shows them': "",
+}
 
 
 def for_people(body: Body) -> Body:

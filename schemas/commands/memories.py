@@ -56,6 +56,7 @@ _Only = Annotated[Sectors, Meta(description="Only these")]
 _OnlyThis = Annotated[Name, Meta(description="Only this")]
 _AllTags = Annotated[Tags, Meta(description="All of these")]
 _Project = Annotated[Name, Meta(description="* is all")]
+_InProject = Annotated[Name, Meta(description="Name of the project; * is all; default: this folder's")]
 _ProjectOnly = Annotated[bool, Meta(description="Without those of no project")]
 _IncludeSuperseded = Annotated[bool, Meta(description="What holds no longer too")]
 _SOURCE_TYPE = (
@@ -80,9 +81,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         MemorySource.EXTRACTED
     )
     source_type: Annotated[Name, Meta(description=_SOURCE_TYPE)] | UnsetType = UNSET
-    verification: Annotated[Verification, Meta(description="Any but unverified takes the scope verify")] = (
-        Verification.UNVERIFIED
-    )
+    verification: Annotated[Verification, Meta(description="Others take the scope verify")] = Verification.UNVERIFIED
     partition: Annotated[Partition, Meta(description="untrusted: kept apart, not shown")] | UnsetType = UNSET
     sector: Annotated[Sector, Meta(description="Left out: told from the words")] | UnsetType = UNSET
     speaker: Speaker | UnsetType = UNSET
@@ -91,7 +90,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     position: ThreadPosition | UnsetType = UNSET
     external_id: Annotated[Name, Meta(description="Your own id, used once")] | UnsetType = UNSET
     tags: Annotated[Tags, Meta(description="Words to filter by")] | UnsetType = UNSET
-    project: Annotated[Name, Meta(description="Others do not see it; default: yours")] | UnsetType = UNSET
+    project: Annotated[Name, Meta(description="Name of the project; default: this folder's")] | UnsetType = UNSET
     valid_from: ValidFrom | UnsetType = UNSET
     valid_until: ValidUntil | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
@@ -139,7 +138,7 @@ STORE_MEMORY: Final = Tool(
     "showed. Next read similar_memories: of an outdated one call supersede_memory, of a related one connect.",
     example='store_memory(content="Ada prefers tea", speaker="Ada")',
     detailed=True,
-    everyday=("content", "source_type", "speaker", "occurred_at", "session"),
+    everyday=("content", "source_type", "speaker", "occurred_at", "project", "session"),
     session=True,
     guide=ToolGuide(
         what="Keeps one memory. When the reply says stored, it is committed and found by every later search.",
@@ -150,7 +149,7 @@ STORE_MEMORY: Final = Tool(
         cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
         returns="stored (the id) and similar_memories, at most 5, best first. degraded: found by text now, by meaning "
         "once the model runs again. notice: it is kept apart, and what to do. differs_from: who says otherwise.",
-        next="Give tags and, to keep it to a project, project. It holds for a time: valid_from, valid_until; is of "
+        next="Give tags; project keeps it to another project. It holds for a time: valid_from, valid_until; is of "
         "use for a time: expires_at. Read similar_memories. One is out of date: supersede_memory with new_memory_id "
         "@stored. One is related: connect. Content from the web or somebody else you do not trust: give source_type, "
         "e.g. research.",
@@ -173,7 +172,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     min_sector_confidence: Annotated[UnitInterval, Meta(description="Least sure sector")] | UnsetType = UNSET
     thread: _OnlyThis | UnsetType = UNSET
     tags: _AllTags | UnsetType = UNSET
-    project: _Project | UnsetType = UNSET
+    project: _InProject | UnsetType = UNSET
     project_only: _ProjectOnly = False
     since: (
         Annotated[datetime, Meta(tz=True, description="Time or date; on occurred_at, else created_at")] | UnsetType
@@ -233,7 +232,7 @@ SEARCH_MEMORIES: Final = Tool(
     "list_recent_memories. Once hits have helped or misled, call record_outcome.",
     example='search_memories(query="what does Ada drink?")',
     detailed=True,
-    everyday=("query", "limit", "partitions", "since", "until", "session"),
+    everyday=("query", "limit", "partitions", "project", "since", "until", "session"),
     session=True,
     read_only=True,
     guide=ToolGuide(

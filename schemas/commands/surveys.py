@@ -23,7 +23,7 @@ class SurveyMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     since: Annotated[datetime, Meta(tz=True, description="Time or date")] | UnsetType = UNSET
     until: Annotated[Moment, Meta(description="As since")] | UnsetType = UNSET
     thread: Annotated[Name, Meta(description="Only this")] | UnsetType = UNSET
-    project: Annotated[Name, Meta(description="*: all; default: yours")] | UnsetType = UNSET
+    project: Annotated[Name, Meta(description="* is all")] | UnsetType = UNSET
     tags: Annotated[Tags, Meta(description="All of these")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.SURVEY_LIMIT)] = 40
     order: SurveyOrder = SurveyOrder.TIME
@@ -38,7 +38,7 @@ class Surveyed(Page, kw_only=True, tag="survey"):
     """Extracts of what is kept about a topic, in the order asked for, and how much there is of it.
 
     `answered` no: nothing is about it, and there are no extracts; unsure: all that there are may be about something
-    else. `degraded`: by words alone, since the model was not running.
+    else. `hint`: where more is, if nothing is here. `degraded`: by words alone, since the model was not running.
     `shown` has the marks of what earlier pages showed; no client sees it.
     """
 
@@ -52,6 +52,7 @@ class Surveyed(Page, kw_only=True, tag="survey"):
     totals: SurveyTotals
     next_cursor: str | None
     shown: str | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
     notice: str | UnsetType = UNSET
 

@@ -160,7 +160,7 @@ class ListContradictions(Command, frozen=True, kw_only=True, omit_defaults=True,
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
-    project: Annotated[Name, Meta(description="* is all; default: yours")] | UnsetType = UNSET
+    project: Annotated[Name, Meta(description="* is all")] | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 
 

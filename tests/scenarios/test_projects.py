@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from engramq.schemas.vocabulary import Scope
+from engramq.workers.memories.other_projects import nearest
 from tests.scenarios.stage import Agent, Stage, agent_of, until
 
 WORDS = "The deploy password rotates every"
@@ -133,3 +135,94 @@ async def test_a_project_that_is_none_is_refused_by_name(agent: Agent) -> None:
         assert (refused["status"], refused["field"]) == ("invalid_parameter", "project"), (tool, project)
     refused = await agent.call("update_memory", memory_id=stored["id"], project="*")
     assert (refused["status"], refused["field"]) == ("invalid_parameter", "project")
+
+
+@pytest.mark.promise("KN-12")
+async def test_nothing_here_and_something_elsewhere_is_said(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, project="shop") as shop, agent_of(service, project="mars") as mars:
+        await shop.store("The node version that we need is 22")
+        await shop.store("The node version of the build image is pinned")
+        await mars.store("The rover has six wheels", tags=["wheels"])
+        counted = '2 hits in project shop, 1 hit in project mars; project="*" shows them.'
+        for _ in range(3):  # in the tables first, then in the copy of the namespace
+            reply = await shop.call("search_memories", query="which node version do we need", project="blog")
+            assert (reply["memories"], reply["hint"]) == ([], f"There is no project blog. {counted}")
+            reply = await shop.call("survey_memories", topic="which node version do we need", project="blog")
+            assert (reply["extracts"], reply["hint"]) == ([], f"There is no project blog. {counted}")
+        async with agent_of(service, project="blog") as blog, agent_of(service) as nobody:
+            reply = await blog.call("search_memories", query="which node version do we need")
+            assert reply["hint"] == f"Nothing is in project blog yet. {counted}"
+            reply = await nobody.call("search_memories", query="which node version do we need")
+            assert reply["hint"] == counted
+            assert (await nobody.call("list_recent_memories"))["hint"] == (
+                '2 memories in project shop, 1 memory in project mars; project="*" shows them.'
+            )
+            listed = await blog.call("list_recent_memories", project="venus", tags=["wheels"])
+            assert listed["hint"] == 'There is no project venus. 1 memory in project mars; project="*" shows them.'
+            await nobody.store("What is in no project is seen everywhere")
+            for said in ({}, {"project": "*"}, {"project": "shop"}):
+                assert "hint" not in await blog.call("search_memories", query="node version", **said)
+            alone = await blog.call("search_memories", query="seen everywhere", project_only=True, thread=None, limit=1)
+            assert "1 hit in no project" in alone["hint"]
+
+
+@pytest.mark.promise("KN-12")
+async def test_what_a_hint_tells_of_others_the_caller_could_have_found(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with (
+        agent_of(service, project="secret") as ada,
+        agent_of(service, principal="bob", project="mars") as bob,
+        agent_of(service, principal="bob", project="mars", scopes=(Scope.WRITE,)) as writer,
+    ):
+        await ada.store("The node version that we need is 22", visibility="private")
+        await ada.store("The node version that others need is 18", source_type="research", project="blogs")
+        for call in (
+            {"tool": "search_memories", "query": "which node version"},
+            {"tool": "survey_memories", "topic": "which node version"},
+            {"tool": "list_recent_memories"},
+            {"tool": "search_memories", "query": "which node version", "project": "secrets"},
+            {"tool": "search_memories", "query": "which node version", "project": "blog"},
+        ):
+            for partitions in ({}, {"partitions": ["trusted", "untrusted"]}):
+                if call["tool"] != "survey_memories" or not partitions:
+                    said = (await bob.call(**call, **partitions)).get("hint", "")
+                    assert "secret;" not in said
+                    assert "secret " not in said
+                    assert "blogs" not in said
+        gone = await bob.store("The node version was 14", project="attic")
+        await bob.call("forget_memory", memory_id=gone["id"])
+        assert "attic;" not in (await bob.call("search_memories", query="node", project="attics"))["hint"]
+        await bob.store("The node version is 22", project="shop")
+        assert "nearest: shop" in (await bob.call("store_memory", content="x", project="shopp"))["notice"]
+        assert "nearest" not in (await writer.call("store_memory", content="x", project="shoppp")).get("notice", "")
+
+
+@pytest.mark.promise("KN-12")
+async def test_a_project_that_is_not_there_is_named_with_the_nearest(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service) as agent:
+        for project in ("shop", "shop-api", "acme/rover", "zebra"):
+            await agent.store(f"Something of {project}", project=project)
+        for tool, asked in (
+            ("search_memories", {"query": "something"}),
+            ("survey_memories", {"topic": "something"}),
+            ("list_recent_memories", {}),
+        ):
+            for name, near in (("Shop", "shop, shop-api"), ("shopp", "shop, shop-api"), ("rover", "acme/rover")):
+                hint = (await agent.call(tool, project=name, **asked))["hint"]
+                assert hint.startswith(f"There is no project {name}; nearest: {near}. "), (tool, name)
+            assert (await agent.call(tool, project="qqqq", **asked))["hint"].startswith("There is no project qqqq. ")
+        new = await agent.call("store_memory", content="Something else", project="Shop")
+        assert new["notice"] == "Project Shop is new; nearest: shop."
+        again = await agent.call("store_memory", content="Something more", project="Shop")
+        other = await agent.call("store_memory", content="Something other", project="qqqq")
+        assert ("notice" in again, "notice" in other) == (False, False)
+        apart = await agent.call("store_memory", content="Read somewhere", project="zebras", source_type="research")
+        assert apart["notice"].startswith("Project zebras is new; nearest: zebra. ")
+
+
+async def test_names_that_are_many_or_odd_are_compared_in_time() -> None:
+    assert nearest("shopp", ["shop-api", "Shop", "zebra", "shop"], 0.6) == ["Shop", "shop", "shop-api"]
+    assert nearest("shop", ["shop", ""], 0.6) == []
+    assert nearest("x" * 255, ["x" * 254 + "y", "y" * 255], 0.6) == ["x" * 254 + "y"]

@@ -53,6 +53,7 @@ from engramq.workers.embedders.interface import EmbedderSpec
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.snapshot import links_of
 from engramq.workers.memories.grounds import mark_grounds
+from engramq.workers.memories.other_projects import listed_elsewhere
 from engramq.workers.memories.supersession import replaced_by
 from engramq.workers.runner import Context, handles, handles_without_transaction
 
@@ -145,7 +146,11 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
     cursor = (
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
-    return MemoryList(memories=memories, count=len(shown), next_cursor=cursor)
+    project = context.envelope.project_named(command.project)
+    hint = ""
+    if not shown and after is None:
+        hint = await listed_elsewhere(tx, listed.values, project, is_named=command.project is not UNSET)
+    return MemoryList(memories=memories, count=len(shown), hint=hint or UNSET, next_cursor=cursor)
 
 
 @handles(CountMemories)

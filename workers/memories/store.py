@@ -56,6 +56,7 @@ from engramq.workers.memories.grounds import (
     refuse_trusted_on,
     untrusted_ground,
 )
+from engramq.workers.memories.other_projects import new_project
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles, viewer_of
@@ -197,6 +198,8 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     trusted = (Partition.TRUSTED,)
     if embedding is not None:  # before the insert, which the search would find
         nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
+    project = columns["project"]
+    others = None if project is None else await tx.send("project_beside", project=project)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
     node = await tx.send("insert_memory_node", **columns)
     if command.external_id is not UNSET and await node.fetchone() is None:
@@ -224,7 +227,15 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
             memory.score = memory.similarity = score
             similar.append(memory)
     mark_stored(stored, similar)
-    return Stored(stored=stored, similar_memories=similar, degraded=True if embedding is None else UNSET)
+    notice = "" if others is None else await _notice_of_project(tx, project, await others.fetchone(), context)
+    degraded = True if embedding is None else UNSET
+    return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
+
+
+async def _notice_of_project(tx: Transaction, project: str, beside: Row | None, context: Context) -> str:
+    """Say that the project of a memory is new and called nearly as another one; who may not read is told of none."""
+    is_new = beside is not None and not beside["is_known"] and beside["has_others"]
+    return await new_project(tx, project) if is_new and Scope.READ in context.envelope.principal.scopes else ""
 
 
 def _as_read(columns: Mapping[str, Any]) -> dict[str, Any]:

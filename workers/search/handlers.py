@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import MemoryList, SearchMemories
-from engramq.schemas.records import MoreNamed
+from engramq.schemas.records import Memory, MoreNamed
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import marked
@@ -30,6 +30,7 @@ from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
+from engramq.workers.search.elsewhere import hint_of
 from engramq.workers.search.question import Question
 from engramq.workers.search.relevance import Floor
 from engramq.workers.search.search import Lift, SearchResult, find
@@ -133,6 +134,15 @@ async def searched(
     return Searched(result, notice, degraded, refresh if due else None)
 
 
+async def hint_elsewhere(command: SearchMemories, context: Context) -> str | UnsetType:
+    """Say what a search that shows nothing would have found in other projects."""
+
+    async def search(wide: SearchMemories) -> Sequence[Memory]:
+        return (await searched(wide, context)).result.memories
+
+    return await hint_of(command, context, search)
+
+
 @handles_without_transaction(SearchMemories)
 async def search_memories(command: SearchMemories, context: Context) -> MemoryList:
     """Find memories. While the model is away words alone decide, whatever ranking was asked for."""
@@ -142,6 +152,8 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
     result, notice, degraded, refresh = await searched(command, context, wishes)
     memories, left_out = result.memories, result.left_out
+    elsewhere = UNSET if memories else await hint_elsewhere(command, context)
+    hint = UNSET if memories else " ".join(text for text in (_hint(result), elsewhere) if text is not UNSET)
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
@@ -167,7 +179,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         count=len(memories),
         answered=result.answered,
         left_out=left_out or UNSET,
-        hint=UNSET if memories else _hint(result),
+        hint=hint,
         more=_more(command, result),
         standing=standing,
         degraded=degraded,

@@ -22,7 +22,7 @@ from engramq.schemas.records import Extract, Memory, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
-from engramq.workers.search.handlers import Searched, searched
+from engramq.workers.search.handlers import Searched, hint_elsewhere, searched
 from engramq.workers.search.ranking import Candidates, Column, or_nothing
 from engramq.workers.search.relevance import Floor
 
@@ -62,7 +62,10 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
 
     context.after_reply = None if search.refresh is None else follow
     is_silent = context.services[Floor].least is None
-    return await asyncio.to_thread(_surveyed, command, search, is_silent=is_silent)  # 200 long memories take a second
+    reply = await asyncio.to_thread(_surveyed, command, search, is_silent=is_silent)  # 200 long memories take a second
+    if not reply.extracts and not command.cursor:
+        reply.hint = await hint_elsewhere(_search(command), context)
+    return reply
 
 
 def _surveyed(command: SurveyMemories, search: Searched, *, is_silent: bool) -> Surveyed:

@@ -238,28 +238,25 @@ async def test_projects_are_renamed_and_merged_at_a_gateway_elsewhere(shell: She
         await shell.run("projects", *wrong.split(), code=ExitCode.MISUSED)
 
 
-async def test_who_sees_all_projects_is_not_told_of_others(
+@pytest.mark.promise("KN-12")
+async def test_who_finds_nothing_is_told_of_other_projects(
     shell: Shell, here: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for commands in (("list", "--tag", "nosuch"), ("search", "nothing"), ("recent",)):
+    for commands in (("list", "--tag", "nosuch"), ("search", "zebras"), ("recent",)):
         assert await shell.run(*commands) == ""
-        assert "Other projects were not looked at" in shell.err
+        assert "project" not in shell.err, "there are no others"
+    await shell.run("store", "zebras have stripes", "--project", "zoo", "--tag", "striped")
+    for commands, said in (
+        (("list", "--tag", "striped"), "1 memory in project zoo"),
+        (("search", "zebras"), "1 hit in project zoo"),
+        (("search", "zebras", "--project", "Zoo"), "There is no project Zoo; nearest: zoo. 1 hit in project zoo"),
+        (("recent",), "1 memory in project zoo"),
+    ):
+        assert await shell.run(*commands) == ""
+        assert f"{said}; --project '*' shows " in shell.err
     await here.invite("all", "people", NewToken(principal="all", scopes=ALL_SCOPES, project="*"))
     monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["all"])
-    for commands in (("list", "--tag", "nosuch"), ("search", "nothing"), ("recent",)):
-        assert await shell.run(*commands) == ""
-        assert "No memories." in shell.err
-        assert "Other projects" not in shell.err
-
-
-async def test_a_gateway_that_cannot_say_which_project_is_meant_still_answers(
-    settings: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with served(settings, tools="core") as few:
-        monkeypatch.setenv("ENGRAMQ_URL", f"http://127.0.0.1:{few.site.port}")
-        monkeypatch.setenv("ENGRAMQ_TOKEN", few.secrets["alice"])
-        assert await shell.run("search", "nothing") == ""
-        assert "Other projects were not looked at" in shell.err
+    assert "zebras have stripes" in await shell.run("search", "zebras")
 
 
 async def test_what_is_not_trusted_is_marked(capsys: pytest.CaptureFixture[str]) -> None:

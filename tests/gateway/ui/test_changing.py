@@ -205,8 +205,8 @@ async def test_many_are_tagged_and_archived_and_the_filters_stay(here: Served) -
     agent, browser = await here.agent("ada"), await here.browser("ada")
     for number in range(3):
         await agent.call("store_memory", content=f"Fact {number}", project="rover")
-    await agent.call("store_memory", content="Elsewhere", project="island")
-    page = await browser.get(LIST, project="rover", project_only="1")
+    await agent.call("store_memory", content="Elsewhere")
+    page = await browser.get(LIST, project="rover")
     action = f"{LIST}/many"
     tagged = await browser.send(page, action, verdict="tag", which="shown", new_tags="a, b", shown=page.values("shown"))
     assert (tagged.status, "3 memories are tagged." in tagged.text, "Elsewhere" in tagged.text) == (200, True, False)

@@ -25,7 +25,7 @@ async def judged(browser: Browser, page: Shown, verdict: str, which: str = "show
     return await browser.send(page, INBOX, verdict=verdict, **given)
 
 
-@pytest.mark.parametrize("filters", [{"thread": "s1"}, {"project": "rover", "project_only": "1"}])
+@pytest.mark.parametrize("filters", [{"thread": "s1"}, {"project": "rover"}])
 async def test_all_of_a_session_or_a_project_is_judged_at_once(here: Served, filters: dict[str, str]) -> None:
     ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
     everything = await browser.get(INBOX)

@@ -182,6 +182,7 @@ async def test_a_second_principal_consents_with_old_and_new_before_them(here: Se
     assert (await grace.send(page, action, decision="reject")).status == 409
 
 
+@pytest.mark.promise("KN-12")
 async def test_filters_pass_what_they_name(here: Served) -> None:
     ada, scout, browser = await here.agent("ada"), await here.agent("researcher"), await here.browser("ada")
     await ada.store("First of all", tags=["a", "b"], project="shop", sector="episodic", thread="t1")
@@ -197,9 +198,9 @@ async def test_filters_pass_what_they_name(here: Served) -> None:
         "sector=episodic": "First",
         "state=archived": "Fourth",
         "tags=a,b": "First",
-        "project=shop": "First Second",
-        "project=shop&project_only=1": "First",
-        "q=first&project=shop&project_only=1": "First",
+        "project=shop": "First",
+        "q=first&project=shop": "First",
+        "project=Shop": "",
         "thread=t1": "First",
         "partition=both&source_type=research": "Third",
         "partition=both&created_by=researcher": "Third",
@@ -215,6 +216,8 @@ async def test_filters_pass_what_they_name(here: Served) -> None:
         page = await browser.get(f"/ui/memories?{query}")
         contents = [text for text in texts if f"{text} " in page.text.replace("Fourth is", "Fourth ")]
         assert (query, " ".join(contents)) == (query, found)
+    elsewhere = await browser.get("/ui/memories?project=Shop&tags=b")
+    assert "There is no project Shop; nearest: shop. 1 memory in project shop." in elsewhere.text
     wrong = await browser.get("/ui/memories?since=yesterdayish")
     assert (wrong.status, "since" in wrong.text) == (400, True)
     assert any(given.get("value") == "yesterdayish" for _, given in wrong.reader.elements)
