@@ -124,7 +124,8 @@ class Settings:
     project: str = _setting(
         "",
         "Project of stdio clients, of HTTP without tokens and of imports, for calls that name none: what they "
-        "store is in it, and they see it and what is in none. `*` sees all and stores into none; empty: none",
+        "store is in it, and they see it and what is in none. `*` sees all and stores into none; empty: none, but of "
+        "a stdio client that of the repository in which it starts",
         take.project,
     )
     auth: Auth = _setting(

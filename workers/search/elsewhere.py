@@ -38,7 +38,7 @@ async def hint_of(command: SearchMemories, context: Context, search: Search) -> 
         said.append(await context.store.read(namespace, unknown))
     if there.has_others or command.project_only:
         hits = await search(_everywhere(command))
-        hits = sorted(hits, key=lambda hit: -(hit.relevance or 0.0))
+        hits = sorted(hits, key=lambda hit: 0.0 if hit.relevance is UNSET else -hit.relevance)
         said.append(places(Counter(hit.project for hit in hits if hit.project != project), HITS))
     return " ".join(filter(None, said)) or UNSET
 

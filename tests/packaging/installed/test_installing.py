@@ -63,7 +63,7 @@ def test_uvx_runs_it_in_one_line(root: Root, index: str) -> None:
     command = [uvx, "--quiet", "--index", index, "--python", python("3.12"), "engramq"]
     root.run(*command, "--version", PYTHONPATH="")
     stores_and_finds(root, *command, offline=False)  # uvx asks the index each time
-    shown = json.loads(root.run(*command, "connect", "cursor", "--print"))["mcpServers"]["engramq"]
+    shown = json.loads(root.run(*command, "connect", "gemini", "--print"))["mcpServers"]["engramq"]
     assert [shown["command"], *shown["args"]] == [uvx, "engramq", "stdio"]
 
 
@@ -75,7 +75,7 @@ def test_pipx_installs_it_in_one_line(root: Root, index: str) -> None:
     )
     engramq = str(root.home / "bin" / "engramq")
     stores_and_finds(root, engramq)
-    shown = json.loads(root.run(engramq, "connect", "cursor", "--print"))["mcpServers"]["engramq"]
+    shown = json.loads(root.run(engramq, "connect", "gemini", "--print"))["mcpServers"]["engramq"]
     assert shown["command"] == engramq
 
 
