@@ -177,19 +177,20 @@ async def test_what_a_hint_tells_of_others_the_caller_could_have_found(stage: St
     ):
         await ada.store("The node version that we need is 22", visibility="private")
         await ada.store("The node version that others need is 18", source_type="research", project="blogs")
-        for call in (
-            {"tool": "search_memories", "query": "which node version"},
-            {"tool": "survey_memories", "topic": "which node version"},
-            {"tool": "list_recent_memories"},
-            {"tool": "search_memories", "query": "which node version", "project": "secrets"},
-            {"tool": "search_memories", "query": "which node version", "project": "blog"},
-        ):
-            for partitions in ({}, {"partitions": ["trusted", "untrusted"]}):
-                if call["tool"] != "survey_memories" or not partitions:
-                    said = (await bob.call(**call, **partitions)).get("hint", "")
-                    assert "secret;" not in said
-                    assert "secret " not in said
-                    assert "blogs" not in said
+        both = {"partitions": ["trusted", "untrusted"], "project": "marss"}
+        calls: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("search_memories", {"query": "which node version"}),
+            ("survey_memories", {"topic": "which node version"}),
+            ("list_recent_memories", {}),
+            ("search_memories", {"query": "which node version", "project": "secrets"}),
+            ("search_memories", {"query": "which node version", "project": "blog"}),
+            ("search_memories", {"query": "which node version", **both}),
+            ("list_recent_memories", {"project": "secrets"}),
+            ("list_recent_memories", {"tags": ["none"], **both}),
+        )
+        for tool, asked in calls:
+            words = (await bob.call(tool, **asked)).get("hint", "").replace(";", "").replace(".", "").split()
+            assert not {"secret", "blogs"} & set(words), (tool, asked)
         gone = await bob.store("The node version was 14", project="attic")
         await bob.call("forget_memory", memory_id=gone["id"])
         assert "attic;" not in (await bob.call("search_memories", query="node", project="attics"))["hint"]

@@ -246,13 +246,14 @@ async def test_who_finds_nothing_is_told_of_other_projects(
         assert await shell.run(*commands) == ""
         assert "project" not in shell.err, "there are no others"
     await shell.run("store", "zebras have stripes", "--project", "zoo", "--tag", "striped")
-    for commands, said in (
+    told: tuple[tuple[tuple[str, ...], str], ...] = (
         (("list", "--tag", "striped"), "1 memory in project zoo"),
         (("search", "zebras"), "1 hit in project zoo"),
         (("search", "zebras", "--project", "Zoo"), "There is no project Zoo; nearest: zoo. 1 hit in project zoo"),
         (("recent",), "1 memory in project zoo"),
-    ):
-        assert await shell.run(*commands) == ""
+    )
+    for words, said in told:
+        assert await shell.run(*words) == ""
         assert f"{said}; --project '*' shows " in shell.err
     await here.invite("all", "people", NewToken(principal="all", scopes=ALL_SCOPES, project="*"))
     monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["all"])
