@@ -100,7 +100,8 @@ async def searched(
         context.services[Vectorizer].try_read(command.query, names),
         copies.current(namespace, command.partitions, command.query, viewer),
     )
-    floor = context.services[Floor].least
+    # Cosines alone were asked for: no judge of relevance takes any of them away.
+    floor = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[Floor].least
     if floor is None and lift is not None:
         floor = LEAST_OF_MANY
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
