@@ -123,15 +123,15 @@ class EngramqStore(BaseStore):
 
     def _searched(self, op: SearchOp) -> Conversation[list[SearchItem]]:
         wanted = op.offset + op.limit
+        within = within_tags(op.namespace_prefix)
         found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]] = {}
         if op.query:
-            within = within_tags(op.namespace_prefix)
-            hits = yield calls.search(op.query, limit=FOUND, tags=within, collapse_duplicates=False)
-            _gather(found, op, hits.memories, scored=True)
+            hits = yield calls.search(op.query, limit=FOUND, tags=within, min_relevance=0)
+            _gather(found, op, hits.memories)
         cursor: str | None = None
-        while len(found) < wanted:
-            page = yield calls.recent(limit=PAGE, tags=within_tags(op.namespace_prefix), cursor=cursor)
-            _gather(found, op, page.memories, scored=False)
+        while not op.query and len(found) < wanted:
+            page = yield calls.recent(limit=PAGE, tags=within, cursor=cursor)
+            _gather(found, op, page.memories)
             cursor = page.next_cursor
             if not cursor:
                 break
@@ -171,12 +171,9 @@ def _gather(
     found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]],
     op: SearchOp,
     memories: Iterable[records.Memory],
-    *,
-    scored: bool,
 ) -> None:
     """Add the items that a search means, each once, after those that are found already."""
     for memory in memories:
-        score = memory.similarity if scored and isinstance(memory.similarity, float) else None
-        item = item_of(memory, score)
+        item = item_of(memory, memory.similarity if isinstance(memory.similarity, float) else None)
         if item is not None and matches(item.value, op.filter):
             found.setdefault((item.namespace, item.key), (item, memory))

@@ -53,9 +53,8 @@ export default {
     const waiting = new Map(); // by key, the oldest first
     let sending = Promise.resolve();
 
-    async function search(query, limit, includeUntrusted) {
-      const asked = { query, limit, detail: "brief", max_chars: RECALLED_CHARS, ...within };
-      if (includeUntrusted) asked.partitions = ["trusted", "untrusted"];
+    async function search(query, limit, wanted) {
+      const asked = { query, limit, detail: "brief", max_chars: RECALLED_CHARS, ...within, ...wanted };
       return (await post("/memories/search", asked, recallMs)).memories ?? [];
     }
 
@@ -90,7 +89,7 @@ export default {
         const question = withoutRecalled(event.currentUserMessage ?? event.prompt ?? "").slice(0, QUERY_CHARS).trim();
         if (!question) return undefined;
         try {
-          const prependContext = recalled(await search(question, RECALLED, false), UNASKED);
+          const prependContext = recalled(await search(question, RECALLED), UNASKED);
           return prependContext ? { prependContext } : undefined;
         } catch (problem) {
           api.logger.warn(`engramq: nothing is recalled for this prompt: ${problem.message}`);
@@ -127,8 +126,10 @@ function searchTool(search) {
     ...SEARCH,
     execute: (_callId, { query, limit, include_untrusted: untrusted }) =>
       told(async () => {
-        const memories = await search(String(query), Math.min(FOUND_MOST, Math.max(1, Number(limit) || RECALLED)), untrusted);
-        return recalled(memories) ?? "Nothing is remembered about that.";
+        const wanted = { min_relevance: 0 }; // it was asked for, and each line says how likely it is
+        if (untrusted) wanted.partitions = ["trusted", "untrusted"];
+        const memories = await search(String(query), Math.min(FOUND_MOST, Math.max(1, Number(limit) || RECALLED)), wanted);
+        return recalled(memories) ?? `Nothing was found in ${untrusted ? "all" : "trusted"} memories.`;
       }),
   };
 }

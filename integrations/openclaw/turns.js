@@ -54,16 +54,21 @@ export function rowsOf(key, session, turn, project) {
     }));
 }
 
-/** The text that shows memories to a model, undefined for none; what is less likely to help than `least` is left out. */
-export function recalled(memories, least = 0) {
-  const lines = memories.filter(({ relevance = 1 }) => relevance >= least).map((memory) => `- ${line(memory)}`);
+/**
+ * The text that shows memories to a model, undefined for none; what is less likely to help than `least` is left out.
+ * Without `least` all are shown, each with its relevance.
+ */
+export function recalled(memories, least) {
+  const likely = memories.filter(({ relevance = 1 }) => relevance >= (least ?? 0));
+  const lines = likely.map((memory) => `- ${line(memory, least === undefined ? memory.relevance : undefined)}`);
   return lines.length ? [OPEN, DATA, ...lines, CLOSE].join("\n") : undefined;
 }
 
-function line(memory) {
+function line(memory, relevance) {
   const whole = String(memory.content ?? "").replace(MARK, "").replace(/\s+/g, " ").trim();
   const text = whole.length > SHOWN_CHARS ? `${whole.slice(0, SHOWN_CHARS).replace(/ [^ ]*$/, "")} ...` : whole;
   const when = String(memory.occurred_at ?? memory.created_at ?? "").slice(0, 10);
-  const about = [when, memory.speaker, memory.untrusted ? "untrusted" : ""].filter(Boolean).join(", ");
+  const chance = relevance === undefined ? "" : `relevance ${relevance}`;
+  const about = [when, memory.speaker, memory.untrusted ? "untrusted" : "", chance].filter(Boolean).join(", ");
   return about ? `[${about}] ${text}` : text;
 }

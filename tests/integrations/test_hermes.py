@@ -12,12 +12,15 @@ import anyio.to_thread
 import pytest
 
 from engramq.client import AsyncMemory
+from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition
 from engramq.workers.auth.tokens import NewToken
+from tests.conftest import Database
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.integrations.hermes import LOADED_AS, loaded_provider
 from tests.integrations.turns import CASES, LONG, expected, lines_of, without_thread
+from tests.scenarios.stage import stage_settings
 
 __all__ = ["settings"]
 
@@ -272,3 +275,23 @@ def test_turns_and_memories_are_written_as_in_the_other_providers() -> None:
         "rows": [without_thread(several) for several in rows],
     } == expected("hermes", "key1")
     assert CASES["recalled"][1]["least"] == turns.UNASKED
+
+
+@pytest.mark.promise("KN-5")
+async def test_the_search_tool_lists_what_was_found_and_recall_keeps_the_floor(
+    database: Database, redis_url: str, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = stage_settings(database, redis_url, keys.prefix, min_relevance="1")
+    async with served(settings) as here:
+        await here.invite("hermes", "agents", NewToken(principal="hermes", scopes=ALL_SCOPES))
+        monkeypatch.setenv("ENGRAMQ_URL", f"http://127.0.0.1:{here.site.port}/mcp")
+        monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["hermes"])
+        async with AsyncMemory(f"http://127.0.0.1:{here.site.port}", here.secrets["hermes"]) as memory:
+            await memory.store("Ada is allergic to walnuts")
+            await memory.store("Bob drinks tea")
+        provider = provider_in(tmp_path)
+        question = "what is Ada allergic to?"
+        found = json.loads(await off(provider.handle_tool_call, "engramq_search", {"query": question}))["memories"]
+        assert [hit["content"] for hit in found] == ["Ada is allergic to walnuts", "Bob drinks tea"]
+        assert found[0]["relevance"] > found[1]["relevance"]
+        assert await off(provider.prefetch, question) == ""

@@ -10,13 +10,16 @@ import anyio
 import pytest
 
 from engramq.client import AsyncMemory
+from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
 from tests.architecture.source import ROOT
+from tests.conftest import Database
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.integrations.turns import FILE, expected, lines_of, without_thread
 from tests.rest_contract.test_typescript import node
+from tests.scenarios.stage import stage_settings
 
 __all__ = ["settings"]
 
@@ -152,3 +155,23 @@ async def test_a_turn_waits_and_nothing_is_recalled_while_the_token_does_not_cou
     assert " waits: " in report["logged"][0]
     assert "nothing is recalled for this prompt" in report["logged"][1]
     assert (await played(here, recall=False, capture=False))["hooks"] == []
+
+
+@pytest.mark.promise("KN-5")
+async def test_the_search_tool_lists_what_was_found_and_recall_keeps_the_floor(
+    database: Database, redis_url: str, keys: Keys
+) -> None:
+    asked = {"hook": "before_prompt_build", "event": {"prompt": "what is Ada allergic to?", "messages": []}}
+    search = {"tool": "memory_search", "event": {"query": "what is Ada allergic to?"}, "context": MAIN}
+    async with served(stage_settings(database, redis_url, keys.prefix, min_relevance="1")) as here:
+        await here.invite("claw", "agents", NewToken(principal="claw", scopes=ALL_SCOPES))
+        nothing = (await played(here, search))["gave"][0]
+        async with AsyncMemory(f"http://127.0.0.1:{here.site.port}", here.secrets["claw"]) as memory:
+            for content in ("Bob drinks tea", "Ada is allergic to walnuts"):
+                await memory.store(content)
+            hits = (await memory.search("what is Ada allergic to?", min_relevance=0)).memories
+        recalled, listed = (await played(here, asked, search))["gave"]
+    assert nothing == "Nothing was found in trusted memories."
+    assert recalled is None
+    assert [line.split("] ")[1] for line in lines_of(listed)] == [hit.content for hit in hits]
+    assert all(f"relevance {hit.relevance:g}]" in listed for hit in hits)

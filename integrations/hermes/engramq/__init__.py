@@ -102,7 +102,7 @@ class EngramqProvider(MemoryProvider):
         if not question:
             return ""
         try:
-            found = self._search(question, RECALLED, include_untrusted=False)
+            found = self._search(question, RECALLED)
         except (Unreached, Refused) as problem:
             logger.warning("engramq: nothing is recalled for this turn: %s", problem)
             return ""
@@ -171,8 +171,10 @@ class EngramqProvider(MemoryProvider):
         try:
             if tool_name == SEARCH["name"]:
                 limit = max(1, min(_FOUND_MOST, int(args.get("limit") or RECALLED)))
-                untrusted = bool(args.get("include_untrusted"))
-                return json.dumps({"memories": self._search(str(args["query"]), limit, include_untrusted=untrusted)})
+                wanted: dict[str, Any] = {"min_relevance": 0}  # it was asked for, and each hit says how likely it is
+                if args.get("include_untrusted"):
+                    wanted["partitions"] = ["trusted", "untrusted"]
+                return json.dumps({"memories": self._search(str(args["query"]), limit, **wanted)})
             if tool_name == STORE["name"]:
                 content = str(args["content"])
                 body = {"content": content} | ({"project": self._project} if self._project else {})
@@ -197,10 +199,8 @@ class EngramqProvider(MemoryProvider):
             {"key": "project", "description": "Project of what is kept", "env_var": "ENGRAMQ_PROJECT"},
         ]  # fmt: skip
 
-    def _search(self, query: str, limit: int, *, include_untrusted: bool) -> list[dict[str, Any]]:
-        asked: dict[str, Any] = {"query": query, "limit": limit, "detail": "brief", "max_chars": RECALLED_CHARS}
-        if include_untrusted:
-            asked["partitions"] = ["trusted", "untrusted"]
+    def _search(self, query: str, limit: int, **wanted: Any) -> list[dict[str, Any]]:
+        asked = {"query": query, "limit": limit, "detail": "brief", "max_chars": RECALLED_CHARS, **wanted}
         if self._project:
             asked["project"] = self._project
         found = self._wire_there().post("/memories/search", asked, timeout_s=RECALL_S).get("memories")

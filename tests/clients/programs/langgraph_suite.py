@@ -147,6 +147,15 @@ def test_a_query_puts_what_is_like_it_first(way: Way, root: str) -> None:
     assert "tea" not in keys(way.search((root,), query="tea in the evening"))
 
 
+def test_a_query_lists_what_it_found_and_a_page_goes_on(way: Way, root: str) -> None:
+    for number in range(5):
+        way.put((root,), f"k{number}", {"text": f"the boat {number} leaves in the evening"})
+    pages = [way.search((root,), query="Which opera is about Egypt?", limit=3, offset=offset) for offset in (0, 3, 6)]
+    assert [len(page) for page in pages] == [3, 2, 0]
+    assert keys(item for page in pages for item in page) == {f"k{number}" for number in range(5)}
+    assert all(item.score is not None for page in pages for item in page), "nothing is filled in"
+
+
 def test_an_index_says_by_what_an_item_is_found(way: Way, root: str) -> None:
     way.put((root,), "named", {"text": "qqq", "note": "mountain lake at dawn"}, index=["note"])
     way.put((root,), "hidden", {"text": "mountain lake at dawn"}, index=False)
@@ -222,6 +231,16 @@ def test_an_item_with_a_time_to_live_ends(way: Way, root: str) -> None:
 
 
 # What ours does beyond theirs.
+
+
+def test_a_query_is_not_filled_up_with_what_it_did_not_find(root: str) -> None:
+    store = EngramqStore()
+    store.batch([PutOp((root,), f"k{number}", {"text": f"note {number}"}) for number in range(60)])
+    found = store.search((root,), query="note", limit=60)
+    assert len(found) == 50, "as many as are ranked"
+    assert all(item.score is not None for item in found)
+    assert len(store.search((root,), limit=60)) == 60, "a list has all"
+    store.close()
 
 
 def test_what_was_overwritten_or_deleted_is_kept(root: str) -> None:
