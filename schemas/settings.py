@@ -244,7 +244,7 @@ class Settings:
     min_relevance: float | None = _setting(
         "",
         "Least relevance of the hits that a search shows where a call names none, 0 (all) to 1; empty: as learned, "
-        "none where nothing answers, else all but those that hardly do",
+        "none where nothing answers, else all but those that hardly do. Page, `engramq search` and adapters show all",
         take.optional(take.number(0, 1)),
     )
     retention: tuple[take.Retention, ...] = _setting(

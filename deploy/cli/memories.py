@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 import click
@@ -13,19 +12,25 @@ from engramq.deploy.cli.door import Door, door, memory_id, with_whole_ids, write
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import (
     Reply,
+    draw_hits,
     draw_list,
     draw_memory,
     draw_page,
     draw_status,
     printable,
+    quoted,
     tell,
 )
-from engramq.schemas.command_line import ExitCode
+from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer, number
-from engramq.schemas.vocabulary import EvidenceFilter, Partition, Sector, SurveyOrder
+from engramq.schemas.vocabulary import EVERY_PROJECT, EvidenceFilter, Partition, Sector, SurveyOrder
 
 PIPE: Final = "-"
 MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one memory holds
+# Arguments that leave nothing out, or that the sentence about an empty list names by themselves.
+_NO_FILTERS: Final = frozenset(
+    {"query", "limit", "max_chars", "cursor", "partitions", "include_untrusted", "project", "project_only"}
+)
 
 
 @click.command("search")
@@ -33,17 +38,17 @@ MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one mem
 @limit_option(50, 10, "How many at most, the best.")
 @common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.THREAD)
 @common.span_options("What happened")
-@click.option("--min-relevance", type=number(0, 1), metavar="SHARE", help="Least chance to help; 0: all hits.")
+@click.option("--min-relevance", type=number(0, 1), metavar="SHARE", help="Least chance to help; 0, the default: all.")
 @common.options(common.AS_OF, common.SUPERSEDED, common.NAMESPACE, common.JSON)
 def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
-    """Find memories by meaning and words, best first.
+    """Find memories by meaning and words, likely ones first.
 
     The words of QUERY need no quotation marks. Elsewhere than on a terminal each memory is one line, with tabs between
-    id, time, marks and content.
+    id, time, marks, content and relevance.
     """
-    asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
+    asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, "min_relevance": 0}
     with door(namespace) as gateway:
-        return _find(gateway, "search_memories", asked, partial(draw_list, heading="WHEN"), as_json=as_json)
+        return _find(gateway, "search_memories", asked | common.arguments(filters), draw_hits, as_json=as_json)
 
 
 @click.command("survey")
@@ -122,8 +127,42 @@ def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters
 def _find(
     gateway: Door, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
 ) -> ExitCode:
-    """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise."""
-    return tell(gateway.call(tool, arguments), draw, as_json=as_json)
+    """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
+
+    Where nothing was found it says what was looked at.
+    """
+    reply = gateway.call(tool, arguments)
+    code = tell(reply, draw, as_json=as_json)
+    if not reply.get("memories", True):
+        project = arguments["project"] if "project" in arguments else _own_project(gateway)
+        click.echo(_nothing_found(arguments, project), err=True)
+    return code
+
+
+def _nothing_found(arguments: Mapping[str, Any], project: str | None) -> str:
+    """Return a sentence that claims no more than was looked at; `project`: None for none, "" where it is not known."""
+    filters = {name for name, value in arguments.items() if value} - _NO_FILTERS
+    both = arguments.get("include_untrusted")
+    partitions = " and ".join(Partition if both else arguments.get("partitions") or [Partition.TRUSTED])
+    outside = "that are in no project"
+    if project is None:
+        where = outside
+    elif project == EVERY_PROJECT:
+        where = "of all projects"
+    elif project:
+        where = f"of project {quoted(project)}" + ("" if arguments.get("project_only") else f" and those {outside}")
+    else:
+        where = "where calls look that name no project"
+    return f"Nothing {'that passes the filters ' if filters else ''}was found among the {partitions} memories {where}."
+
+
+def _own_project(gateway: Door) -> str | None:
+    """Return the project of calls that name none: the environment says it, or the token, or the gateway."""
+    try:
+        project: str | None = gateway.call("memory_stats", {}).get("project", "")
+    except CommandFailed:  # a gateway elsewhere may offer fewer tools: the reply is printed all the same
+        return ""
+    return project
 
 
 @click.command("show")

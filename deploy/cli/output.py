@@ -18,6 +18,7 @@ import msgspec
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import format_time
+from engramq.schemas.records import split_by_relevance
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
 Listed = TypeVar("Listed")
@@ -165,19 +166,24 @@ def _in_commands(text: str) -> str:
     return text.strip()
 
 
-def draw_list(reply: Reply, heading: str = "STORED") -> None:
-    """Print memories: as a table that fits the terminal, or, where there is none, in whole lines with tabs between.
+def draw_list(reply: Reply) -> None:
+    """Print memories: as a table that fits the terminal, or, where there is none, in whole lines with tabs between."""
+    _draw(reply, reply["memories"], [])
 
-    The table shows the time that a list is in the order of, or of hits of a search when each happened (WHEN).
-    """
-    memories = reply["memories"]
-    if not sys.stdout.isatty():
-        for memory in memories:
-            click.echo("\t".join((memory["id"], _when(memory), _marks(memory), printable(memory["content"]))))
-    elif memories:
-        _draw_table(memories, heading)
-    if not memories:
-        click.echo("No memories.", err=True)
+
+def draw_hits(reply: Reply) -> None:
+    """Print what a search found as `draw_list` does, each hit with its relevance, the less likely ones under a line."""
+    _draw(reply, *split_by_relevance(reply["memories"]), are_hits=True)
+
+
+def _draw(reply: Reply, memories: list[Memory], unlikely: list[Memory], *, are_hits: bool = False) -> None:
+    if sys.stdout.isatty():
+        if memories or unlikely:
+            _draw_table(memories, unlikely, are_hits=are_hits)
+    else:
+        for memory in [*memories, *unlikely]:
+            cells = [memory["id"], _when(memory), _marks(memory), printable(memory["content"])]
+            click.echo("\t".join([*cells, *([_relevance(memory)] if are_hits else [])]))
     if reply.get("omitted"):
         click.echo("There are more than fit in one reply: ask for fewer.", err=True)
 
@@ -189,7 +195,7 @@ def draw_page(reply: Reply) -> None:
         click.echo(f"There are more: --cursor {reply['next_cursor']}", err=True)
 
 
-def _draw_table(memories: list[Memory], heading: str) -> None:
+def _draw_table(memories: list[Memory], unlikely: list[Memory], *, are_hits: bool) -> None:
     from rich.console import Console  # noqa: PLC0415 - 0.1 s of imports, which a pipe does without
     from rich.table import Table  # noqa: PLC0415 - see Console
     from rich.text import Text  # noqa: PLC0415 - see Console
@@ -200,22 +206,32 @@ def _draw_table(memories: list[Memory], heading: str) -> None:
     table.add_column("ID", no_wrap=True, style="cyan")
     here = datetime.now().astimezone().tzinfo  # one zone for all rows, so that the heading is true of each
     assert here is not None
-    table.add_column(f"{heading} ({here.tzname(None)})", no_wrap=True)
+    # The time that a list is in the order of, or of hits when each happened.
+    table.add_column(f"{'WHEN' if are_hits else 'STORED'} ({here.tzname(None)})", no_wrap=True)
+    if are_hits:
+        table.add_column("LIKELY", justify="right")
     if is_wide:
         table.add_column("MARKS", max_width=24)
     table.add_column("CONTENT", ratio=1)
-    ids = [str(memory["id"]) for memory in memories]
+    ids = [str(memory["id"]) for memory in [*memories, *unlikely]]
     # As many characters as tell the ids apart.
     chars = next((chars for chars in range(ID_CHARS, 36) if len({text[:chars] for text in ids}) == len(ids)), 36)
-    for memory in memories:
+    for place, memory in enumerate([*memories, *unlikely]):
+        if unlikely and place == len(memories):
+            line = Text("-- less likely --", "dim")
+            if console.width < NARROW:
+                console.print(line)
+            else:
+                table.add_row(*[""] * (len(table.columns) - 1), line)
+        chance = [Text(_relevance(memory))] if are_hits else []
         marks = [Text(_marks(memory), "yellow")] if is_wide else []
-        moment = _local(str(memory["created_at"]) if heading == "STORED" else _when(memory), here)
+        moment = _local(_when(memory) if are_hits else str(memory["created_at"]), here)
         content = Text(" ".join(_lines(memory["content"])), overflow="fold")
         if console.width < NARROW:
             console.print(Text(memory["id"][:chars], "cyan"), no_wrap=True, crop=False, overflow="ignore")
-            console.print(Text(moment), content, sep="\n")
+            console.print(Text(" ".join((moment, *map(str, chance)))), content, sep="\n")
         else:
-            table.add_row(Text(memory["id"][:chars]), Text(moment), *marks, content)
+            table.add_row(Text(memory["id"][:chars]), Text(moment), *chance, *marks, content)
     if table.row_count:
         console.print(table)
 
@@ -278,6 +294,11 @@ def _local(text: str, zone: tzinfo) -> str:
 
 def _when(memory: Memory) -> str:
     return printable(str(memory.get("occurred_at") or memory["created_at"]))
+
+
+def _relevance(memory: Memory) -> str:
+    """Return the chance that a hit helps; "" where the gateway does not tell it."""
+    return f"{memory['relevance']:.2f}" if "relevance" in memory else ""
 
 
 def _marks(memory: Memory) -> str:

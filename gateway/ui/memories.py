@@ -1,6 +1,5 @@
 """Show memories, searched or listed."""
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -11,6 +10,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
+from engramq.schemas.records import split_by_relevance
 from engramq.schemas.vocabulary import (
     EVERY_PROJECT,
     CitationState,
@@ -25,7 +25,6 @@ PAGE_ROWS: Final = 25
 HITS: Final = 20
 BOTH: Final = "both"
 _STALE: Final = frozenset({CitationState.CHANGED, CitationState.GONE})
-_FOR_CALLERS: Final = re.compile(r"[^.]*\bmin_relevance\b[^.]*\.")  # the page has a link in its place
 _TEXTS: Final = (
     "q",
     "tags",
@@ -60,7 +59,6 @@ class MemoryFilters:
     until: str = ""
     as_of: str = ""
     superseded: bool = False
-    unlikely: bool = False
 
     @classmethod
     def of(cls, page: PageRequest) -> Self:
@@ -74,8 +72,8 @@ class MemoryFilters:
         }
         chosen = {name: given for name, known in words.items() if (given := page.query(name)) in known}
         texts = {name: page.query(name) for name in _TEXTS}
-        superseded, unlikely = (page.query(name) == "1" for name in ("superseded", "unlikely"))
-        return cls(superseded=superseded, unlikely=unlikely, **texts, **chosen)
+        superseded = page.query("superseded") == "1"
+        return cls(superseded=superseded, **texts, **chosen)
 
     @property
     def partitions(self) -> list[str]:
@@ -114,12 +112,7 @@ class MemoryFilters:
     @property
     def are_set(self) -> bool:
         """Whether more is asked for than a search for these words in trusted."""
-        return self != MemoryFilters(q=self.q, unlikely=self.unlikely)
-
-    @property
-    def with_unlikely(self) -> Self:
-        """Return these filters with hits that probably do not answer."""
-        return replace(self, unlikely=True)
+        return self != MemoryFilters(q=self.q)
 
     def verified(self, word: str) -> Self:
         """Return these filters with another verification."""
@@ -145,25 +138,28 @@ async def change_many(page: PageRequest) -> Response:
 async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response:
     filters = MemoryFilters.of(page)
     shown: Body = {"memories": [], "next_cursor": None}
-    refusal, left_out = None, 0
+    refusal, left_out, best = None, 0, HITS
     try:
         if filters.q:
-            shown, left_out = await _search(page, filters)
+            shown, left_out, best = await _search(page, filters)
         else:
             shown = await list_memories(page, filters, PAGE_ROWS)
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
         refusal = refused.body
+    likely, unlikely = split_by_relevance(shown["memories"])
     return page.render(
         "memories.html",
         status=400 if refusal else 200,
         filters=filters,
         shown=shown,
+        likely=likely,
+        unlikely=unlikely,
         refusal=refusal,
         left_out=left_out,
         verdicts=verdicts,
-        best=limits.SEARCH_LIMIT,
+        best=best,
         words={
             "sector": list(Sector),
             "state": list(MemoryState),
@@ -173,23 +169,20 @@ async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response
     )
 
 
-async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]:
-    """Return what a search found, and how many of the best hits the filters left out that searches do not have."""
+async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int, int]:
+    """Return what a search found, how many hits filters left out that searches do not have, and the limit of both."""
     names = ("state", "verification", "source_type", "created_by", "external_id")
     wanted = {name: getattr(filters, name) for name in names if getattr(filters, name)}
     limit = limits.SEARCH_LIMIT if wanted or filters.evidence else HITS
-    least = 0 if filters.unlikely else None
-    asked = {"query": filters.q, "limit": limit, "explain": True, "min_relevance": least, **filters.common}
+    asked = {"query": filters.q, "limit": limit, "explain": True, "min_relevance": 0, **filters.common}
     shown = await page.ask("search_memories", **asked)
-    if "notice" in shown:
-        shown["notice"] = _FOR_CALLERS.sub("", shown["notice"]).strip()
     hits = shown["memories"]
     shown["memories"] = [
         hit
         for hit in hits
         if all(hit.get(name) == value for name, value in wanted.items()) and _rests(hit, filters.evidence)
     ]
-    return shown, len(hits) - len(shown["memories"])
+    return shown, len(hits) - len(shown["memories"]), limit
 
 
 def _rests(hit: Body, wanted: str) -> bool:

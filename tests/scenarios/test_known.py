@@ -72,7 +72,7 @@ async def test_no_is_said_beside_an_empty_list_alone_and_claims_no_more_than_was
     async with asked(database, redis_url, key_prefix, [*HOME, *fillers.texts(100)]) as agent:
         nothing = await agent.call("search_memories", query="Which opera did Verdi write for Cairo?")
         assert (nothing["answered"], nothing["memories"]) == ("no", [])
-        assert nothing["hint"].startswith(f"No sure answer here. {nothing['left_out']} weaker hits hidden, the best")
+        assert nothing["hint"].startswith(f"No sure answer here. {nothing['left_out']} weaker hits hidden, best ")
         whole = await agent.call("search_memories", query="Which opera did Verdi write for Cairo?", min_relevance=0)
         assert whole["answered"] == "unsure"
         assert len(whole["memories"]) == nothing["left_out"]

@@ -75,8 +75,7 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
 MORE_QUERY_CHARS: Final = 120  # of a query that a call repeats
 LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
-NO_SURE_ANSWER: Final = "No sure answer here."
-HIDDEN: Final = "{} hidden, the best with a relevance of {:.2f}; min_relevance 0 shows them."
+NO_SURE_ANSWER: Final = "No sure answer here. {} hidden, best {:.2f}; min_relevance 0 shows them."
 
 
 class Searched(NamedTuple):
@@ -153,8 +152,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
     result, notice, degraded, refresh = await searched(command, context, wishes)
     memories, left_out = result.memories, result.left_out
-    elsewhere = UNSET if memories else await hint_elsewhere(command, context)
-    hint = UNSET if memories else " ".join(text for text in (_hint(result), elsewhere) if text is not UNSET)
+    hints = () if memories else (_hint(result), await hint_elsewhere(command, context))
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
@@ -180,7 +178,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         count=len(memories),
         answered=result.answered,
         left_out=left_out or UNSET,
-        hint=hint,
+        hint=" ".join(text for text in hints if text is not UNSET) or UNSET,
         more=_more(command, result),
         standing=standing,
         degraded=degraded,
@@ -188,12 +186,12 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     )
 
 
-def _hint(result: SearchResult) -> str:
-    """Say what was looked at where nothing is shown, and no more than that."""
+def _hint(result: SearchResult) -> str | UnsetType:
+    """Say what was found and is not shown where nothing is, and claim no more than that."""
     if not result.left_out:
-        return NO_SURE_ANSWER
+        return UNSET
     hits = "1 weaker hit" if result.left_out == 1 else f"{result.left_out} weaker hits"
-    return f"{NO_SURE_ANSWER} {HIDDEN.format(hits, result.best_left_out)}"
+    return NO_SURE_ANSWER.format(hits, result.best_left_out)
 
 
 def _more(command: SearchMemories, result: SearchResult) -> MoreNamed | UnsetType:

@@ -110,9 +110,7 @@ async def find(
         return NOTHING
     measure = Measure.of(question, candidates)
     unboosted = by_score(measure, candidates)
-    judge = Judge.of(
-        measure, unboosted, vectors.curve, narrowed=filters.are_narrow, history=command.include_superseded
-    )
+    judge = Judge.of(measure, unboosted, vectors.curve, narrowed=filters.are_narrow, history=command.include_superseded)
     if command.min_relevance is not UNSET:
         floor = command.min_relevance
     if command.ranking is Ranking.SIMILARITY and vectors.embedding is not None:
