@@ -68,6 +68,11 @@ class Embedding:
         return cls(model_id, len(vector), packed(vector))
 
     @property
+    def is_blank(self) -> bool:
+        """Whether it is of a text that the model cannot read: zeros, which are similar to nothing."""
+        return not any(self.half[_HALF_HEADER_BYTES:])
+
+    @property
     def compared(self) -> dict[str, Any]:
         """The parameters of a search: by `embedding` it ranks, `plain` gives the cosines that it tells."""
         return {"embedding": self.apart or self.half, "plain": self.half, "model_id": self.model_id}

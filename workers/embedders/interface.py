@@ -82,7 +82,8 @@ class Embedder(Protocol):
         return sha256 == self.spec.sha256
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
-        """Return float32 [len(texts), dimensions], rows in the order of `texts`, each of length 1.
+        """Return float32 [len(texts), dimensions], rows in the order of `texts`, each of length 1, or zeros for a text
+        that the model cannot read: it is compared with nothing.
 
         No text, no row: [] gives [0, dimensions]. The same text gives the same row in any company (cosine .999999).
         `questions` are compared with what is stored and never kept: they may be computed less exactly. Raises

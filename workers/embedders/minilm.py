@@ -55,6 +55,11 @@ DIMENSIONS: Final = 384
 MAX_TOKENS: Final = 256
 MEND: Final = "install engramq again"
 _TIMED_TOKENS: Final = 24  # what a question has
+# Of the tokens of a text, [UNK] for what the model was not taught (Thai, Khmer, Amharic, an emoji): with more it would
+# make one vector for all such texts. They get zeros, which are similar to nothing.
+UNKNOWN_SHARE: Final = 0.5
+_UNKNOWN: Final = 100
+_BOUNDS: Final = 2  # tokens around each text: [CLS] and [SEP]
 
 
 class Arithmetic(StrEnum):
@@ -198,7 +203,18 @@ def _run(loaded: _Loaded, batch: Sequence[Sequence[int]], *, questions: bool) ->
     if session is None:
         reason = "this store's vectors are made by the int8 model, whose file cannot be used: install engramq again"
         raise EmbedderUnavailable(reason)
-    return session.run(batch)
+    read = [row for row, ids in enumerate(batch) if is_readable(ids)]
+    if len(read) == len(batch):
+        return session.run(batch)
+    vectors = np.zeros((len(batch), DIMENSIONS), dtype=np.float32)
+    if read:
+        vectors[read] = session.run([batch[row] for row in read])
+    return vectors
+
+
+def is_readable(ids: Sequence[int]) -> bool:
+    """Say whether the model was taught enough of a text's tokens to say anything of it."""
+    return ids.count(_UNKNOWN) <= UNKNOWN_SHARE * (len(ids) - _BOUNDS) and len(ids) > _BOUNDS
 
 
 def _fastest(sessions: Mapping[Arithmetic, Session]) -> Arithmetic:

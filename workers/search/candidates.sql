@@ -142,10 +142,11 @@ case when m.pieces is not null then (
 select case when count(*) > 0 then json_build_array({columns})::text else '[]' end as candidates
 
 -- fragment: columns
--- The fields of Candidates in their order. A zero vector, whose distance is no number, is similar to nothing.
+-- The fields of Candidates in their order. The distance of zeros, which a text has that the model cannot read, is no
+-- number: it has no similarity.
 json_agg(id), json_agg(trusted), json_agg(lexical), json_agg(covered), json_agg(worth),
-json_agg(case when plain = 'NaN' then 0 when plain is not null then least(1, greatest(-1, 1 - plain)) end),
-json_agg(case when distance = 'NaN' then 0 when distance is not null then least(1, greatest(-1, 1 - distance)) end),
+json_agg(case when plain <> 'NaN' then least(1, greatest(-1, 1 - plain)) end),
+json_agg(case when distance <> 'NaN' then least(1, greatest(-1, 1 - distance)) end),
 json_agg(thread), json_agg(position), json_agg(speaker), case when %(dates)s then json_agg(occurred_at) end,
 json_agg(asks), json_agg(tells_self), json_agg(words), json_agg(tells_time), json_agg(sector), json_agg(confidence),
 json_agg(active_hours)
@@ -172,7 +173,7 @@ with {full_text}, near as materialized (
     select {candidate}, {common_words} as besides, n.distance, {plain_distance} as plain, {by_pieces} as by_pieces
     from near n
     join memories m on m.node_id = n.node_id and m.partition = n.partition
-    where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
+    where n.distance <> 'NaN' and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 )
 {both_arms}
 
@@ -194,7 +195,10 @@ with {full_text}, indexed as materialized (
     order by ({distance}) + 0
     limit %(candidates)s
 ), by_vector as materialized (
-    select * from (select * from indexed union select * from loaded) known order by distance limit %(candidates)s
+    select * from (select * from indexed union select * from loaded) known
+    where distance <> 'NaN'
+    order by distance
+    limit %(candidates)s
 )
 {both_arms}
 

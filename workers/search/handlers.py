@@ -106,7 +106,7 @@ async def searched(
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
-    if embedding is not None:
+    if embedding is not None and not embedding.is_blank:
         read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [command.query])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     if proven is None:
@@ -120,7 +120,7 @@ async def searched(
         result = await context.store.read(namespace, find_in_tables)
     else:
         result = await find(proven, command, vectors, project, wishes, lift, floor=floor)
-    uncalibrated = embedding is not None and vectors.curve is None
+    uncalibrated = vectors.embedding is not None and vectors.curve is None
 
     async def refresh() -> None:
         await foreign.refresh((namespace, viewer))

@@ -168,6 +168,8 @@ class NamespaceCopy:
             self._vectors = np.pad(self._vectors, ((0, 0), (0, len(vector) - self._vectors.shape[1])))
         self._vectors[place] = 0.0
         self._vectors[place, : len(vector)] = unit(vector)
+        if not vector.any():  # the model could not read it
+            self._models[place] = 0
 
     def _put_pieces(self, place: int, packed: Sequence[bytes]) -> None:
         if (former := self._pieces.pop(place, None)) is not None:

@@ -71,7 +71,7 @@ async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Colle
             row["speaker"],
             row["source_type"],
             row["fingerprint"],
-            None if row["vector"] is None else unpacked(row["vector"]),
+            None if row["vector"] is None or not (vector := unpacked(row["vector"])).any() else vector,
             row["turn"],
         )
         for row in rows
