@@ -4,6 +4,7 @@ The sentences for the model are the ones that the tool's documentation gives.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,6 +56,7 @@ class _About(msgspec.Struct):
 
 def clean_path(given: str) -> str:
     """Return a path in the one way in which it is written; raises FileProblem for one that leaves /memories."""
+    given = unicodedata.normalize("NFC", given).rstrip()  # as a tag is kept
     if given != ROOT and not given.startswith(f"{ROOT}/"):
         raise FileProblem(f"Error: Path must start with {ROOT}, got: {given}")
     if _HALVES.search(given):

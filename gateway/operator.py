@@ -27,6 +27,7 @@ from engramq.schemas.commands import AnyReply, Command, CommandReport, GetComman
 from engramq.schemas.connection import UnsupportedServer, lanes_of, let_tls_end
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.fields import composed
 from engramq.schemas.ids import uuid7
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, Status
@@ -195,7 +196,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 def checked_command(given: Mapping[str, Any], kind: type[C]) -> C:
     """Return the command with these fields; raises CommandFailed naming what is wrong."""
     try:
-        command = msgspec.convert(given, kind)
+        command = msgspec.convert({name: composed(value) for name, value in given.items()}, kind)
         command.check()
     except msgspec.ValidationError as problem:
         raise CommandFailed(f"{problem}.", ExitCode.MISUSED) from None

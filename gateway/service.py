@@ -32,6 +32,7 @@ from engramq.schemas.commands import BreadcrumbTrail, Command, GuideTopic, Reply
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.fields import composed
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
 from engramq.telemetry.spans import SpanKind, about, new_traceparent, span, trace_id_of
@@ -221,7 +222,7 @@ class Service:
                 in_session=tool.takes_session,
                 refusal=refusal,
                 references=references,
-                project=caller.project,
+                project=composed(caller.project),
             )
             if isinstance(answer, Answer):
                 return command, answer
@@ -301,7 +302,7 @@ def _progress(tool: Tool, command: Command, *, settled: bool) -> tuple[int, int,
 def _as_listed(command: Command, caller: Caller) -> Command:
     """Return the command of a list with the project that it is of, since a cursor is good for no other."""
     if caller.project and getattr(command, "project", None) is UNSET:
-        return msgspec.structs.replace(command, project=caller.project)
+        return msgspec.structs.replace(command, project=composed(caller.project))
     return command
 
 

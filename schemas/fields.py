@@ -1,5 +1,7 @@
 """Field types that commands share: what a text, an id, a score may be. The bounds appear in the tools' JSON Schemas."""
 
+import unicodedata
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -40,6 +42,43 @@ Standing = Annotated[bool, Meta(description="Asked for for good")]
 SeenBy = Annotated[Visibility, Meta(description="private: you alone see it")]
 Thread = Annotated[Name, Meta(description="Conversation or document")]
 ThreadPosition = Annotated[Position, Meta(description="Within the thread")]
+
+
+def composed(value: Any) -> Any:
+    """Return a text, or each text of a list, in the one form (NFC) in which it is kept; of an object the names alone.
+
+    What stands in an object may be bytes of somebody else: the path of a file, an item of a store.
+    """
+    match value:
+        case str():
+            return value if value.isascii() else unicodedata.normalize("NFC", value)
+        case list() | tuple():
+            return type(value)(map(composed, value))
+        case dict():
+            return {composed(name): _with_composed_names(part) for name, part in value.items()}
+    return value
+
+
+def _with_composed_names(value: Any) -> Any:
+    match value:
+        case dict():
+            return composed(value)
+        case list():
+            return [_with_composed_names(part) for part in value]
+    return value
+
+
+def tag_key(tag: str) -> str:
+    """Return what two tags have in common that are one: they differ in case and outer blanks at most."""
+    return tag.strip().casefold()
+
+
+def distinct_tags(tags: Iterable[str]) -> list[str]:
+    """Return each tag once, as it was first written."""
+    found: dict[str, str] = {}
+    for tag in tags:
+        found.setdefault(tag_key(tag), tag.strip())
+    return list(found.values())
 
 
 def or_none(value: T | UnsetType) -> T | None:

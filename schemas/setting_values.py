@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from engramq.schemas.fields import composed, tag_key
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
 from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
@@ -115,7 +116,7 @@ def principal(text: str) -> str:
 
 
 def project(text: str) -> str:
-    return name(text) if text else text
+    return name(composed(text)) if text else text
 
 
 def key_prefix(text: str) -> str:
@@ -239,7 +240,9 @@ class Retention(NamedTuple):
 
     def is_about(self, source_type: str | None, tags: Collection[str]) -> bool:
         """Say whether the rule is about a memory of this source type and with these tags."""
-        return self.tag in tags if self.source_type is None else self.source_type == source_type
+        if self.tag is not None:
+            return tag_key(self.tag) in map(tag_key, tags)
+        return self.source_type == source_type
 
 
 def parse_retention(text: str) -> tuple[Retention, ...]:

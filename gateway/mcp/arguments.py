@@ -23,6 +23,7 @@ from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_st
 from engramq.schemas import limits
 from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.fields import composed, distinct_tags
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import Detail
 
@@ -88,10 +89,12 @@ class Parameter:
             value = int(value)  # JSON knows one kind of number: 5.0 is an integer there
         if isinstance(value, list | dict):
             self._bound(value)  # before anything looks at each part
-        if isinstance(value, str | list | dict) and (problem := problem_in(value)) is not None:
-            raise self._refusal(problem)
+        if isinstance(value, str | list | dict):
+            if (problem := problem_in(value)) is not None:
+                raise self._refusal(problem)
+            value = composed(value)
         if isinstance(value, list) and self.schema.get("uniqueItems") and all(isinstance(item, str) for item in value):
-            value = list(dict.fromkeys(value))  # before they are counted
+            value = distinct_tags(value)  # before they are counted
         try:
             checked = msgspec.convert(value, self.type)
         except msgspec.ValidationError as problem:

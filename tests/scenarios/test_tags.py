@@ -20,7 +20,6 @@ async def test_a_search_and_a_list_filter_by_all_of_the_tags(agent: Agent) -> No
         assert set(await agent.found(BREW, tags=["tea"])) == {both["content"], one["content"]}
         assert await agent.found(BREW, tags=["kitchen", "tea", "tea"]) == [both["content"]]
         assert await agent.found(BREW, tags=["kitchen", "tea"], ranking="similarity") == [both["content"]]
-        assert await agent.found(BREW, tags=["Tea"]) == []
         assert len(await agent.found(BREW, tags=[])) == 3
     assert await agent.recent(tags=["tea"]) == [one["content"], both["content"]]
     assert await agent.recent(tags=["tea", "kitchen"]) == [both["content"]]
@@ -47,6 +46,21 @@ async def test_tags_are_added_and_taken_off_and_the_next_search_knows(agent: Age
     other = await agent.call("update_memory", memory_id=stored["id"], add_tags=["black"], confidence=0.5)
     kept = await agent.call("update_memory", memory_id=stored["id"], confidence=0.6)
     assert (other["memory"]["tags"], kept["memory"]["tags"]) == (["black"], ["black"])
+
+
+@pytest.mark.promise("OV-15")
+async def test_tags_are_compared_without_case_and_outer_blanks_and_shown_as_first_written(agent: Agent) -> None:
+    stored = await agent.store(BREW, tags=["Work ", "work", " WORK", "Über"])
+    assert stored["tags"] == ["Work", "Über"]
+    for _ in range(3):  # in the tables first, then in the copy of the namespace
+        for tag in ("work", "WORK", " Work\t", "über", "ÜBER"):
+            assert await agent.found(BREW, tags=[tag]) == [BREW]
+        assert await agent.found(BREW, tags=["works"]) == []
+    assert await agent.recent(tags=["wORK", "über "]) == [BREW]
+    added = await agent.call("update_memory", memory_id=stored["id"], add_tags=["WORK", "tea"])
+    assert added["memory"]["tags"] == ["Work", "Über", "tea"]
+    taken = await agent.call("update_memory", memory_id=stored["id"], remove_tags=["work ", "TEA"])
+    assert taken["memory"]["tags"] == ["Über"]
 
 
 @pytest.mark.promise("OV-15")

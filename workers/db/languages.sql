@@ -94,5 +94,5 @@ update lexeme_rebuilds set passes = passes + 1, began_at = null, after_id = '000
 where tenant = %(tenant)s
 
 -- name: end_rebuild
--- Say that all words are those of the namespace's language.
+-- Say that all words are those of the namespace's language, by the rule of today.
 delete from lexeme_rebuilds where tenant = %(tenant)s

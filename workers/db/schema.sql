@@ -27,10 +27,11 @@ create function lexeme_query(tenant integer, lexeme text) returns tsquery
 language sql immutable parallel safe
 return ('''' || replace(replace(lexeme_prefix(tenant) || lexeme, '\', '\\'), '''', '''''') || '''')::tsquery;
 
--- Tags with their tenant before them, so that one index finds a tenant's rows alone.
+-- Tags with their tenant before them, so that one index finds a tenant's rows alone. Case and outer blanks tell no two
+-- tags apart.
 create function tag_keys(tenant integer, tags text[]) returns text[]
 language sql immutable strict parallel safe
-return (select array_agg(lexeme_prefix(tenant) || tag) from unnest(tags) as tag);
+return (select array_agg(lexeme_prefix(tenant) || lower(btrim(tag))) from unnest(tags) as tag);
 
 -- The memories that evidence cites, with their tenant before them, as tags have it.
 create function ground_keys(tenant integer, evidence jsonb) returns text[]
@@ -574,8 +575,9 @@ create table lexeme_counts (
     primary key (tenant, partition, lexeme)
 );
 
--- Namespaces with memories whose words are those of another language than the namespace's. Searches look for the words of
--- a question in all of these languages until upkeep has made all words anew, so they miss nothing meanwhile.
+-- Namespaces with memories whose words are those of another language than the namespace's, or of a former rule (none).
+-- Searches look for the words of a question in all of these languages until upkeep has made all words anew, so they miss
+-- nothing meanwhile.
 create table lexeme_rebuilds (
     tenant           integer primary key,
     former_languages text[] not null,
@@ -855,6 +857,16 @@ create function memory_lexemes(tenant integer, content text, speaker text, occur
 returns tsvector
 language sql stable parallel safe set plan_cache_mode = 'force_generic_plan'
 return lexemes_of(tenant, language_of(tenant), content, speaker, occurred_at);
+
+
+-- Have the words of all memories made anew in the background: a migration that changes what `words_in` returns ends so.
+create function make_words_anew() returns void
+language sql volatile
+begin atomic
+    insert into lexeme_rebuilds (tenant, former_languages) select n.tenant, '{}' from namespaces n
+    on conflict (tenant) do update set
+        changed_at = excluded.changed_at, passes = 0, began_at = null, after_id = excluded.after_id, done = 0;
+end;
 
 
 -- Functions that run as the owner
@@ -1342,7 +1354,7 @@ grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking 
 grant maintain on memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, which reads nothing
 
 revoke all on function
-    tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
+    make_words_anew, tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, make_vector_index, register_embedding_model, use_embedding_model, vectors_by_model,

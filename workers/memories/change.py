@@ -18,7 +18,7 @@ from engramq.schemas.commands.changes import CHANGEABLE
 from engramq.schemas.digests import require_seen
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, invalid, missing, refuse
-from engramq.schemas.fields import refuse_backwards
+from engramq.schemas.fields import distinct_tags, refuse_backwards, tag_key
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.setting_values import Retention
@@ -118,8 +118,8 @@ async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemo
         if not fits({name: value for name, value in memory.metadata.items() if name not in keys}, given["metadata"]):
             raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
         values["metadata"] = Jsonb(given["metadata"])
-    kept = [tag for tag in memory.tags if tag not in set(command.remove_tags or ())]
-    tags = list(dict.fromkeys((*kept, *(command.add_tags or ()))))
+    removed = set(map(tag_key, command.remove_tags or ()))
+    tags = distinct_tags((*(tag for tag in memory.tags if tag_key(tag) not in removed), *(command.add_tags or ())))
     if len(tags) > limits.TAGS:
         raise invalid("add_tags", f"add_tags: with those that are there it would be more than {limits.TAGS} tags.")
     values |= {"tags": tags or None, "retagged": bool({"add_tags", "remove_tags"} & given.keys())}

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from engramq.schemas.commands import ImportBatch, ImportMemories, ImportRecord, ImportRow, Receipt
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.fields import or_none
+from engramq.schemas.fields import or_none, tag_key
 from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification
 from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
@@ -135,7 +135,7 @@ def routed(
             refused.append(rejected(index, record.fault.field or RECORDS, error))
             continue
         try:
-            who_sees = usual.captured if CAPTURED in (or_none(record.tags) or ()) else usual.said
+            who_sees = usual.captured if CAPTURED in map(tag_key, or_none(record.tags) or ()) else usual.said
             drafted = draft(record.memory, envelope, retention, record.project, who_sees)
             rows[index] = RoutedRow(record, drafted, _own(identity, drafted.owner))
         except EngramqError as refusal:

@@ -4,7 +4,7 @@
 and {in_sectors}
 and (%(min_sector_confidence)s::real is null or {sector_confidence} >= %(min_sector_confidence)s::real)
 and {in_project_asked}
-and (%(tags)s::text[] is null or m.tags @> %(tags)s::text[])
+and (%(tags)s::text[] is null or {tagged})
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(since)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) >= %(since)s)
 and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= %(until)s)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from engramq.schemas.fields import tag_key
 from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
 from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpacked
 from engramq.workers.search import candidates as tables
@@ -103,8 +104,9 @@ class NamespaceCopy:
                 self._put_pieces(before, ())
             place = self.row_of[memory_id] = len(self._ids)
             self._ids.append(memory_id)
+            read = {"sector": sector, "tags": frozenset(map(tag_key, row["tags"] or ()))}
             for name, column in self._columns.items():
-                column.append(sector if name == "sector" else row[name])
+                column.append(read.get(name, row[name]))
             if place == len(self._live):
                 self._grow()
             for columns in (self._truths, self._numbers):
@@ -196,8 +198,8 @@ class NamespaceCopy:
             sure = self._numbers["sector_confidence"][:count].astype(np.float32)  # nan where it has no sector
             chosen &= sure >= np.float32(filters.min_sector_confidence)
         if filters.tags is not None:
-            tags = frozenset(filters.tags)
-            chosen &= np.array([tags.issubset(own or ()) for own in self._columns["tags"]], dtype=np.bool_)
+            tags = frozenset(map(tag_key, filters.tags))
+            chosen &= np.array([tags <= own for own in self._columns["tags"]], dtype=np.bool_)
         if (self._has_projects or filters.project_only) and filters.project != EVERY_PROJECT:
             seen = (filters.project,) if filters.project_only else (None, filters.project)
             chosen &= np.array([project in seen for project in self._columns["project"]], dtype=np.bool_)

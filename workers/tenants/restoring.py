@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
-from engramq.schemas.exports import EmbeddingModel, Head, MemoryRecord, NodeRecord, type_of
+import msgspec
+
+from engramq.schemas.exports import EdgeRecord, EmbeddingModel, Head, MemoryRecord, NodeRecord, type_of
+from engramq.schemas.fields import composed
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition
 from engramq.workers.db import audit, audit_chain, namespaces
@@ -22,6 +25,11 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.tenants.export_check import FILE, LINE, CheckedLine, ExportReader, ExportRefused, ExportSummary
 
+# Records with texts that others are found by, and these texts: kept in one normal form, see `composed`.
+_COMPOSED: Final = (MemoryRecord, NodeRecord, EdgeRecord)
+_TEXTS: Final = frozenset(
+    ("content", "external_id", "source_type", "speaker", "thread", "tags", "project", "label", "name", "relation")
+)
 ROWS_AT_ONCE: Final = 500
 BYTES_AT_ONCE: Final = 1_000_000
 
@@ -228,7 +236,7 @@ class _Restoration:
 
     async def _write(self, batch: Sequence[CheckedLine]) -> None:
         kind = type_of(batch[0].record)
-        lines = [checked.line.decode() for checked in batch]
+        lines = [_composed_line(checked) for checked in batch]
         try:
             if kind == type_of(MemoryRecord):
                 row = await self._write_memories(
@@ -264,6 +272,16 @@ class _Restoration:
 
     def _takes(self, record: MemoryRecord) -> bool:
         return self.model is not None and record.embedding is not None and record.embedding_model == self.model.model
+
+
+def _composed_line(checked: CheckedLine) -> str:
+    """Return a line with the texts of a memory, a node or an edge as engramq keeps them, and all else as it is."""
+    if not isinstance(checked.record, _COMPOSED) or (checked.line.isascii() and b"\\u" not in checked.line):
+        return checked.line.decode()
+    fields = msgspec.json.decode(checked.line, type=dict[str, msgspec.Raw])
+    for name in _TEXTS & fields.keys():
+        fields[name] = msgspec.Raw(msgspec.json.encode(composed(msgspec.json.decode(fields[name]))))
+    return msgspec.json.encode(fields).decode()
 
 
 def _batches(records: Iterator[CheckedLine]) -> Iterator[list[CheckedLine]]:

@@ -1,4 +1,4 @@
-"""Make the words of a namespace's memories anew after a change of its language, in the background.
+"""Make the words of a namespace's memories anew, in the background: after a change of its language, or of their rule.
 
 The database says where it is, so a crash or a stop costs nothing. It goes through a namespace by ids, a few memories a
 transaction, gives way to callers, and writes those only whose words change. Searches miss nothing meanwhile: see

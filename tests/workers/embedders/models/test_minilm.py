@@ -58,9 +58,20 @@ async def test_a_text_has_the_same_vector_alone_and_in_any_company(embedder: Min
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
 
 
-async def test_any_text_gets_a_vector(embedder: MiniLmEmbedder) -> None:
-    vectors = await embedder.embed(["", " ", "\ud800", "\x00", "日本語", "🙂" * 50, "x" * 32_768, "word " * 6_000])
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+READ = ["日本語", "word " * 6_000, "the 🦊 fox runs", "שלום עולם", "안녕하세요", "Привет мир", "!!!"]
+UNREAD = [
+    "", " ", "\ud800", "\x00", "🙂" * 50, "🦊", "x" * 32_768, "การประชุมจัดที่กรุงเทพ", "ສະບາຍດີ", "សួស្តី", "မင်္ဂလာပါ", "ሰላም ዓለም",
+    "การประชุม จัด ที่ Rome",
+]  # fmt: skip
+
+
+@pytest.mark.promise("KN-11")
+async def test_any_text_gets_a_vector_but_zeros_where_most_tokens_are_unknown(embedder: MiniLmEmbedder) -> None:
+    vectors = await embedder.embed([*READ, *UNREAD])
+    np.testing.assert_allclose(np.linalg.norm(vectors[: len(READ)], axis=1), 1.0, atol=1e-5)
+    assert not vectors[len(READ) :].any()
+    for text in UNREAD[:3]:
+        assert not (await embedder.embed([text], questions=True)).any()
 
 
 async def test_text_beyond_256_tokens_is_not_seen(embedder: MiniLmEmbedder) -> None:

@@ -1,0 +1,81 @@
+"""Which words the index has of a text, and which a question asks for (KN-11)."""
+
+import asyncio
+
+import pytest
+
+from engramq.workers.queue.background import Activity
+from engramq.workers.upkeep.rebuilding import Rebuilding
+from tests.workers.search.recall.conftest import Scene, ids
+
+
+def words_of(scene: Scene, text: str, language: str = "english") -> set[str]:
+    (row,) = scene.world.rows("select words_in(%s, %s) as words", language, text)
+    return set(row["words"])
+
+
+def asked_by(scene: Scene, question: str) -> set[str]:
+    (row,) = scene.world.rows("select words_asked(array['english'], %s) as words", question)
+    return set(row["words"])
+
+
+@pytest.mark.promise("KN-11")
+async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbours(scene: Scene) -> None:
+    for text, words in {
+        "ENG-123": "eng 123 eng-123",
+        "CVE-2024-31337": "cve 2024 31337 cve-2024 2024-31337",
+        "src/billing/charge.py": "src bill charg py src-billing billing-charge charge-py",
+        "v0.28.0": "v 0 28 v-0 0-28 28-0",
+        "python3.11": "python 3 11 python-3 3-11",
+        "F-16": "f 16 f-16",
+        "F16": "f 16 f-16",
+        "max_retry_count": "max retri count max-retry retry-count",
+        "getUserName": "getusernam get user name get-user user-name",
+        "JavaScript and GitHub": "javascript github",  # which nobody writes in two words
+        "2026-11-28": "2026 11 28 2026-11 11-28",
+        "it fell to -18, by +5": "fell 18 5",  # no sign makes another number
+        "ada@mail.example.org": "ada mail exampl org ada-mail mail-example example-org",
+        "https://ada.example.org/a?b=c": "ada exampl org b c ada-example example-org org-a a-b b-c",
+        "well-known": "well-known well known",
+        "C# C++ .NET #1234 @ada": "c c# c++ net .net 1234 #1234 ada @ada",
+        "wait... what? 1, 2": "wait 1 2",
+        "a 12 <b>bold</b> x-1": "12 bold x 1 x-1",
+    }.items():
+        assert words_of(scene, text) == set(words.split()), text
+    assert {"ключ", "7", "ключ-7"} <= words_of(scene, "ключ_7", "simple")
+    assert {"数据", "据库", "eng-123"} <= words_of(scene, "数据库ENG-123")
+
+
+@pytest.mark.promise("KN-11")
+async def test_a_stop_word_that_is_a_name_is_a_word_and_one_alone_is_asked_for(scene: Scene) -> None:
+    for text, words in {
+        "The laptops come from IT": {"laptop", "come", "it"},
+        "My father saw The Who with Will": {"father", "saw", "the", "who", "will"},
+        "The fox. It sleeps": {"fox", "sleep"},
+        "WHO met them": {"who", "met"},
+    }.items():
+        assert words_of(scene, text) == words, text
+    for question, words in {
+        "who": {"who"}, "The Who": {"who"}, "to be": {"to", "be"}, "What did Will do?": {"will"}, "Will": {"will"},
+        "Who is in the band": {"band"}, "?!": set[str](),
+    }.items():  # fmt: skip
+        assert asked_by(scene, question) == words, question
+
+
+@pytest.mark.promise("KN-11")
+async def test_words_of_a_former_rule_are_made_anew_after_a_migration(scene: Scene, work: Rebuilding) -> None:
+    kept = await scene.keep("Ticket OPS-2291 is done")
+    lexemes = "update memories set lexemes = array_to_tsvector(array[lexeme_prefix(tenant) || %s])"
+    scene.world.rows(lexemes, "-2291")
+    scene.world.model.down = True
+    assert await scene.found("2291") == []
+    scene.world.rows("select make_words_anew()")
+    scene.world.rows("select make_words_anew()")  # another migration before upkeep has come to it
+    await work.run()
+    assert ids(await scene.found("2291")) == [kept]
+    assert scene.world.count("lexeme_rebuilds") == 0
+
+
+@pytest.fixture
+def work(scene: Scene) -> Rebuilding:
+    return Rebuilding(store=scene.world.store, activity=Activity(), stopping=asyncio.Event(), settled_s=0.0)
