@@ -16,7 +16,9 @@ MEETING, CATS, DISHES = "การประชุมจัดที่กรุ�
 @pytest.fixture
 async def reading(world: World) -> AsyncIterator[Scene]:
     """A scene whose texts MiniLM reads."""
-    async with BatchingEmbedder(MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)) as embedder:
+    model = MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)
+    await model.warm()  # which takes longer than anybody waits for a vector
+    async with BatchingEmbedder(model) as embedder:
         world.embedder = embedder
         world.use()
         yield Scene(world)
