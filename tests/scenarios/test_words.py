@@ -33,7 +33,7 @@ TOLD = {
 async def test_parts_of_identifiers_paths_and_versions_are_words(agent: Agent) -> None:
     for text in TOLD:
         await agent.store(text)
-    for number in range(40):
+    for number in range(300, 340):
         await agent.store(f"On day {number} of the trip they walked {number * 7} miles along river {number * 37}")
     for _ in range(3):  # in the tables first, then in the copy of the namespace
         first = {
