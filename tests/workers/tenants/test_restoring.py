@@ -5,6 +5,7 @@ import bz2
 import gzip
 import json
 import lzma
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from engramq.workers.tenants import restoring
 from engramq.workers.tenants.export import ExportChoice, lines
 from engramq.workers.tenants.export_check import ExportRefused
 from tests.conftest import Database
+from tests.workers.tenants import export_lines
 from tests.workers.tenants.tables import Tenant, furnish, tenant_tables
 
 # What no export has, or what the namespace itself is: the rest of a tenant's rows has to come back as it was.
@@ -393,3 +395,28 @@ async def test_what_somebody_writes_meanwhile_makes_it_give_way_not_double(
         other.execute("select pg_advisory_xact_lock(hashtextextended('engramq.restoring', tenant_of('beta')))")
         with pytest.raises(restoring.NamespaceOccupied, match="is being restored by somebody else"):
             await restoring.restore(store, "beta", found, lambda: before, "ada", quiet)
+
+
+@pytest.mark.promise("KN-11")
+async def test_what_is_restored_has_one_normal_form_but_for_what_stands_in_objects(
+    store: Store, database: Database
+) -> None:
+    composed, apart = (unicodedata.normalize(form, "Zoë") for form in ("NFC", "NFD"))
+    named = dict.fromkeys(("content", "external_id", "speaker", "thread", "project", "source_type"), apart)
+    said = [
+        export_lines.memory(1, **named, tags=[apart], metadata={"key": apart}),
+        export_lines.memory(2, content="plain"),
+        export_lines.node(3, name=apart, label=apart, external_id=None, properties={"key": apart}),
+    ]
+    found = export_lines.whole(said)
+    # Both ways in which JSON can be written.
+    found[1] = json.dumps(json.loads(found[1]), ensure_ascii=False).encode() + b"\n"
+    checked = restoring.check(lambda: found, quiet)
+    await restoring.restore(store, "beta", checked, lambda: found, "ada", quiet)
+    (row,) = database.rows(
+        "select m.content, m.speaker, m.thread, m.project, m.source_type, n.external_id, m.tags, m.metadata ->> 'key' as key "
+        "from memories m join nodes n on n.tenant = m.tenant and n.id = m.node_id where m.content <> 'plain'"
+    )
+    assert row == dict.fromkeys(named, composed) | {"tags": [composed], "key": apart}
+    (node,) = database.rows("select name, label, properties ->> 'key' as key from nodes where name is not null")
+    assert node == {"name": composed, "label": composed, "key": apart}
