@@ -90,12 +90,13 @@ class Extract(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class SurveyTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many of the memories looked at are about a topic: those that a search would not leave out.
+    """How many memories name a topic, all that there are, and how many others found may be about it.
 
-    The months with most of them are named, in order of time, and the threads with most; others are counted as omitted.
+    Months and threads are of those that name it: the ones with most, months in order of time; others are omitted.
     """
 
-    memories: int
+    named: int
+    near: int
     by_month: dict[str, int]
     by_thread: dict[str, int]
     months_omitted: int = 0

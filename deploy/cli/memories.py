@@ -73,8 +73,10 @@ def _draw_survey(reply: Reply) -> None:
     for extract in reply["extracts"]:
         same = f" (and {extract['same']} like it)" if extract.get("same") else ""
         click.echo("\t".join((extract["id"], extract["at"], printable(extract["text"]) + same)))
-    by_month = ", ".join(f"{month}: {count}" for month, count in reply["totals"]["by_month"].items())
-    click.echo(f"Probably about it: {reply['totals']['memories']}" + (f" ({by_month})" if by_month else ""), err=True)
+    totals = reply["totals"]
+    by_month = ", ".join(f"{month}: {count}" for month, count in totals["by_month"].items())
+    named = f"Name it: {totals['named']}" + (f" ({by_month})" if by_month else "")
+    click.echo(f"{named}; others that may be about it: {totals['near']}", err=True)
     if reply.get("next_cursor"):
         click.echo(f"There are more: --cursor {reply['next_cursor']}", err=True)
 

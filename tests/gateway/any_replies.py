@@ -146,7 +146,7 @@ REPLIES: dict[str, st.SearchStrategy[Any]] = {
             topic="boat",
             answered="yes",
             extracts=extracts,
-            totals=SurveyTotals(memories=9, by_month={"2026-01": 9}, by_thread=dict.fromkeys(threads, 1)),
+            totals=SurveyTotals(named=9, near=3, by_month={"2026-01": 9}, by_thread=dict.fromkeys(threads, 1)),
             next_cursor="x" * 108,
         ),
         st.lists(

@@ -70,7 +70,7 @@ async def test_a_topic_is_surveyed_in_order_within_its_tokens(
     assert days == sorted(days)
     assert tokens(json.dumps(body, separators=(",", ":"), ensure_ascii=False)) <= 2_500
     assert all(len(extract["text"]) <= 160 and "bought" in extract["text"] for extract in body["extracts"])
-    assert body["totals"]["memories"] == sum(body["totals"]["by_thread"].values()) == 50
+    assert body["totals"]["named"] == sum(body["totals"]["by_thread"].values()) == 50
     assert list(body["totals"]["by_month"]) == sorted(body["totals"]["by_month"])
     shown = [extract["id"] for page in pages for extract in page]
     assert len(shown) == len(set(shown)), "nothing comes twice, though something was stored meanwhile"
@@ -97,7 +97,7 @@ async def test_near_duplicates_are_counted_and_nothing_known_is_said(
     assert sorted(extract.get("same", 0) for extract in body["extracts"]) == [0, 0, 2]
     assert body["answered"] == "yes"
     assert new["id"] in {extract["id"] for extract in body["extracts"]}
-    assert (unknown["answered"], unknown["extracts"], unknown["totals"]["memories"]) == ("no", [], 0)
+    assert (unknown["answered"], unknown["extracts"], unknown["totals"]["named"]) == ("no", [], 0)
 
 
 async def test_what_is_wrong_is_refused_by_name(database: Database, redis_url: str, key_prefix: str) -> None:

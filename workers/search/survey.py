@@ -6,8 +6,8 @@ user; a summary is of long memories too, whose words count whole there. See docs
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -18,17 +18,20 @@ from engramq.schemas import limits
 from engramq.schemas.commands import SearchMemories, Surveyed, SurveyMemories
 from engramq.schemas.contents import CUT, preview_of
 from engramq.schemas.ids import mark_of
-from engramq.schemas.records import Extract, Memory, SurveyTotals
+from engramq.schemas.records import Extract, Memory
 from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
+from engramq.workers.search.counts import Named, count_named
 from engramq.workers.search.handlers import Searched, hint_elsewhere, searched
 from engramq.workers.search.ranking import Candidates, Column, or_nothing
 from engramq.workers.search.relevance import Floor
+from engramq.workers.search.search import filters_of
 
 # How many of the first ten have to be expected to be about a topic: fewer than for a question, which the judge learned.
 LEAST_EXPECTED: Final = 0.03
 DEPTH: Final = 200  # memories that are looked at, the nearest
+BEYOND: Final = "{} more name it than all pages show: narrow it by since and until, thread, tags or more words."
 PAGE_CHARS: Final = 2_700  # of the texts of a page: 40 extracts take some 2,500 tokens with all that is around them
 NAMED_CHARS: Final = 24  # fewer for each thread and speaker that is named
 LEAST_CHARS: Final = 40  # of a text, on average, on longer pages
@@ -37,9 +40,7 @@ SAID_BY_USER: Final = 1.0  # deviations of the score; on BEAM orders of events .
 WHOLE_WORDS: Final = 1.0  # the same of what a memory has of the words, whatever its length; summaries .31 to .41
 COMPARED_CHARS: Final = 2_000  # of a memory: near-duplicates differ nowhere, long ones hardly behind that
 ALIKE: Final = 0.9  # of the words of two memories together, that both have
-MONTHS_SHOWN: Final = 12
-THREADS_SHOWN: Final = 8
-_DAY, _MONTH = 10, 7  # characters of a time
+_DAY: Final = 10  # characters of a time
 _USER: Final = "user"  # as chats call who speaks with the assistant
 _SAID: Final = re.compile(
     r"\bI (?:(?:have|first|also|ever|just) )*(?:brought up|bring up|mention(?:ed)?|sa(?:y|id)|ask(?:ed)?|tell|told|"
@@ -54,7 +55,12 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 @handles_without_transaction(SurveyMemories)
 async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed:
     """Show what is kept about a topic; a cursor is the marks of what was shown before."""
-    search = await searched(_search(command), context, lift=lambda candidates: lifted(command.topic, candidates))
+    asked, envelope = _search(command), context.envelope
+    search = await searched(asked, context, lift=lambda candidates: lifted(command.topic, candidates))
+    filters = filters_of(asked, envelope.project_named(command.project))
+    named = await context.store.read(
+        envelope.namespace, partial(count_named, topic=command.topic, filters=filters, found=search.result.memories)
+    )
 
     async def follow(_use: SessionUse | None) -> None:
         if search.refresh is not None:
@@ -62,33 +68,35 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
 
     context.after_reply = None if search.refresh is None else follow
     is_silent = context.services[Floor].least is None
-    reply = await asyncio.to_thread(_surveyed, command, search, is_silent=is_silent)  # 200 long memories take a second
+    # 200 long memories take a second
+    reply = await asyncio.to_thread(_surveyed, command, search, named, is_silent=is_silent)
     if not reply.extracts and not command.cursor:
-        reply.hint = await hint_elsewhere(_search(command), context)
+        reply.hint = await hint_elsewhere(asked, context)
     return reply
 
 
-def _surveyed(command: SurveyMemories, search: Searched, *, is_silent: bool) -> Surveyed:
+def _surveyed(command: SurveyMemories, search: Searched, named: Named, *, is_silent: bool) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
     result = search.result
-    is_about = result.named or result.expected >= LEAST_EXPECTED or not is_silent
+    is_about = result.named or named.found or result.expected >= LEAST_EXPECTED or not is_silent
     memories = result.memories if is_about else []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
     page = groups[: command.limit]
     if command.order is SurveyOrder.TIME:
         page.sort(key=lambda group: (_moment(group[0]), group[0].thread or "", group[0].position or 0, group[0].id))
     extracts = extracts_of(command.topic, page)
+    notices = [search.notice, BEYOND.format(beyond) if (beyond := named.count - named.found) > 0 else UNSET]
     goes_on = bool(page) and len(groups) > len(page)
     return Surveyed(
         topic=preview_of(command.topic, limits.PREVIEW_CHARS),
         answered=result.answered if memories else "no",
         extracts=extracts,
-        totals=totals_of(memories),
+        totals=named.totals(len(memories)),
         next_cursor=shown + "".join(mark_of(extract.id) for extract in extracts) if goes_on else None,
         shown=shown,
         degraded=search.degraded,
-        notice=search.notice,
+        notice=" ".join(text for text in notices if text is not UNSET) or UNSET,
     )
 
 
@@ -141,19 +149,6 @@ _NEGATIONS: Final = frozenset({"no", "not", "never", "none", "without", "t"})  #
 def _was_shown(group: Sequence[Memory], shown: str) -> bool:
     marks = {shown[start : start + 4] for start in range(0, len(shown), 4)}
     return any(mark_of(memory.id) in marks for memory in group)
-
-
-def totals_of(memories: Sequence[Memory]) -> SurveyTotals:
-    """Count memories by month and thread, as far as these have room."""
-    months = Counter(_moment(memory)[:_MONTH] for memory in memories)
-    threads = Counter(memory.thread for memory in memories if memory.thread is not None)
-    return SurveyTotals(
-        memories=len(memories),
-        by_month=dict(sorted(months.most_common(MONTHS_SHOWN))),
-        by_thread=dict(threads.most_common(THREADS_SHOWN)),
-        months_omitted=max(0, len(months) - MONTHS_SHOWN),
-        threads_omitted=max(0, len(threads) - THREADS_SHOWN),
-    )
 
 
 def extracts_of(topic: str, page: Sequence[Sequence[Memory]]) -> list[Extract]:

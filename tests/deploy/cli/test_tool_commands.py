@@ -461,7 +461,7 @@ async def test_a_topic_is_surveyed(shell: Shell) -> None:
     lines = (await shell.run("survey", "where", "is", "the", "office", "--limit", "1")).splitlines()
     assert lines[0].split("\t")[1:] in (["2026-01-05", f"The office is in {place}"] for place in ("Lyon", "Porto"))
     cursor = shell.err.rpartition(" ")[2].strip()
-    assert "Probably about it: 2 (2026-01: 2)" in shell.err
+    assert "Name it: 2 (2026-01: 2); others that may be about it: 0" in shell.err
     more = await shell.json("survey", "where is the office", "--limit", "1", "--cursor", cursor)
     assert {lines[0].split("\t")[0]}.isdisjoint({extract["id"] for extract in more["extracts"]})
     assert more["next_cursor"] is None

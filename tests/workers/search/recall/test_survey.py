@@ -1,12 +1,15 @@
 """What a survey makes of memories: groups, texts within their share, in whole words."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.limits import EXTRACT_CHARS
 from engramq.schemas.records import Memory
-from engramq.workers.search.survey import PAGE_CHARS, best_piece, extracts_of, folded, totals_of
+from engramq.workers.search.counts import Named, naming_of
+from engramq.workers.search.survey import PAGE_CHARS, best_piece, extracts_of, folded
 
 pytestmark = pytest.mark.promise("PR-5")
 
@@ -48,8 +51,29 @@ def test_a_long_sentence_is_cut_around_the_words_of_the_topic() -> None:
 
 
 def test_totals_name_the_largest_and_count_the_rest() -> None:
-    memories = _memories(["tea"] * 10)
-    for number, memory in enumerate(memories):
-        memory.thread = f"thread {number}"
-    totals = totals_of(memories)
-    assert (totals.memories, totals.by_month, totals.threads_omitted) == (10, {"2026-01": 10}, 2)
+    named = Named(Counter({"2026-01": 10}), Counter({f"thread {number}": 1 for number in range(10)}), found=4)
+    totals = named.totals(7)
+    assert (totals.named, totals.near, totals.by_month, totals.threads_omitted) == (10, 3, {"2026-01": 10}, 2)
+
+
+@pytest.mark.promise("KN-10")
+@pytest.mark.parametrize(
+    ("topic", "every", "one"),
+    [
+        ("Hassan", ["Hassan"], []),
+        ("What do you know about Ingrid Solberg?", ["Ingrid", "Solberg"], []),
+        ("films I watched with Ada", ["Ada"], ["films", "watched"]),
+        ("films i watched with ada", ["films", "ada"], []),
+        ("What did we decide about ENG-417?", ["ENG-417"], []),
+        ("Ada's keys", ["keys", "Ada"], []),
+        ("tests of src/billing/charge.py", ["src/billing/charge.py"], ["tests"]),
+        ("Everything. FastAPI, please", ["FastAPI"], []),
+        ("Tell me everything", ["Tell", "me", "everything"], []),
+        ("?!", [], []),
+    ],
+)
+def test_the_words_that_name_a_topic_are_told_from_those_of_asking(
+    topic: str, every: list[str], one: list[str]
+) -> None:
+    naming = naming_of(topic)
+    assert (sorted(naming.all), naming.one) == (sorted(every), one)

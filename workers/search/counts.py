@@ -1,0 +1,102 @@
+"""Count the memories that name a topic: a count is what full text finds by the words that name it, however many it is.
+
+"The films that I watched with Ada" are named by what holds Ada and one of film and watch: every name and identifier,
+and one of the other words; a topic without names by all of its words. Words of asking ("what do you know about") name
+nothing, nor does what I did without any other word. See docs/decisions/search.md.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from engramq.schemas.records import Memory, SurveyTotals
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.search.candidates import Filters
+
+MONTHS_SHOWN: Final = 12
+THREADS_SHOWN: Final = 8
+WORDS: Final = 32  # of a topic; more are a document
+# Words of who asks for a survey. What is a stop word of its language is left out by full text.
+_FRAME: Final = frozenset(
+    "a about again all also am an and any anything are asked asking been can change changed count could did do does "
+    "everything ever find for from gave get give had happened has have he her his history how i i'd i'm i've in is it "
+    "its know known let like list listed many me memories memory mention mentioned mentioning mentions much my need "
+    "number of on or order our overview please recall recap related relating remember say said saying says she should "
+    "show so some something stored such summaries summarise summarize summary survey talk talked tell that the their "
+    "them there they thing things this timeline times to told topic us want was we were what whatever when where "
+    "which who whom whose why will with would you your".split()
+)
+_SUBJECTS: Final = frozenset("i i've we we've you he she they".split())
+_BETWEEN: Final = frozenset("have had ever already just also always never did do".split())
+_WORD: Final = re.compile(r"\w(?:[^\s,;!?()\"\u201c\u201d\u201e]*\w)?")
+_ENDS: Final = re.compile(r"['\u2019]s$")
+_STARTS: Final = re.compile(r"(?:^|[.!?:]\s+)\W*$")
+_IDENTIFIER: Final = re.compile(r".*[\d_]|.*\w[A-Z]|.*\w[./@#+]\w")
+
+
+class Naming(NamedTuple):
+    """The words of a topic that a memory has all of, and those of which it has one."""
+
+    all: list[str]
+    one: list[str]
+
+
+def naming_of(topic: str) -> Naming:
+    """Return the words by which a memory names a topic; those of asking alone where it has no other."""
+    names, others, verbs, before = list[str](), list[str](), list[str](), ""
+    words = [(match, _ENDS.sub("", match.group())) for match in _WORD.finditer(topic)]
+    for match, word in words:
+        plain = word.casefold()
+        is_first = _STARTS.search(topic, 0, match.start()) is not None
+        if plain not in _FRAME:
+            is_name = _IDENTIFIER.match(word) or (word[0].isupper() and not is_first)
+            (names if is_name else verbs if before in _SUBJECTS else others).append(word)
+        if plain not in _BETWEEN:
+            before = plain
+    if not names:
+        return Naming((others or verbs or [word for _, word in words])[:WORDS], [])
+    return Naming(names[:WORDS], [*others, *verbs][:WORDS] if others else [])
+
+
+class Named(NamedTuple):
+    """How many memories name a topic, and which of those that a search found are among them."""
+
+    by_month: Counter[str]
+    by_thread: Counter[str]
+    found: int
+
+    @property
+    def count(self) -> int:
+        return self.by_month.total()
+
+    def totals(self, found: int) -> SurveyTotals:
+        """Return the totals of a survey that found so many memories."""
+        months, threads = self.by_month, self.by_thread
+        return SurveyTotals(
+            named=self.count,
+            near=max(0, found - self.found),
+            by_month=dict(sorted(months.most_common(MONTHS_SHOWN))),
+            by_thread=dict(threads.most_common(THREADS_SHOWN)),
+            months_omitted=max(0, len(months) - MONTHS_SHOWN),
+            threads_omitted=max(0, len(threads) - THREADS_SHOWN),
+        )
+
+
+async def count_named(tx: Transaction, topic: str, filters: Filters, found: Collection[Memory]) -> Named:
+    """Count the memories that name a topic among all that a search may find."""
+    naming = naming_of(topic)
+    rows = await tx.rows(
+        "topic_named",
+        **filters.values,
+        all=naming.all,
+        one=naming.one,
+        found=[UUID(memory.id) for memory in found],
+    )
+    by_month, by_thread = Counter[str](), Counter[str]()
+    for row in rows:
+        by_month[row["month"]] += row["memories"]
+        if row["thread"] is not None:
+            by_thread[row["thread"]] += row["memories"]
+    return Named(by_month, by_thread, sum(row["found"] for row in rows))
