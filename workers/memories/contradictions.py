@@ -76,7 +76,7 @@ def compared(memory: Memory, other: Memory, linked: Collection[Ends] = ()) -> Pi
 
     Of two where the one has replaced the other it is decided, nor do those disagree that hold at different times.
     """
-    if any(each.superseded_by is not None or each.superseded_at is not None for each in (memory, other)):
+    if not (memory.superseded_by is memory.superseded_at is other.superseded_by is other.superseded_at is None):
         return None
     if memory.project != other.project and None not in (memory.project, other.project):
         return None

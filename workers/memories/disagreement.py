@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 PIECE_CHARS: Final = 80
 READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
 LOOKED_AT_CHARS: Final = 4 * READ_CHARS  # of which code is left out
+NOTE_CHARS: Final = 300  # of a text that is about one event or thing; in longer ones each sentence is
 STATEMENTS: Final = 8  # of a text
 DENIED: Final = 0.6  # of the words of "I have never ...", that are in what denies it
 DONE: Final = 0.4  # the same, where what is done is among them
@@ -86,12 +87,19 @@ _VERBS: Final = _set(
     "moved"
 )
 _NOW: Final = _set("is are am be has have do does can must will should may needs starts ends begins was were due")
-_ONCE: Final = _set("born moved founded married died graduated joined launched released hired retired started")
+_ONCE: Final = _set(
+    "born moved founded married died graduated joined launched released hired retired started agreed decided planned "
+    "scheduled limited"
+)
+_SET: Final = _set("due set fixed booked postponed delayed extended expected")
 # What is counted or told apart by its number.
 _NUMBERED: Final = _set(
     "build sprint version release issue ticket chapter step phase week day episode part round season test run pr bug "
-    "room session lesson question section figure page line level task stage"
+    "room session lesson question section figure page line level task stage note request item order invoice parcel "
+    "delivery incident no nr case batch visit call meeting entry shift seat flight train trip lot round number"
 )
+# What is measured again and again.
+_MEASURED: Final = _set("temperature humidity pulse reading meter balance score velocity weather")
 _COPULA: Final = _set("is are was were be turned switched")
 _PARTICLES: Final = _set("on up down")  # these say something where they stand for a state
 
@@ -145,8 +153,12 @@ class Pieces(NamedTuple):
 
 
 class _Text(NamedTuple):
+    """What a text states; `parts`: all that it says, questions and suppositions too."""
+
     statements: tuple[_Statement, ...]
     keys: frozenset[str]
+    parts: list[_Statement]
+    is_note: bool
 
 
 def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Pieces | None:
@@ -160,13 +172,15 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
     common = old.keys & new.keys
     if not common:
         return None
-    mine, theirs = _candidates(old, common), _candidates(new, common)
-    for first in mine:
+    theirs = _candidates(new, common)
+    for first in _candidates(old, common) if theirs else ():
         for other in theirs:
             both = first.keys & other.keys
             added = max(len(first.keys), len(other.keys)) - len(both)
             if same_speaker or not (first.is_of_self or other.is_of_self):
                 places = _places(first, other, both) if both and added <= ADDED else None
+                if places is not None and _are_of_two(_anchors(old, first), _anchors(new, other), first, other):
+                    places = None
                 places = places or _denied(first, other)
                 if places is not None:
                     return Pieces(_quoted(first.sentence, places[0]), _quoted(other.sentence, places[1]))
@@ -186,7 +200,7 @@ def _candidates(text: _Text, common: frozenset[str]) -> list[_Statement]:
 @lru_cache(maxsize=1_024)  # 60 to 100 us each; with 128 a search of 1,000 memories took 2 ms more
 def _read_text(text: str) -> _Text:
     """Return what a text states; questions, code and suppositions are left out."""
-    found: list[_Statement] = []
+    found, said = list[_Statement](), list[_Statement]()
     if "```" in text:
         text = _CODE.sub("\n", text)
     for sentence, asks in _sentences(text[:READ_CHARS]):
@@ -194,10 +208,34 @@ def _read_text(text: str) -> _Text:
         stated = [_statement(sentence, part) for part in (parts[:-1] if asks else parts)]
         about = frozenset[str]().union(*(s.keys for s in stated if not s.negated))
         of_self = any(s.is_of_self for s in stated)
+        said += stated
         found += [s._replace(about=about, is_of_self=of_self) for s in stated if s.words and not s.all & _UNREAL]
         if len(found) >= STATEMENTS:
             break
-    return _Text(tuple(found[:STATEMENTS]), frozenset[str]().union(*(s.keys | s.about for s in found[:STATEMENTS])))
+    found = found[:STATEMENTS]
+    keys = frozenset[str]().union(*(s.keys | s.about for s in found))
+    return _Text(tuple(found), keys, said, len(text) <= NOTE_CHARS)
+
+
+def _anchors(text: _Text, statement: _Statement) -> set[str]:
+    """Return the keys that tell what a statement is of: all of its sentence, and whom, when and which of its note."""
+    beside = [part for part in text.parts if part.sentence == statement.sentence]
+    keys = {key for part in beside if len(part.keys) > 1 for key in part.keys}
+    for part in text.parts if text.is_note else beside:
+        keys.update(word.key for at, word in enumerate(part.words) if _is_anchor(part, at, word))
+    return keys
+
+
+def _is_anchor(part: _Statement, at: int, word: _Word) -> bool:
+    """Say whether a word is a number, a date or a name; a capital may only begin a sentence."""
+    if word.kind == "word":
+        return any(character.isdigit() for character in word.key)
+    return word.kind != "name" or at > 0 or (part.verb_at == 1 and word.plain not in _OPPOSED)
+
+
+def _are_of_two(mine: set[str], theirs: set[str], first: _Statement, other: _Statement) -> bool:
+    """Say whether two statements are of two things: each has an anchor of its own beside where they differ."""
+    return bool(mine - theirs - first.keys) and bool(theirs - mine - other.keys)
 
 
 def _sentences(text: str) -> Iterator[tuple[str, bool]]:
@@ -319,14 +357,19 @@ def _are_other_values(first: _Statement, other: _Statement, mine: list[int], the
     is_role = mine[0] == theirs[0] == 0 and _is_of_role(first) and _is_of_role(other)
     if mine[0] < first.verb_at or theirs[0] < other.verb_at:
         return is_role and a.kind == b.kind == "name"
-    if not single and "word" in {first.words[at].kind for at in mine} | {other.words[at].kind for at in theirs}:
+    kinds = {statement.words[at].kind for statement, run in ((first, mine), (other, theirs)) for at in run}
+    if not single and "word" in kinds:
         return False
     if a.kind == b.kind == "date":
-        return _dates_differ(a.key, b.key) and _happens_once(first) and _happens_once(other)
+        are_days = kinds <= {"date", "time"} and _dates_differ(a.key, b.key)
+        return are_days and _is_when(first, mine[0]) and _is_when(other, theirs[0])
     if a.kind == b.kind and a.kind in ("number", "time"):
         if a.before in _NUMBERED or b.before in _NUMBERED or _next(first, mine) != _next(other, theirs):
             return False
-        return (a.kind == "number" or _happens_once(first)) and mine[0] > 0 and theirs[0] > 0
+        if "date" in kinds and kinds != {"date", "time"}:
+            return False
+        is_of_thing = not (_is_of_once(first) and _is_of_once(other)) if a.kind == "number" else _happens_once(first)
+        return is_of_thing and mine[0] > 0 and theirs[0] > 0
     if {a.kind, b.kind} <= {"name", "word"}:
         return _has_one_value(first, a) and _has_one_value(other, b)
     return False
@@ -354,6 +397,21 @@ def _happens_once(statement: _Statement) -> bool:
         statement.all & (_NOW | _ONCE)
         or (statement.all & _VERBS and not any(word.endswith("ed") for word in statement.all))
     )
+
+
+def _is_when(statement: _Statement, at: int) -> bool:
+    """Say whether a date tells when a thing is that happens once: "is due on", not "is out of office on"."""
+    if not _happens_once(statement):
+        return False
+    between = {word.plain for word in statement.words[statement.verb_at : at]}
+    return bool(statement.all & _ONCE) or statement.all.isdisjoint(_COPULA) or between <= _VERBS | _SET | _PARTICLES
+
+
+def _is_of_once(statement: _Statement) -> bool:
+    """Say whether its number is of one time among many: "paid 20 euros", "showed 300 kWh", "the pulse is 80"."""
+    if not statement.all.isdisjoint(_NOW | _ONCE):
+        return not statement.all.isdisjoint(_MEASURED)
+    return any(word in _IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all)
 
 
 def _has_one_value(statement: _Statement, word: _Word) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
+from tests.workers.memories.contradictions.notes import template_notes
 
 log = logging.getLogger(__name__)  # of the figures: pytest -rP shows them
 
@@ -34,6 +35,32 @@ def test_of_fifty_ordinary_notes_hardly_one_is_said_to_differ_from_another() -> 
     false = [pair for pair in combinations(STORES, 2) if disagreement(*pair)]
     log.warning("%d pairs of ordinary notes are marked", len(false))
     assert len(false) <= 1
+
+
+@pytest.mark.promise("PR-7")
+@pytest.mark.parametrize("half", ["tuned", "kept"])
+def test_events_of_other_people_and_days_contradict_nothing(half: str) -> None:
+    changed = [line.split("\t") for line in (HERE / "changed.tsv").read_text("utf-8").splitlines()]
+    right = sum(disagreement(*pair) is not None for pair in changed)
+    false = sum(disagreement(*pair) is not None for pair in combinations(template_notes(half), 2))
+    log.warning("%s: %d of %d changes, %d pairs of 300 notes", half, right, len(changed), false)
+    assert right >= 0.9 * len(changed)
+    assert right >= 0.9 * (right + false)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("Call with Priya about the audit (note 18)", "Call with Ferreira about the audit (note 17)"),
+        ("Lucia was in Berlin on Wednesday", "Lucia was in Ghent on Tuesday"),
+        ("Tom is out of office on 3 May", "Tom is out of office on 10 May"),
+        ("Paid 20 euros to Marco for the boiler", "Paid 60 euros to Marco for the boiler"),
+        ("The pulse of the patient in room 4 is 80", "The pulse of the patient in room 4 is 96"),
+        ("The lift is out of order. Ada waited 9 minutes.", "The lift is not out of order. Bob waited 3 minutes."),
+    ],
+)
+def test_what_happens_more_than_once_is_no_contradiction(earlier: str, later: str) -> None:
+    assert disagreement(earlier, later) is None
 
 
 def test_the_pieces_are_of_the_sentences_that_differ_and_short() -> None:
