@@ -85,8 +85,8 @@ SURVEY_MEMORIES: Final = Tool(
         cost="One search and a longer reply: 40 extracts take at most 2,500 tokens; no LLM.",
         returns="extracts: the sentence of each memory that says most about the topic, shorter the more there are; at: "
         "the day; thread and speaker where they differ from the extract before; same: near-duplicates that it stands "
-        "for. totals: named counts all memories that name the topic, by month and thread; near: others that may be about "
-        "it, no count. answered no: nothing is.",
+        "for. totals: named counts all memories that name the topic, by month and thread; near: others that may be "
+        "about it, no count. answered no: nothing is.",
         next="get_memory shows one whole. next_cursor goes on with what is less about it. A limit of 15 has longer "
         "texts.",
         before=(

@@ -87,6 +87,22 @@ async def test_somebody_may_say_what_is_a_wish_and_take_it_back(agent: Agent) ->
     await until(is_recognised)
 
 
+async def test_wishes_of_other_languages_are_recognised_and_questions_are_none(agent: Agent) -> None:
+    wishes = "Antworte immer auf Deutsch", "Réponds toujours en français", "Usa siempre comillas dobles"
+    others = "Do you always answer in German?", "Der Server ist immer langsam am Montag", "Pierre préfère le thé"
+    for content in (*others, *wishes):
+        await agent.store(content)
+
+    async def are_recognised() -> bool:
+        return await listed(agent) == dict.fromkeys(wishes, "auto")
+
+    await until(are_recognised)
+    assert wishes[0] in await besides(agent, others[1])
+    kept = await agent.store(others[0], standing=True)
+    assert kept["standing"]
+    assert others[0] not in await besides(agent, others[1]), "a question that somebody keeps as a wish stands nowhere"
+
+
 async def test_an_untrusted_wish_is_told_only_where_that_is_asked_for(agent: Agent) -> None:
     wish = await agent.store(WISH, source_type="research", standing=True)
     assert await listed(agent) == {}

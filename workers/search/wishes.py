@@ -17,12 +17,13 @@ from engramq.workers.db.memory_rows import BEGINNING_CHARS
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Answer, Lookup
 from engramq.workers.db.vectors import Embedding, unit, unpacked
+from engramq.workers.sectors.forms import only_asks
 from engramq.workers.sectors.wishes import is_general
 
 STANDING: Final = sql("standing_to_compare")
 NO_MODEL: Final = 0
 
-BEARS_FROM: Final = 0.2  # cosine to the question; see docs/decisions/search.md
+BEARS_FROM: Final = 0.23  # cosine to the question; see docs/decisions/search.md
 A_WORD: Final = 0.1  # of a cosine, that a shared word is worth
 WORDS_COUNTED: Final = 2
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
@@ -73,6 +74,8 @@ class Wishes:
         words = _words(question)
         found = []
         for wish in _wishes.decode(answer):
+            if only_asks(wish.beginning):
+                continue
             shared = len(words & _words(wish.beginning))
             score = A_WORD * min(shared, WORDS_COUNTED)
             if asked is not None and wish.vector is not None:

@@ -1,5 +1,7 @@
 """Recognise standing wishes ("always", "from now on", "I prefer") by wording and vector; numpy only.
 
+What this learned is English; those of some other languages have `forms`. A question is never one.
+
 Such a wish may stand in the middle of a long question, of which the vector knows the topic alone. So cues look at each
 clause, and what they say is the most that any clause does.
 """
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors.cues import BASE_VERBS, Cues
+from engramq.workers.sectors.forms import ABOUT_ANSWERS, SCOPED, only_asks, says_wish
 from engramq.workers.sectors.model import Matrix, Standard, UnusableWeights, read_weights, with_intercept
 
 WEIGHTS: Final = Path(__file__).parent / "wishes.npz"
@@ -137,8 +140,11 @@ def wish_cues(content: str) -> Cues:
     )
 
 
-_GENERAL: Final = re.compile(rf"\b(?:{_ABOUT_ANSWERS}|call me|address me|nenn mich|duze)\b")
-_SCOPED: Final = re.compile(r"\b(?:when|whenever|if|while|for|can you|could you|how|what)\b")
+_GENERAL: Final = re.compile(rf"\b(?:{_ABOUT_ANSWERS}|{ABOUT_ANSWERS}|call me|address me|nenn mich)\b")
+_SCOPED: Final = re.compile(
+    rf"\b(?:when|whenever|if|while|for|can you|could you|how|what|commits?|code|tests?|e?mails?|letters?|reports?|"
+    rf"recipes?|advice|docs|{SCOPED})\b"
+)
 
 
 def is_general(content: str) -> bool:
@@ -181,7 +187,10 @@ class WishModel:
     def are_wishes(self, contents: Sequence[str], vectors: Vectors | None) -> list[bool]:
         """Say of each text whether it is a wish; `vectors` [len(contents), dimensions] of the sectors' embedder."""
         least = WORDING_FROM if vectors is None else FULL_FROM
-        return [chance >= least for chance in self.chances(contents, vectors).tolist()]
+        return [
+            (chance >= least or says_wish(content)) and not only_asks(content)
+            for content, chance in zip(contents, self.chances(contents, vectors).tolist(), strict=True)
+        ]
 
     def chances(self, contents: Sequence[str], vectors: Vectors | None) -> NDArray[np.float64]:
         """Return the chance of each text that it is a wish, [len(contents)]."""

@@ -1,5 +1,6 @@
 """The sector model as workers use it, how good it is on texts of another hand, and what is a standing wish to it."""
 
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from engramq.workers.embedders import minilm
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
+from engramq.workers.sectors.forms import only_asks
 from engramq.workers.sectors.model import WEIGHTS, Heads, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
 from engramq.workers.sectors.wishes import WishModel, is_general
 from tools.sectors import calibration, corpus, evaluation, train
@@ -201,7 +203,36 @@ def test_words_alone_tell_plain_wishes_from_what_looks_like_one() -> None:
         ("Please use tabs.", True),
         ("Always give the unit when I ask about sizes.", False),
         ("I prefer trains over planes.", False),
+        ("Write commit messages in English.", False),
+        ("Antworte immer auf Deutsch.", True),
+        ("Réponds toujours en phrases courtes.", True),
+        ("Usa siempre comillas dobles.", False),
     ],
 )
 def test_a_wish_about_how_to_answer_is_general_unless_it_names_an_occasion(content: str, general: bool) -> None:
     assert is_general(content) is general
+
+
+ABROAD = tomllib.loads((Path(__file__).parent / "wishes_abroad.toml").read_text("utf-8"))
+
+
+@pytest.mark.promise("PR-6")
+@pytest.mark.parametrize("language", ["german", "french", "spanish"])
+@pytest.mark.parametrize("by_vector", [False, True], ids=["words", "vectors"])
+async def test_wishes_of_other_languages_are_told_as_surely_as_english_ones(language: str, *, by_vector: bool) -> None:
+    wishes, others = (ABROAD[language][kind].split("\n")[:-1] for kind in ("wishes", "others"))
+    assert (len(wishes), len(others)) == (40, 60)
+    contents = [*wishes, *others]
+    vectors = await MiniLmEmbedder().embed(contents) if by_vector else None
+    told = WishModel.load().are_wishes(contents, vectors)
+    right, false = sum(told[:40]), sum(told[40:])
+    assert right >= 0.9 * (right + false), [other for other, is_told in zip(others, told[40:], strict=True) if is_told]
+    assert right >= 36, [wish for wish, is_told in zip(wishes, told, strict=False) if not is_told]
+
+
+@pytest.mark.promise("PR-6")
+async def test_a_question_is_no_wish_and_a_request_in_its_form_may_be_one() -> None:
+    questions, requests = (ABROAD["english"][kind].split("\n")[:-1] for kind in ("others", "wishes"))
+    vectors = await MiniLmEmbedder().embed(questions)
+    assert WishModel.load().are_wishes(questions, vectors) == [False] * len(questions)
+    assert [only_asks(request) for request in requests] == [False] * len(requests)

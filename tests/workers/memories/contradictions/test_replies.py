@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.scenarios.stage import Agent, Stage, agent_of
+from tests.workers.memories.contradictions.notes import template_notes
 from tests.workers.memories.trust.test_command_lines import Terminal
 
 pytestmark = pytest.mark.promise("PR-7")
@@ -42,6 +43,16 @@ async def test_a_store_and_a_search_quote_both_on_the_later_one(agent: Agent) ->
     (entry,) = alone["differs_from"]  # the other side is not among the hits
     assert (entry["id"], entry.get("newer", False)) == (other["id"], shown is old)
     assert [state["state"] for state in hits.values()] == ["active"] * 2
+
+
+async def test_events_of_other_people_and_days_do_not_disagree(agent: Agent) -> None:
+    for content in (*template_notes("tuned", 24), AUGUST):
+        await agent.store(content)
+    new = await agent.store(DECEMBER)
+    hits = await agent.search("Which calls and meetings were there?") + await agent.search("visits to the office")
+    assert len(hits) > 5
+    assert {hit["id"] for hit in hits if "differs_from" in hit} <= {new["id"]}
+    assert [pair["later"] for pair in await pairs_of(agent)] == [new["id"]]
 
 
 async def test_what_happened_earlier_is_the_earlier_whenever_it_is_stored(agent: Agent) -> None:
