@@ -70,14 +70,15 @@ class Named(NamedTuple):
     found: int
 
     @property
-    def count(self) -> int:
+    def memories(self) -> int:
+        """How many name it."""
         return self.by_month.total()
 
     def totals(self, found: int) -> SurveyTotals:
         """Return the totals of a survey that found so many memories."""
         months, threads = self.by_month, self.by_thread
         return SurveyTotals(
-            named=self.count,
+            named=self.memories,
             near=max(0, found - self.found),
             by_month=dict(sorted(months.most_common(MONTHS_SHOWN))),
             by_thread=dict(threads.most_common(THREADS_SHOWN)),

@@ -86,7 +86,7 @@ def _surveyed(command: SurveyMemories, search: Searched, named: Named, *, is_sil
     if command.order is SurveyOrder.TIME:
         page.sort(key=lambda group: (_moment(group[0]), group[0].thread or "", group[0].position or 0, group[0].id))
     extracts = extracts_of(command.topic, page)
-    notices = [search.notice, BEYOND.format(beyond) if (beyond := named.count - named.found) > 0 else UNSET]
+    notices = [search.notice, BEYOND.format(beyond) if (beyond := named.memories - named.found) > 0 else UNSET]
     goes_on = bool(page) and len(groups) > len(page)
     return Surveyed(
         topic=preview_of(command.topic, limits.PREVIEW_CHARS),

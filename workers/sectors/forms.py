@@ -37,6 +37,7 @@ _SPANISH_NOT: Final = (
     "termines|preguntes|borres|envíes|menciones|incluyas|añadas|ejecutes|recomiendes|sugieras|llames|supongas|"
     "olvides"
 )
+_SPANISH_ORDER: Final = f"(?:{_SPANISH}|no (?:me )?(?:{_SPANISH_NOT}))"
 _SHORT: Final = r"(?: [^\s,]+){0,5}?"  # words between a verb and its adverb
 _GERMAN_ALWAYS: Final = (
     r"(?:immer|nie|niemals|stets|grundsätzlich|künftig|jedes mal|ausschließlich)\b(?! (?:noch|wieder))"
@@ -78,7 +79,7 @@ _LANGUAGES: Final = {
         r"(?:usar|utilizar|responder|escribir|evitar|poner|citar|mostrar) siempre\b",
         r"(?:siempre|nunca) debes\b|debes siempre\b|no debes nunca\b",
         r"(?:sin|nada de) (?:emojis|anglicismos|tablas|disculpas)\b",
-        rf"(?:de ahora en adelante|a partir de ahora|en adelante|en el futuro),? (?:{_SPANISH}|no (?:{_SPANISH_NOT}))\b",
+        rf"(?:de ahora en adelante|a partir de ahora|en adelante|en el futuro),? {_SPANISH_ORDER}\b",
         r"(?:yo )?prefer?iría\b|(?:yo )?prefiero\b",
         r"quiero que (?:siempre|nunca|me|no|seas)\b",
         r"me gustaría que (?:siempre|nunca|me|no)\b|(?:no )?me gusta que (?:me|te|uses|respondas)\b",
