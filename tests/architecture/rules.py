@@ -38,6 +38,8 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.faults",
     "engramq.schemas.limits",
     "engramq.schemas.contents",
+    "engramq.schemas.passages",
+    "engramq.schemas.pastes",
     "engramq.schemas.records",
     "engramq.schemas.vocabulary",
 )
@@ -52,7 +54,7 @@ BESIDES: Final = {
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
 }
 SCHEMAS_LIBRARIES: Final = _words(
-    "array collections dataclasses datetime difflib enum functools hashlib ipaddress itertools json logging math "
+    "array bisect collections dataclasses datetime difflib enum functools hashlib ipaddress itertools json logging math "
     "msgspec os pathlib re secrets sys threading time traceback types typing urllib uuid"
 )
 # What is used of modules that could do more: `ids` asks for random bytes.
