@@ -154,7 +154,7 @@ async def choose_query(
     """Return the query that finds the candidates best, and its parameters; prepare the transaction for it."""
     size = await sizes.of(tx, filters.partitions)
     values = filters.values | {
-        "question": question.text,
+        "question": " ".join((question.text, *question.pasted)),
         "dates": question.names_a_date,
         "time_words": TIME_WORDS if question.asks_when else None,
         "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),

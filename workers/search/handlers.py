@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import MemoryList, SearchMemories
+from engramq.schemas.pastes import read_prompt
 from engramq.schemas.records import Memory, MoreNamed
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
@@ -93,11 +94,12 @@ async def searched(
     """Find memories, as `find` does; while the model runs, the copy of a small namespace is proven."""
     namespace, viewer, copies = context.envelope.namespace, context.store.viewer, context.services[Copies]
     project = context.envelope.project_named(command.project)
+    prompt = read_prompt(command.query)
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
-    names = () if command.ranking is Ranking.SIMILARITY else Question(command.query).names
+    names = () if command.ranking is Ranking.SIMILARITY else Question(prompt.asked).names
     embedding, proven = await asyncio.gather(
-        context.services[Vectorizer].try_read(command.query, names),
-        copies.current(namespace, command.partitions, command.query, viewer),
+        context.services[Vectorizer].try_read(prompt.asked, names),
+        copies.current(namespace, command.partitions, prompt.words, viewer),
     )
     # Cosines alone were asked for: no judge of relevance takes any of them away.
     floor = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[Floor].least
@@ -107,7 +109,7 @@ async def searched(
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
     if embedding is not None and not embedding.is_blank:
-        read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [command.query])
+        read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [prompt.asked])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     if proven is None:
         sizes = context.services[Sizes]

@@ -47,10 +47,14 @@ NAMES: Final = 3  # in a question; more capitals are a title
 
 @dataclass(frozen=True)
 class Question:
-    """A question as it was asked, and when: by that is told which month was the last; None: nobody cares."""
+    """A question as it was asked, and when: by that is told which month was the last; None: nobody cares.
+
+    `pasted`: names in what was pasted beside it, of which words alone know.
+    """
 
     text: str
     asked_at: datetime | None = None
+    pasted: tuple[str, ...] = ()
 
     @cached_property
     def asks_when(self) -> bool:

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.fields import or_none
+from engramq.schemas.pastes import read_prompt
 from engramq.schemas.records import Answered, Memory, Via
 from engramq.schemas.vocabulary import Origin, Partition, Ranking, Relation
 from engramq.workers.db.lookups import array
@@ -104,7 +105,8 @@ async def find(
     Without an embedding words alone decide, whatever ranking is wanted. `floor`: the least relevance of what is shown
     where the command names none; None: as learned.
     """
-    question, filters = Question(command.query, datetime.now(UTC)), filters_of(command, project)
+    prompt, filters = read_prompt(command.query), filters_of(command, project)
+    question = Question(prompt.asked, datetime.now(UTC), prompt.names)
     candidates = await vectors.by_all(lambda embedding: source.candidates(question, embedding, filters))
     if not len(candidates):
         return NOTHING
@@ -128,7 +130,7 @@ async def find(
         ]
     )
     if wishes is not None:
-        wishes.read(besides[0], command.query, vectors.embedding)
+        wishes.read(besides[0], prompt.asked, vectors.embedding)
     assert around is not None
     nearby = _around.decode(around)
     linked = await _linked(source, nearby, candidates, vectors, question, filters)
