@@ -123,6 +123,8 @@ class BriefFound(_Brief, kw_only=True):
     memory: BriefMemory
     links: list[Link] | UnsetType = UNSET
     replaces: list[MemoryPreview] | UnsetType = UNSET
+    part: int | UnsetType = UNSET
+    parts: int | UnsetType = UNSET
     status: Literal["success"] = "success"
 
 

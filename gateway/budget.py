@@ -1,18 +1,20 @@
 """Cut a reply to its budget, so that its JSON text has at most so many characters. Pure.
 
-Contents are cut at a word and marked `truncated`. Where that is not enough, metadata are left out and named in
-`omitted_fields`, then the ends of lists, counted in `omitted`. Nothing is left out in silence: `rest` says how to get
-it.
+Contents are cut to the sentences that bear on what was asked, and marked `truncated`. Where that is not enough,
+metadata are left out and named in `omitted_fields`, then the ends of lists, counted in `omitted`. Nothing is left out
+in silence: `rest` says how to get it.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.passages import Passages
 from engramq.schemas.vocabulary import Partition
 
 Body = dict[str, Any]
@@ -21,9 +23,21 @@ LEAST_CHARS: Final = 240  # of a content: rather than cutting it shorter, the en
 SHORTEST_CHARS: Final = 40  # of any text, when that is not enough
 _ROUNDED: Final = 1_000
 _MARGIN: Final = 1.02  # of what the whole takes: the words about cuts are gone then
-_SPACES: Final = " \n\t"
+_CONTENT: Final = "content"
+_TRUNCATED: Final = "truncated"
+_OF_CUTS: Final = (_TRUNCATED, "passage", "part", "parts")
 _TEXTS: Final = frozenset(
-    {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
+    {
+        _CONTENT,
+        "preview",
+        "passage",
+        "note",
+        "reason",
+        "source_content",
+        "target_content",
+        "source_query",
+        "target_query",
+    }
 )
 _CHANGE: Final = "change"  # of a proposal: an object with fields of its own, or null
 _OBJECTS: Final = frozenset(
@@ -75,10 +89,11 @@ def text_of(body: Body) -> str:
     return _encode(body).decode()
 
 
-def within(body: Body, budget: int, rest: Callable[[int], str]) -> str:
+def within(body: Body, budget: int, rest: Callable[[int], str], asked: tuple[str, ...] = ()) -> str:
     """Return the JSON text of a reply, at most `budget` characters; what has to go is taken out of the body.
 
-    `rest` gets a budget for all of it, and returns how to get that. Receipts of many items are never cut.
+    `rest` gets a budget for all of it, and returns how to get that. `asked`: the words by which passages are chosen;
+    without them contents keep their beginnings. Receipts of many items are never cut.
     """
     text, recorded = text_of(body), body.get("reply")
     if len(text) <= budget or (isinstance(recorded, dict) and not recorded.keys().isdisjoint(_RECEIPTS)):
@@ -86,41 +101,60 @@ def within(body: Body, budget: int, rest: Callable[[int], str]) -> str:
     inner = body["reply"] if isinstance(body.get("reply"), dict) else body
     needed = min(limits.REPLY_CHARS_MAX, math.ceil(len(text) * _MARGIN / _ROUNDED) * _ROUNDED)
     inner["rest"] = rest(needed)  # counts too
-    _Fitting(body, inner, budget, needed).run()
+    _Fitting(body, inner, budget, needed, asked).run()
     for holder in [holder for holder in _holders(inner) if _DIGEST in holder and _is_cut(holder)]:
         del holder[_DIGEST]  # nobody can judge what they were not shown
     return text_of(body)
 
 
 def _is_cut(holder: Body) -> bool:
-    return any("truncated" in part or "omitted_fields" in part for part in _holders(holder))
+    return any(_TRUNCATED in part or "omitted_fields" in part for part in _holders(holder))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _CutText:
-    """A text that may be cut, and where it stands."""
+    """A text that may be cut, and where it stands; `asked`: the words that its passage is chosen by."""
 
     holder: Body
     key: str
     whole: str
+    asked: tuple[str, ...]
 
     def cut(self, length: int) -> None:
-        """Leave at most so many characters, up to the end of a word if there is one in the last third."""
+        """Leave at most so many characters: sentences that bear on what was asked, else those it begins with."""
         if self.key not in self.holder:
             return
         if len(self.whole) <= length:
             self.holder[self.key] = self.whole
             return
-        end = max(self.whole.rfind(space, length * 2 // 3, length + 1) for space in _SPACES)
-        self.holder[self.key] = self.whole[: end if end > 0 else length].rstrip()
-        self.holder["truncated"] = True
+        self.holder[self.key] = self._passages.within(length)
+        self.holder[_TRUNCATED] = True
+        if self.key == _CONTENT and not self._is_part:
+            self.holder.update(part=self._passages.part, parts=len(self._passages.parts))
+            if self.asked:
+                self.holder["passage"] = True
+
+    def restore(self) -> None:
+        """Take the marks of a cut away."""
+        for mark in (_TRUNCATED,) if self.key != _CONTENT or self._is_part else _OF_CUTS:
+            self.holder.pop(mark, None)
+
+    @cached_property
+    def _is_part(self) -> bool:
+        """Whether the whole is a part of a content already."""
+        return "parts" in self.holder
+
+    @cached_property
+    def _passages(self) -> Passages:
+        return Passages(self.whole, self.asked)
 
 
 class _Fitting:
     """Makes one reply fit, by the mildest means that are enough."""
 
-    def __init__(self, body: Body, inner: Body, budget: int, needed: int) -> None:
+    def __init__(self, body: Body, inner: Body, budget: int, needed: int, asked: tuple[str, ...]) -> None:
         self._body = body
+        self._asked = asked
         self._inner = inner
         self._budget = budget
         self._needed = needed
@@ -129,7 +163,7 @@ class _Fitting:
     def run(self) -> None:
         """Cut the contents, then take out what is too much, then give the contents what room is left."""
         self._leave_out_objects(at_least=self._budget)  # such a one can never stay
-        self._texts = [_CutText(*found) for found in _strings(self._inner) if found[1] in _TEXTS]
+        self._texts = [_CutText(*found, self._asked) for found in _strings(self._inner) if found[1] in _TEXTS]
         least = LEAST_CHARS
         self._cut(least)
         for harsher in (self._leave_out_objects, self._end_lists):
@@ -137,7 +171,7 @@ class _Fitting:
                 harsher()
         if not self._fits():
             least = SHORTEST_CHARS
-            self._texts += [_CutText(*found) for found in _strings(self._inner) if found[1] not in _TEXTS]
+            self._texts += [_CutText(*found, ()) for found in _strings(self._inner) if found[1] not in _TEXTS]
             self._cut(least)
         if not self._fits():
             self._empty_lists()
@@ -153,7 +187,7 @@ class _Fitting:
 
     def _cut(self, length: int) -> None:
         for text in self._texts:
-            text.holder.pop("truncated", None)
+            text.restore()
         for text in self._texts:
             text.cut(length)
 
@@ -219,15 +253,16 @@ class _Fitting:
                 item["omitted_fields"] = [_ALL]
         for stood_for in inner.get(_REFERENCES, {}).values():
             stood_for["preview"] = None
-        inner["rest"] = f"max_chars={self._needed} shows more."
+        is_advised = self._needed <= limits.ADVISED_CHARS
+        inner["rest"] = f"{f'max_chars={self._needed}' if is_advised else 'A larger max_chars'} shows more."
         self._texts = [text for text in self._texts if text.holder.get(text.key) is not None]
         listed = {(id(text.holder), text.key) for text in self._texts}
         self._texts += [
-            _CutText(holder, key, whole)
+            _CutText(holder, key, whole, self._asked)
             for holder, key, whole in _strings(inner, longer_than=0)
             if key in _TEXTS and (id(holder), key) not in listed
         ]
-        self._texts += [_CutText(inner, key, inner[key]) for key in _WORDS if key in inner]
+        self._texts += [_CutText(inner, key, inner[key], ()) for key in _WORDS if key in inner]
 
 
 def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:

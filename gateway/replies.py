@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from engramq.gateway.brief import BRIEF_FORMS, brief_of, withheld
-from engramq.gateway.budget import Body
+from engramq.gateway.budget import Body, text_of
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
+from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import (
     Command,
     CommandReport,
@@ -29,7 +30,9 @@ from engramq.schemas.commands import (
 from engramq.schemas.contents import changed
 from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import invalid
 from engramq.schemas.ids import format_time
+from engramq.schemas.passages import Passages
 from engramq.schemas.records import Memory, Proposal
 from engramq.schemas.vocabulary import Detail, MemoryState, Partition, Verification
 
@@ -56,6 +59,7 @@ NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory d
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 NOTICE_REDACTED: Final = "Secrets were left out of what is kept, each marked in its place: {}."
 _REFERENCES: Final = "resolved_references"
+_OUTSIDE_PARTS: Final = frozenset({"metadata", "evidence", "tags", "links", "replaces"})
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
 _RECORDED: Final[Mapping[str, type[Reply]]] = {
     "stored": Stored,
@@ -180,15 +184,56 @@ def _is_to_come(moment: str) -> bool:
 
 
 def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
-    """Return how to get what a budget of `needed` characters would show of a reply to this tool."""
-    full = f', detail="{Detail.FULL}"' if is_full else ""
+    """Return how to get what a budget of `needed` characters would show of a reply to this tool.
+
+    No more is asked for than every client shows whole: beyond that a memory is read in parts.
+    """
+    is_advised = needed <= limits.ADVISED_CHARS
+    budget = f"max_chars={needed}" if is_advised else "A larger max_chars, where the client shows so much,"
+    memory = body.get("memory")
+    if isinstance(memory, dict) and not is_advised and "id" in memory:
+        return f'get_memory(memory_id="{memory["id"]}", part={memory.get("part", 1)}) shows that part whole.'
+    in_parts = (
+        "" if is_advised or not _shows_contents(body) else " get_memory(memory_id, part) shows one whole, in parts."
+    )
     if "next_cursor" in body:
-        return f"max_chars={needed} shows more of each. next_cursor goes on where this page ends."
-    if issubclass(tool.parameters, ConnectByQuery):
-        return f"The same call with dry_run=true and max_chars={needed} shows it all."  # what it did is not repeated
+        return f"{budget} shows more of each. next_cursor goes on where this page ends.{in_parts}"
+    full = f', detail="{Detail.FULL}"' if is_full else ""
+    if issubclass(tool.parameters, ConnectByQuery) and is_advised:
+        return f"The same call with dry_run=true and {budget} shows it all."  # what it did is not repeated
     if tool.write and "command_id" in body:
-        return f'get_command(command_id="{body["command_id"]}"{full}, max_chars={needed}) shows it all.'
-    if needed < limits.REPLY_CHARS_MAX:
-        return f"Repeat the call with max_chars={needed}."
+        more, whole = (f", {budget}", " all") if is_advised else ("", "")
+        return f'get_command(command_id="{body["command_id"]}"{full}{more}) shows it{whole}.{in_parts}'
+    if is_advised:
+        return f"Repeat the call with {budget}."
     narrower = "a smaller limit" if "limit" in tool.parameters.__struct_fields__ else "a narrower filter"
-    return f"Repeat the call with max_chars={needed}, and {narrower} for what that leaves out."
+    return f"{budget} shows more, and {narrower} more of each.{in_parts}"
+
+
+def _shows_contents(body: Body) -> bool:
+    return any(name in body for name in ("memories", "old", "stored", "source_content"))
+
+
+def in_parts(body: Body, asked: int | UnsetType, budget: int) -> Body:
+    """Return a reply of get_memory with the part of the content that is asked for, without all that surrounds it.
+
+    Where none is asked for, a content that does not fit into the budget stands as its first part, with the rest of the
+    reply. Raises EngramqError for a part that the content has not.
+    """
+    memory = body.get("memory") or {}
+    if "content" not in memory or (asked is UNSET and len(text_of(body)) <= budget):
+        return body
+    parts, number = Passages(memory["content"]).parts, 1 if asked is UNSET else asked
+    if number > len(parts):
+        error = f"part {number} does not exist: the content has {count_of(len(parts), 'part')}."
+        raise invalid("part", error, f"Give a part from 1 to {len(parts)}.")
+    if asked is UNSET and len(parts) == 1:
+        return body
+    outside = frozenset[str]() if asked is UNSET else _OUTSIDE_PARTS
+    place = {"part": number, "parts": len(parts)}
+    kept = {name: value for name, value in memory.items() if name not in outside and name != "digest"}
+    around = {name: value for name, value in body.items() if name not in outside}
+    rest = (
+        {"rest": f'get_memory(memory_id="{memory["id"]}", part={number + 1}) goes on.'} if number < len(parts) else {}
+    )
+    return {**around, "memory": {**kept, "content": parts[number - 1], **place}, **place, **rest}

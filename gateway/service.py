@@ -24,15 +24,27 @@ from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.redaction import WITH_MEMORIES, redacted
-from engramq.gateway.replies import ReplyStyle, body_of, notice_of, rest_of, withheld_body_of
+from engramq.gateway.replies import ReplyStyle, body_of, in_parts, notice_of, rest_of, withheld_body_of
 from engramq.gateway.sessions import Breadcrumbs, NothingFound, fresh_session, naming, no_session, stood_for, with_ids
 from engramq.schemas.codec import fault_body, fingerprint
 from engramq.schemas.command_line import count_of
-from engramq.schemas.commands import BreadcrumbTrail, Command, GuideTopic, Reply, SessionBegun, StoreMemory, Tool
+from engramq.schemas.commands import (
+    BreadcrumbTrail,
+    Command,
+    GetMemory,
+    GuideTopic,
+    Reply,
+    SearchMemories,
+    SessionBegun,
+    StoreMemory,
+    Tool,
+)
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.fields import composed
+from engramq.schemas.passages import words_of
+from engramq.schemas.pastes import read_prompt
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
 from engramq.telemetry.spans import SpanKind, about, new_traceparent, span, trace_id_of
@@ -273,7 +285,11 @@ class Service:
         def rest(needed: int) -> str:
             return worded(rest_of(call.tool, body, is_full=is_full, needed=needed), reader)
 
-        return ToolReply(body, within(body, arguments.max_chars or self._style.max_chars, rest), is_error=False)
+        budget, asked = arguments.max_chars or self._style.max_chars, arguments.parameters
+        if isinstance(asked, GetMemory):
+            body = in_parts(body, asked.part, budget)
+        query = asked.query if isinstance(asked, SearchMemories) and len(text_of(body)) > budget else ""
+        return ToolReply(body, within(body, budget, rest, words_of(read_prompt(query).words)), is_error=False)
 
     async def _begin_session(self, call: Call, session: str, _asked: msgspec.Struct) -> SessionBegun:
         session = session or fresh_session()

@@ -18,7 +18,7 @@ CURSOR_CHARS: Final = 1_536  # of a survey: it marks each of 200 memories that w
 SEARCH_LIMIT: Final = 50
 LIST_LIMIT: Final = 100
 SURVEY_LIMIT: Final = 100
-EXTRACT_CHARS: Final = 160
+EXTRACT_CHARS: Final = 320  # of one sentence: of a longer one some is left out
 SIMILAR_SHOWN: Final = 5
 TAGS: Final = 50  # of a memory
 REFERENCE_CHARS: Final = 60  # of what a reference stands for, in a reply
@@ -66,7 +66,9 @@ TOKENS: Final = 200  # that the page lists; `engramq token list` shows all
 REPLY_CHARS_MIN: Final = 500
 REPLY_CHARS_MAX: Final = 200_000
 REPLY_CHARS: Final = 8_000
+ADVISED_CHARS: Final = 10_000  # the longest reply that every client shows whole: no hint asks for more
 PREVIEW_CHARS: Final = 160  # of a similar memory
+FOLLOWED_CHARS: Final = 240  # of the reply that followed a hit
 
 BODY_BYTES: Final = 4 * 1024 * 1024  # an HTTP request body, and a line on stdio
 

@@ -75,7 +75,7 @@ class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extract(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a memory says of a topic, in a sentence or less; `at` is the day of occurred_at, else of created_at.
+    """What a memory says of a topic, in a whole sentence; `at` is the day of occurred_at, else of created_at.
 
     `thread` and `speaker` are left out where they are those of the extract before. `same` near-duplicates are left out,
     for which it stands.
@@ -109,6 +109,14 @@ class Via(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: Id
     relation: Label
     weight: float
+
+
+class FollowedBy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The memory that followed a question or a request in its thread, and what of it bears on the search."""
+
+    id: Id
+    speaker: str | UnsetType = UNSET
+    passage: str
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -180,6 +188,10 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     explain: dict[str, float | None] | UnsetType = UNSET
     relevance_of: dict[str, float] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
+    passage: bool | UnsetType = UNSET
+    part: int | UnsetType = UNSET
+    parts: int | UnsetType = UNSET
+    followed_by: FollowedBy | UnsetType = UNSET
     digest: Id | UnsetType = UNSET
     untrusted: bool | UnsetType = UNSET
     warning: Words | UnsetType = UNSET
@@ -207,9 +219,11 @@ class Memory(MemoryFields, kw_only=True):
     null when no vector was compared). `relevance` is the calibrated chance, 0 to 1, that a hit of a search helps to
     answer. When the search asked for it `explain` has what the score is the sum of, and `relevance_of` by how much what
     each kind of evidence says lifts the relevance above what it usually says. `truncated` when max_chars cut the
-    content; `differs_from`: others that say otherwise about the same thing, in replies to stores and searches only.
-    `untrusted` and `warning` on untrusted memories only. `digest` is of what is shown, for the `seen` of a verdict; it
-    is missing where not all is shown.
+    content; `passage`: to the sentences that bear on the question; `part`: where they begin, of how many `parts` that
+    get_memory gives. `followed_by`: what a question or request was answered with in its thread. `differs_from`: others
+    that say otherwise about the same thing, in replies to stores and searches only. `untrusted` and `warning` on
+    untrusted memories only. `digest` is of what is shown, for the `seen` of a verdict; it is missing where not all is
+    shown.
     """
 
     content: str

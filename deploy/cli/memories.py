@@ -169,16 +169,20 @@ def _own_project(gateway: Door) -> str | None:
 
 @click.command("show")
 @click.argument("identifier", metavar="ID")
+@click.option("--part", metavar="N", help="A part of a long content alone, from 1 on.")
 @click.option("--untrusted", is_flag=True, help="Also one that is kept apart.")
 @common.options(common.AS_OF, common.NAMESPACE, common.JSON)
-def show(identifier: str, as_of: str | None, namespace: str | None, *, untrusted: bool, as_json: bool) -> ExitCode:
+def show(
+    identifier: str, part: str | None, as_of: str | None, namespace: str | None, *, untrusted: bool, as_json: bool
+) -> ExitCode:
     """Show one memory whole, with its links.
 
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
     with door(namespace) as gateway:
-        asked = {"include_untrusted": untrusted, "as_of": as_of, "detail": "full", "max_chars": common.WHOLE_REPLY}
-        reply = gateway.call("get_memory", {"memory_id": memory_id(gateway, identifier), **common.arguments(asked)})
+        asked = {"include_untrusted": untrusted, "part": part, "as_of": as_of, "detail": "full"}
+        given = {"memory_id": memory_id(gateway, identifier), "max_chars": common.WHOLE_REPLY}
+        reply = gateway.call("get_memory", {**given, **common.arguments(asked)})
         return tell(reply, draw_memory, as_json=as_json)
 
 

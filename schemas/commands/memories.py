@@ -357,8 +357,9 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     memory_id: MemoryReference
-    include_untrusted: Annotated[bool, Meta(description="Of untrusted ones too")] = False
-    as_of: Annotated[Moment, Meta(description="Links to what held then")] | UnsetType = UNSET
+    part: Annotated[int, Meta(ge=1, description="Of long ones")] | UnsetType = UNSET
+    include_untrusted: Annotated[bool, Meta(description="Untrusted too")] = False
+    as_of: Annotated[Moment, Meta(description="Links then")] | UnsetType = UNSET
 
     def check(self) -> None:
         """Raise EngramqError for a look into the future."""
@@ -368,12 +369,15 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
 class MemoryFound(Reply, kw_only=True, tag="memory"):
     """One memory with its links, or null and not_found, with `what` and `hint`.
 
-    `replaces` is everything that it replaced, whether hidden or not, the last first.
+    `replaces` is everything that it replaced, whether hidden or not, the last first. `part` and `parts` where the
+    content is a part of a longer one: which, and of how many.
     """
 
     memory: Memory | None
     links: list[Link] | UnsetType = UNSET
     replaces: list[MemoryPreview] | UnsetType = UNSET
+    part: int | UnsetType = UNSET
+    parts: int | UnsetType = UNSET
     status: Literal["success", "not_found"]
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
@@ -385,8 +389,8 @@ GET_MEMORY: Final = Tool(
     rest="GET /memories/{memory_id}",
     client_name="get",
     title="Get a memory",
-    summary="Read one memory by id, with its links; a hidden one too. Call it to see why it is hidden, or its links. "
-    "Without an id call search_memories. If superseded_by is set, read that next.",
+    summary="Read one memory by id, with its links. Call it to see why it is hidden, or a long one. "
+    "Without an id call search_memories. If superseded_by is set, read that.",
     example='get_memory(memory_id="@recalled[0]")',
     detailed=True,
     ids=("memory_id",),
@@ -395,7 +399,7 @@ GET_MEMORY: Final = Tool(
         what="Reads one memory by id, whatever its state, its links to memories that are not hidden, and all that it "
         "replaced.",
         when="You want to see why a memory is hidden (superseded_by, state, verification), follow its links, or check "
-        "what you have just written.",
+        "what you have just written. A hit was cut: part reads a long content in parts.",
         when_not="You do not have an id. An untrusted one is not_found, with a hint, unless include_untrusted is true.",
         cost="Three indexed reads, a few milliseconds. Reading changes no rank.",
         returns="memory, links (memory_id is the other end) and replaces, or memory null with status not_found.",

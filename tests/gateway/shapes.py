@@ -63,6 +63,10 @@ DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
         "[EdgeCount]": "memory_stats counts",
     },
     "entry": {"Overview": "guide, of the whole", "ToolGuide": "guide, of a tool"},
+    "passage": {
+        "boolean": "whether a content is cut to what bears on the question",
+        "text": "what of a reply in a thread bears on it",
+    },
     "pairs": {"[Contradiction]": "memories that disagree", "[BareContradiction]": "the same within a small budget"},
     "standing": {
         "boolean": "whether a memory is a standing wish",

@@ -1,16 +1,18 @@
 """Replies in brief and in full, and the budget that all of them keep."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from engramq.gateway.brief import BriefMemory, brief_of, withheld
 from engramq.gateway.budget import LEAST_CHARS, Body, text_of, within
-from engramq.gateway.replies import body_of, notice_of, rest_of
+from engramq.gateway.replies import body_of, in_parts, notice_of, rest_of
 from engramq.gateway.service import to_body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
@@ -19,6 +21,7 @@ from engramq.schemas.commands import (
     BreadcrumbTrail,
     CommandReport,
     MemoryChanged,
+    MemoryFound,
     MemoryList,
     Reply,
     Stored,
@@ -27,9 +30,12 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
+from engramq.schemas.passages import words_of
 from engramq.schemas.records import (
     Memory,
+    MemoryPreview,
     Via,
 )
 from engramq.schemas.vocabulary import (
@@ -246,6 +252,7 @@ def test_no_reply_is_longer_than_its_budget_and_nothing_goes_in_silence(
         assert body == whole
         return
     shown, given = body.get("reply") or body, whole.get("reply") or whole
+    assert all(int(chars) <= limits.ADVISED_CHARS for chars in re.findall(r"max_chars=(\d+)", shown["rest"]))
     assert shown["rest"]
     gone = text_of(body)
     assert '"truncated":true' in gone or '"omitted":' in gone or '"omitted_fields":' in gone
@@ -256,17 +263,19 @@ def test_no_reply_is_longer_than_its_budget_and_nothing_goes_in_silence(
 
 
 @pytest.mark.promise("AG-4")
-def test_contents_are_cut_at_a_word_and_share_what_room_there_is() -> None:
+def test_contents_are_cut_to_whole_sentences_and_share_what_room_there_is() -> None:
     body = brief(MemoryList(memories=[memory(LONG), memory("short"), memory(LONG)], count=3))
     text = cut("search_memories", body, 8_000)
     first, short, last = body["memories"]
     assert (short["content"], "truncated" in short) == ("short", False)
     assert first["truncated"] is last["truncated"] is True
     assert len(first["content"]) == len(last["content"]) > 3_000
-    assert LONG.startswith(f"{first['content']} ")
-    assert 7_900 < len(text) <= 8_000
+    assert first["content"].endswith("every evening. ...")
+    assert LONG.startswith(first["content"].removesuffix("..."))
+    assert (first["part"], first["parts"], "passage" in first) == (1, 5, False)
+    assert 7_800 < len(text) <= 8_000
     assert "omitted" not in body
-    assert "max_chars=68000" in body["rest"]
+    assert body["rest"].endswith("get_memory(memory_id, part) shows one whole, in parts.")
 
 
 @pytest.mark.promise("AG-4")
@@ -295,24 +304,57 @@ def test_receipts_of_many_are_never_cut() -> None:
         assert json.loads(cut("get_command", dict(report), 8_000)) == report
 
 
-def test_a_text_is_cut_at_a_word_of_its_last_third_and_else_where_the_room_ends() -> None:
+def test_a_text_without_sentences_is_cut_at_a_word_and_else_where_the_room_ends() -> None:
     words = "word " * 200
     whole = "Once " + "x" * 995
-    for content, ends in ((words, "word"), (whole, "x")):
+    for content, ends in ((words, "word ..."), (whole, "x ...")):
         body = brief(MemoryList(memories=[memory(content)], count=1))
         cut("search_memories", body, 700)
         shown = body["memories"][0]["content"]
-        assert content.startswith(shown)
+        assert content.startswith(shown.removesuffix(" ..."))
         assert len(shown) > LEAST_CHARS
         assert shown.endswith(ends)
 
 
-def test_who_has_the_largest_budget_is_told_to_ask_for_less() -> None:
-    told = {
-        name: rest_of(TOOLS[name], {"status": "success"}, is_full=False, needed=limits.REPLY_CHARS_MAX)
-        for name in ("search_memories", "get_memory")
-    }
-    assert told["search_memories"].endswith("and a smaller limit for what that leaves out.")
-    assert told["get_memory"].endswith("and a narrower filter for what that leaves out.")
-    less = rest_of(TOOLS["get_memory"], {"status": "success"}, is_full=False, needed=limits.REPLY_CHARS_MAX - 1)
-    assert less == f"Repeat the call with max_chars={limits.REPLY_CHARS_MAX - 1}."
+@pytest.mark.promise("KN-9")
+def test_of_a_long_hit_the_sentences_are_shown_that_bear_on_the_question() -> None:
+    content = f"{LONG[:20_000]} Backups are kept for 35 days in Frankfurt. {LONG[:8_000]}"
+    body = brief(MemoryList(memories=[memory(content), memory("short")], count=2))
+    text = within(body, 1_500, lambda _: "more", words_of("For how long do we keep a backup?"))
+    long, short = body["memories"]
+    assert len(text) <= 1_500
+    assert "Backups are kept for 35 days in Frankfurt." in long["content"]
+    assert (long["truncated"], long["passage"], long["part"], long["parts"]) == (True, True, 3, 5)
+    assert short.keys().isdisjoint({"truncated", "passage", "part", "parts"})
+
+
+@pytest.mark.promise("KN-9")
+def test_a_long_content_is_read_in_parts() -> None:
+    content = "".join(f'Line {number} says "{number * 7}" and ends.\n' for number in range(900))
+    replaces = [MemoryPreview(id=uuid7(), preview="An older one")]
+    body = brief(MemoryFound(memory=memory(content, metadata={"a": 1}), replaces=replaces, status="success"))
+    known = body["memory"]["id"]
+    first = in_parts(body, UNSET, limits.REPLY_CHARS)
+    assert (first["part"], first["parts"], first["memory"]["metadata"]) == (1, 5, {"a": 1})
+    assert first["rest"] == f'get_memory(memory_id="{known}", part=2) goes on.'
+    parts = [in_parts(body, number, limits.REPLY_CHARS) for number in range(1, 6)]
+    assert "".join(part["memory"]["content"] for part in parts) == content
+    assert all(len(text_of(part)) <= limits.REPLY_CHARS and "replaces" not in part for part in parts)
+    assert "rest" not in parts[-1]
+    assert in_parts(body, UNSET, limits.REPLY_CHARS_MAX) == body
+    with pytest.raises(EngramqError) as refused:
+        in_parts(body, 7, limits.REPLY_CHARS)
+    assert (refused.value.fault.field, refused.value.fault.error) == (
+        "part",
+        "part 7 does not exist: the content has 5 parts.",
+    )
+
+
+@pytest.mark.promise("KN-9")
+@pytest.mark.parametrize("body", [{}, {"next_cursor": "x"}, {"command_id": "c"}, {"memory": {"id": "m"}}])
+@pytest.mark.parametrize("needed", [limits.ADVISED_CHARS, limits.ADVISED_CHARS + 1_000, limits.REPLY_CHARS_MAX])
+def test_no_rest_asks_for_more_than_every_client_shows(body: Body, needed: int) -> None:
+    for tool in TOOLS.values():
+        told = rest_of(tool, {"status": "success", **body}, is_full=False, needed=needed)
+        assert ("max_chars=10000" in told) == (needed == limits.ADVISED_CHARS), told
+        assert "max_chars=1" in told or "max_chars=" not in told

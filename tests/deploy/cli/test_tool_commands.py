@@ -97,6 +97,18 @@ async def test_a_memory_is_stored_found_listed_shown_forgotten_and_restored(shel
     assert (await shell.run("search", "office", "--tag", "office")).startswith(first)
 
 
+@pytest.mark.promise("KN-9")
+async def test_a_long_memory_is_shown_whole_and_in_parts(shell: Shell) -> None:
+    content = "".join(f"The boat of number {number} is of wood and lies in the harbour.\n" for number in range(200))
+    stored = (await shell.run("store", given=content.encode())).strip()
+    assert (await shell.run("show", stored)).endswith(content.rstrip() + "\n")
+    parts = [(await shell.json("show", stored, "--part", str(number))) for number in (1, 2)]
+    assert "".join(part["memory"]["content"] for part in parts) == content.rstrip()
+    assert [(part["part"], part["parts"]) for part in parts] == [(1, 2), (2, 2)]
+    await shell.run("show", stored, "--part", "9", code=ExitCode.MISUSED)
+    assert "part 9 does not exist: the content has 2 parts." in shell.err
+
+
 async def test_what_waits_is_judged_corrected_and_replaced(shell: Shell) -> None:
     """The bridge from capture to use, which newcomers missed: without it only the page or an agent could promote."""
     bakery, library, museum = [
