@@ -25,6 +25,7 @@ from engramq.workers.memories.contradictions import mark
 from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boosted
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, single_partitions
 from engramq.workers.search.copies import Proven
+from engramq.workers.search.followed import add_replies
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, by_score, by_similarity, in_order
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
@@ -145,6 +146,7 @@ async def find(
     if lift is not None:
         return found  # extracts show nothing of what differs
     against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}
+    await add_replies(source.ask, found.memories, prompt.asked, filters)
     mark(found.memories, _beside(found.memories, best[: command.limit + SPARE], read), against)
     return found
 

@@ -69,3 +69,42 @@ from (
         select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = m.node_id offset 0
     ) u on true
 ) shown
+
+-- name: followed_by
+-- What followed some memories in their threads, of their partition and project: the next by position, else by when it was
+-- stored; where both say who spoke, the first of the next three by somebody else.
+select json_agg(json_build_array(hit.id, reply.id, reply.speaker, reply.content))::text
+from unnest(%(ids)s::uuid[]) as wanted (id)
+cross join lateral (
+    select m.node_id as id, m.partition, m.thread, m.position, m.speaker, m.project, m.created_at
+    from memories m
+    where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s) and m.node_id = wanted.id
+    offset 0
+) hit
+cross join lateral (
+    select near.id, near.speaker, near.content
+    from (
+        (
+            select m.node_id as id, m.speaker, m.content, 1 as place, m.position, m.created_at
+            from memories m
+            where {visible} and m.partition in (%(first)s, %(last)s) and m.partition = hit.partition
+                and m.thread = hit.thread and m.position > hit.position and m.project is not distinct from hit.project
+            order by m.position, m.created_at, m.node_id
+            limit 3
+        )
+        union all
+        (
+            select m.node_id, m.speaker, m.content, 2, null, m.created_at
+            from memories m
+            where {visible} and m.partition in (%(first)s, %(last)s) and m.partition = hit.partition
+                and m.thread = hit.thread and m.project is not distinct from hit.project
+                and (hit.position is null or m.position is null)
+                and (m.created_at, m.node_id) > (hit.created_at, hit.id)
+            order by m.created_at, m.node_id
+            limit 3
+        )
+    ) near
+    where near.speaker is null or hit.speaker is null or near.speaker <> hit.speaker
+    order by near.place, near.position, near.created_at, near.id
+    limit 1
+) reply
