@@ -71,7 +71,7 @@ SURVEY_MEMORIES: Final = Tool(
     rest="POST /memories/survey",
     client_name="survey",
     title="Survey",
-    summary="See all about a topic: short extracts in order of time, totals. Call it for orders of "
+    summary="See all about a topic: extracts in order of time, totals. Call it for orders of "
     "events, counts, summaries, what changed. For one fact call search_memories.",
     example='survey_memories(topic="billing")',
     bounded=True,
@@ -82,13 +82,12 @@ SURVEY_MEMORIES: Final = Tool(
         when="The answer lies in many memories: in which order things happened, how many there were, a summary, what "
         "changed between two dates (since, until).",
         when_not="One fact or two: search_memories shows them whole.",
-        cost="One search and a longer reply: 40 extracts take at most 2,500 tokens; no LLM.",
-        returns="extracts: the sentence of each memory that says most about the topic, shorter the more there are; at: "
-        "the day; thread and speaker where they differ from the extract before; same: near-duplicates that it stands "
-        "for. totals: named counts all memories that name the topic, by month and thread; near: others that may be "
-        "about it, no count. answered no: nothing is.",
-        next="get_memory shows one whole. next_cursor goes on with what is less about it. A limit of 15 has longer "
-        "texts.",
+        cost="One search and a longer reply: at most 40 extracts in 3,000 tokens; no LLM.",
+        returns="extracts: the sentence of each memory that says most about the topic; at: the day; thread and speaker "
+        "where they differ from the extract before; same: near-duplicates that it stands for. totals: named counts all "
+        "memories that name the topic, by month and thread; near: others that may be about it, no count. answered no: "
+        "nothing is.",
+        next="get_memory shows one whole. next_cursor goes on with what is less about it, or had no room.",
         before=(
             ExampleCall(tool="store_memory", arguments={"content": "Ada moved the billing service to Redis in May"}),
         ),

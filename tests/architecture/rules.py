@@ -54,8 +54,8 @@ BESIDES: Final = {
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
 }
 SCHEMAS_LIBRARIES: Final = _words(
-    "array bisect collections dataclasses datetime difflib enum functools hashlib ipaddress itertools json logging math "
-    "msgspec os pathlib re secrets sys threading time traceback types typing urllib uuid"
+    "array bisect collections dataclasses datetime difflib enum functools hashlib ipaddress itertools json logging "
+    "math msgspec os pathlib re secrets sys threading time traceback types typing urllib uuid"
 )
 # What is used of modules that could do more: `ids` asks for random bytes.
 SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom"})

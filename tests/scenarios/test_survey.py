@@ -66,10 +66,11 @@ async def test_a_topic_is_surveyed_in_order_within_its_tokens(
             cursor = more["next_cursor"]
         with_thread = await agent.call("survey_memories", topic="boat of Ada", thread="talk 1", until="2026-03-01")
     days = [extract["at"] for extract in body["extracts"]]
-    assert len(days) == 40
+    assert 30 <= len(days) <= 40
     assert days == sorted(days)
-    assert tokens(json.dumps(body, separators=(",", ":"), ensure_ascii=False)) <= 2_500
-    assert all(len(extract["text"]) <= 160 and "bought" in extract["text"] for extract in body["extracts"])
+    assert tokens(json.dumps(body, separators=(",", ":"), ensure_ascii=False)) <= 3_000
+    assert all("For the boat of Ada we bought the " in extract["text"] for extract in body["extracts"])
+    assert all("who had repaired it himself." in extract["text"] for extract in body["extracts"]), "whole sentences"
     assert body["totals"]["named"] == sum(body["totals"]["by_thread"].values()) == 50
     assert list(body["totals"]["by_month"]) == sorted(body["totals"]["by_month"])
     shown = [extract["id"] for page in pages for extract in page]

@@ -5,10 +5,10 @@ user; a summary is of long memories too, whose words count whole there. See docs
 """
 
 import asyncio
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -16,8 +16,10 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import SearchMemories, Surveyed, SurveyMemories
-from engramq.schemas.contents import CUT, preview_of
+from engramq.schemas.contents import preview_of
 from engramq.schemas.ids import mark_of
+from engramq.schemas.passages import Passages, words_of
+from engramq.schemas.pastes import read_prompt
 from engramq.schemas.records import Extract, Memory
 from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
@@ -32,10 +34,8 @@ from engramq.workers.search.search import filters_of
 LEAST_EXPECTED: Final = 0.03
 DEPTH: Final = 200  # memories that are looked at, the nearest
 BEYOND: Final = "{} more name it than all pages show: narrow it by since and until, thread, tags or more words."
-PAGE_CHARS: Final = 2_700  # of the texts of a page: 40 extracts take some 2,500 tokens with all that is around them
+PAGE_CHARS: Final = 5_000  # of the texts of a page: with all that is around them they take 3,000 tokens at the most
 NAMED_CHARS: Final = 24  # fewer for each thread and speaker that is named
-LEAST_CHARS: Final = 40  # of a text, on average, on longer pages
-STARTS: Final = 50  # words of the topic in a sentence, around which it may be cut
 SAID_BY_USER: Final = 1.0  # deviations of the score; on BEAM orders of events .54 to .65 among 40
 WHOLE_WORDS: Final = 1.0  # the same of what a memory has of the words, whatever its length; summaries .31 to .41
 COMPARED_CHARS: Final = 2_000  # of a memory: near-duplicates differ nowhere, long ones hardly behind that
@@ -49,7 +49,6 @@ _SAID: Final = re.compile(
 )
 _SUMMARY: Final = re.compile(r"\bsummar(?:y|i[sz]e)|\boverview\b|\brecap\b", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+")
-_SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 
 
 @handles_without_transaction(SurveyMemories)
@@ -82,10 +81,8 @@ def _surveyed(command: SurveyMemories, search: Searched, named: Named, *, is_sil
     is_about = result.named or named.found or result.expected >= LEAST_EXPECTED or not is_silent
     memories = result.memories if is_about else []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
-    page = groups[: command.limit]
-    if command.order is SurveyOrder.TIME:
-        page.sort(key=lambda group: (_moment(group[0]), group[0].thread or "", group[0].position or 0, group[0].id))
-    extracts = extracts_of(command.topic, page)
+    page = page_of(command.topic, groups[: command.limit], command.order)
+    extracts = extracts_of(page)
     notices = [search.notice, BEYOND.format(beyond) if (beyond := named.memories - named.found) > 0 else UNSET]
     goes_on = bool(page) and len(groups) > len(page)
     return Surveyed(
@@ -151,24 +148,47 @@ def _was_shown(group: Sequence[Memory], shown: str) -> bool:
     return any(mark_of(memory.id) in marks for memory in group)
 
 
-def extracts_of(topic: str, page: Sequence[Sequence[Memory]]) -> list[Extract]:
-    """Return an extract of each group, thread and speaker only where they are not those of the extract before."""
-    first = [group[0] for group in page]
+def page_of(topic: str, groups: Sequence[Sequence[Memory]], order: SurveyOrder) -> list[tuple[Sequence[Memory], str]]:
+    """Return as many of the first groups as a page has room for, each with what it says of the topic."""
+    by_time = sorted(groups, key=lambda group: _place(group[0])) if order is SurveyOrder.TIME else groups
+    first = [group[0] for group in by_time]
+    names = (*_changes([memory.thread for memory in first]), *_changes([memory.speaker for memory in first]))
+    room = PAGE_CHARS - NAMED_CHARS * sum(name is not UNSET for name in names)
+    page = list(zip(groups, texts_of(topic, [group[0].content for group in groups], room), strict=False))
+    return sorted(page, key=lambda told: _place(told[0][0])) if order is SurveyOrder.TIME else page
+
+
+def texts_of(topic: str, contents: Sequence[str], chars: int = PAGE_CHARS) -> list[str]:
+    """Return what contents say of a topic, in whole sentences: of the first ones, as far as there is room."""
+    words = words_of(read_prompt(topic).asked)
+    weights, texts, left = _weights(words, contents), list[str](), chars
+    for place, content in enumerate(contents):
+        share = left // (len(contents) - place)
+        most = limits.EXTRACT_CHARS
+        is_short = len(content) <= min(share, most)
+        text = " ".join(content.split()) if is_short else Passages(content, words, weights).sentence(share, most)
+        left -= len(text)
+        if left < 0 and texts:
+            break
+        texts.append(text)
+    return texts
+
+
+def extracts_of(page: Sequence[tuple[Sequence[Memory], str]]) -> list[Extract]:
+    """Return the extract of each group, thread and speaker only where they are not those of the extract before."""
+    first = [group[0] for group, _ in page]
     threads = _changes([memory.thread for memory in first])
     speakers = _changes([memory.speaker for memory in first])
-    named = sum(name is not UNSET for name in (*threads, *speakers))
-    lengths = _shares([len(memory.content) for memory in first], PAGE_CHARS - NAMED_CHARS * named)
-    weights = _weights(topic, [memory.content for memory in first])
     return [
         Extract(
             id=memory.id,
             at=_moment(memory)[:_DAY],
             thread=thread,
             speaker=speaker,
-            text=best_piece(memory.content, weights, length),
+            text=text,
             same=len(group) - 1,
         )
-        for memory, thread, speaker, length, group in zip(first, threads, speakers, lengths, page, strict=True)
+        for memory, thread, speaker, (group, text) in zip(first, threads, speakers, page, strict=True)
     ]
 
 
@@ -177,39 +197,14 @@ def _changes(names: Sequence[str | None]) -> list[str | UnsetType | None]:
     return [UNSET if name == before else name for name, before in zip(names, [None, *names], strict=False)]
 
 
-def _shares(lengths: Sequence[int], chars: int) -> list[int]:
-    """Return how many of the characters each text gets: what short ones leave is for the long ones."""
-    left, shares = max(chars, LEAST_CHARS * len(lengths)), [0] * len(lengths)
-    for place, number in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):
-        shares[number] = min(lengths[number], limits.EXTRACT_CHARS, left // (len(lengths) - place))
-        left -= shares[number]
-    return shares
-
-
-def _weights(topic: str, contents: Sequence[str]) -> dict[str, float]:
+def _weights(words: Sequence[str], contents: Sequence[str]) -> dict[str, float]:
     """Return what each word of a topic weighs: the more, the fewer of the contents have it."""
-    words = [set(_WORD.findall(content.casefold())) for content in contents]
-    asked = set(_WORD.findall(topic.casefold()))
-    return {word: float(np.log((1 + len(words)) / (0.5 + sum(word in each for each in words)))) for word in asked}
+    lower = [content.lower() for content in contents]
+    return {word: math.log((1 + len(lower)) / (0.5 + sum(word in each for each in lower))) for word in words}
 
 
-def best_piece(content: str, weights: Mapping[str, float], length: int) -> str:
-    """Return the first sentence that says most, of a long one `length` characters around its words of the topic."""
-    sentences = [" ".join(sentence.split()) for sentence in _SENTENCE.split(content) if sentence.strip()]
-    sentence = max(sentences, key=lambda each: _weight(each, weights), default="")
-    if len(sentence) <= length:
-        return sentence
-    words = (match.start() for match in _WORD.finditer(sentence) if match[0].casefold() in weights)
-    starts = [0, *islice(words, STARTS)]
-    start = max(starts, key=lambda start: (_weight(sentence[start : start + length], weights), -start))
-    start = min(start, max(0, len(sentence) - length))
-    if start and sentence[start - 1] != " ":
-        start = sentence.find(" ", start) + 1
-    return preview_of(sentence[start:], length) if not start else preview_of(CUT + sentence[start:], length)
-
-
-def _weight(text: str, weights: Mapping[str, float]) -> float:
-    return sum(weights.get(word, 0.0) for word in set(_WORD.findall(text.casefold())))
+def _place(memory: Memory) -> tuple[str, str, int, str]:
+    return _moment(memory), memory.thread or "", memory.position or 0, memory.id
 
 
 def _moment(memory: Memory) -> str:

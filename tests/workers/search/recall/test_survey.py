@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from engramq.schemas.limits import EXTRACT_CHARS
 from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.search.counts import Named, naming_of
-from engramq.workers.search.survey import PAGE_CHARS, best_piece, extracts_of, folded
+from engramq.workers.search.survey import PAGE_CHARS, extracts_of, folded, page_of
 
 pytestmark = pytest.mark.promise("PR-5")
 
@@ -30,7 +31,8 @@ def test_each_memory_is_in_one_group_and_texts_stay_within_their_page(contents: 
     memories = _memories(contents)
     groups = folded(memories)
     assert sorted(memory.id for group in groups for memory in group) == [memory.id for memory in memories]
-    extracts = extracts_of("tea of Ada", groups[:40])
+    extracts = extracts_of(page_of("tea of Ada", groups[:40], SurveyOrder.RELEVANCE))
+    assert [extract.id for extract in extracts] == [group[0].id for group in groups[: len(extracts)]]
     assert all(0 < len(extract.text) <= EXTRACT_CHARS for extract in extracts)
     assert sum(len(extract.text) for extract in extracts) <= PAGE_CHARS
     assert [extract.thread for extract in extracts[:1]] == ["t"]
@@ -42,12 +44,14 @@ def test_numbers_and_negations_are_no_duplicates() -> None:
     assert [len(group) for group in groups] == [2, 1, 1]
 
 
-def test_a_long_sentence_is_cut_around_the_words_of_the_topic() -> None:
-    content = f"It rained. {'and so on ' * 40}the keel came from Porto {'and on ' * 40}"
-    piece = best_piece(content, {"keel": 2.0, "porto": 1.0}, 60)
-    assert "keel came from Porto" in piece
-    assert len(piece) <= 60
-    assert piece.startswith("…")
+@pytest.mark.promise("KN-9")
+def test_extracts_are_whole_sentences_of_which_fewer_fit() -> None:
+    said = "The keel number {} came from Porto on a ship that had lost its mast, and cost {} euros with the transport."
+    rest = "We spoke about the weather. It rained. Ada asked about the harbour, and Ben about the price of wood."
+    contents = [f"{rest} {said.format(number, number * 7)} {rest}" for number in range(60)]
+    page = page_of("keel from Porto", [[memory] for memory in _memories(contents)], SurveyOrder.TIME)
+    assert [text for _, text in page] == [said.format(number, number * 7) for number in range(len(page))]
+    assert 40 < len(page) < 60
 
 
 def test_totals_name_the_largest_and_count_the_rest() -> None:
