@@ -210,7 +210,7 @@ class Settings:
     )
     hook_tokens: int = _setting(
         "800",
-        "Most tokens that hooks tell a model at a session's start and with each prompt; 0: "
+        "Most tokens that hooks tell a model at a session's start and with each prompt, up to 3,100; 0: "
         "nothing. Set it where the client runs",
         take.integer(0, 20_000),
     )

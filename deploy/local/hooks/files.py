@@ -40,7 +40,7 @@ def recall_file(
     hits = memory.call("search_memories", {**query, "max_chars": REPLY_CHARS}).get("memories") or ()
     near = about_file([hit for hit in hits if isinstance(hit, dict)], path)
     mark(near, folder, memory.project, memory.until)
-    block = MemoryBlock(RECALLED, _HEAD.format(SOURCE, harmless(path)[-_PATH_CHARS:]), min(tokens, TOKENS))
+    block = MemoryBlock(RECALLED, _HEAD.format(SOURCE, harmless(path)[-_PATH_CHARS:]), min(tokens, TOKENS), path)
     for hit in near:
         if hit.get("id") not in shown:
             block.add(hit)

@@ -8,14 +8,18 @@ from typing import Any, Final
 from engramq.deploy.local.hooks.capture import TAG
 from engramq.deploy.local.hooks.connection import NEWER, HookConnection
 from engramq.deploy.local.hooks.turns import ARCHIVED, CAPTURED, RECALLED, REJECTED, UNTRUSTED, harmless, within
+from engramq.schemas.passages import Passages, words_of
+from engramq.schemas.pastes import both_ends, read_prompt
 
 _HITS_MAX: Final = 12
-_QUERY_CHARS: Final = 8_000  # of 32,768; the model reads the first 128 tokens, and words of a paste find noise
+_QUERY_CHARS: Final = 30_000  # of 32,768
 _CONTENT_CHARS: Final = 600
 REPLY_CHARS: Final = 40_000
 _LEAST_RELEVANCE: Final = 0.05  # of a hit that nobody has asked for
 # What a token has in bytes of UTF-8, at the least, over the languages that tests measure.
 _BYTES_PER_TOKEN: Final = 3
+# Clients cut what hooks tell at 10,000 characters: so many tokens are 9,300 at the most, whatever is set.
+MOST_TOKENS: Final = 3_100
 SOURCE: Final = "From engramq, the long-term memory."
 _BEARS: Final = "what may bear on the prompt"
 _BEFORE: Final = "what was told before the compaction"
@@ -46,11 +50,15 @@ _GROUNDS: Final = {
 
 
 class MemoryBlock:
-    """Lines about memories between marks, up to so many tokens. A memory that does not fit is left out."""
+    """Lines about memories between marks, up to so many tokens. A memory that does not fit is left out.
 
-    def __init__(self, mark: str, head: str, tokens: int) -> None:
+    Of a long one there are the sentences that bear on the prompt.
+    """
+
+    def __init__(self, mark: str, head: str, tokens: int, prompt: str = "") -> None:
         self._mark = mark
         self._lines = [head]
+        self._prompt = prompt
         self._left = tokens - tokens_of(within(mark, head))
         self.ids: list[str] = []
 
@@ -59,14 +67,18 @@ class MemoryBlock:
         content, known_as = memory.get("content"), memory.get("id")
         if not isinstance(content, str) or not isinstance(known_as, str):
             return
+        if len(content) > _CONTENT_CHARS:
+            content = Passages(content, words_of(read_prompt(self._prompt).words)).within(_CONTENT_CHARS)
         text = harmless(content)
-        text = text if len(text) <= _CONTENT_CHARS else text[:_CONTENT_CHARS].rstrip() + " ..."
         line = f"- {_when(memory)}{memory.get(GROUNDED, '')}{_who(memory)}{text}"
-        cost = tokens_of(line)
-        if cost <= self._left:
-            self._left -= cost
-            self._lines.append(line)
-            self.ids.append(known_as)
+        reply = memory.get("followed_by")
+        answered = f"{line} -> {_who(reply)}{harmless(str(reply.get('passage')))}" if isinstance(reply, dict) else line
+        for each in (answered, line):
+            if (cost := tokens_of(each)) <= self._left:
+                self._left -= cost
+                self._lines.append(each)
+                self.ids.append(known_as)
+                return
 
     def text(self) -> str:
         """Return the block, nothing when no memory is in it."""
@@ -103,12 +115,13 @@ def recall(
     mark([*wishes, *hits], folder, memory.project, memory.until)
     is_named = 0 < len(project) <= _PROJECT_CHARS and with_newest
     named = _PROJECT.format(json.dumps(harmless(project), ensure_ascii=False)) if is_named else ""
+    tokens = min(tokens, MOST_TOKENS)
     standing = MemoryBlock(RECALLED, _WISHES_HEAD, tokens // 2)
     _fill(standing, wishes, shown)
     tokens -= tokens_of(standing.text()) if standing.ids else 0
     blocks = []
     if captured:
-        block = MemoryBlock(CAPTURED, _CAPTURED_HEAD, tokens // 2)
+        block = MemoryBlock(CAPTURED, _CAPTURED_HEAD, tokens // 2, prompt)
         kept_apart, _ = _hits(memory, prompt, {"partitions": [UNTRUSTED], "tags": [TAG]}, with_newest)
         mark(kept_apart, folder, memory.project, memory.until)
         _fill(block, kept_apart, shown)
@@ -116,7 +129,7 @@ def recall(
     # What the captured ones leave, the trusted ones have.
     left = tokens - sum(tokens_of(each.text()) for each in blocks if each.ids)
     head = _head(prompt, with_newest, memory.project, is_lost=bool(lost))
-    block = MemoryBlock(RECALLED, head + named, left)
+    block = MemoryBlock(RECALLED, head + named, left, prompt)
     _fill(block, hits, {*shown, *standing.ids})
     texts = [text for each in (standing, block, *blocks) if (text := each.text())]
     if named and not block.ids and tokens_of(alone := within(RECALLED, SOURCE + named)) <= left:
@@ -144,13 +157,16 @@ def _hits(
     hits: list[object] = []
     wishes: list[object] = []
     if prompt.strip():
-        query = {"query": prompt[:_QUERY_CHARS], "collapse_duplicates": True}
+        query = {"query": both_ends(prompt, _QUERY_CHARS), "collapse_duplicates": True}
         found = memory.call("search_memories", {**query, **options})
         if found.get("answered") != "no":
             hits += filter(_is_likely, found.get("memories") or ())
         wishes += [{**wish, "content": wish.get("preview")} for wish in found.get("standing") or ()]
     if with_newest:
-        told_before = (memory.call("get_memory", {"memory_id": known_as}).get("memory") for known_as in reversed(lost))
+        told_before = (
+            memory.call("get_memory", {"memory_id": known_as, "max_chars": REPLY_CHARS}).get("memory")
+            for known_as in reversed(lost)
+        )
         hits += [known for known in told_before if isinstance(known, dict) and _holds(known)]
         if not filters and NEWER in memory.tools:
             wishes += memory.call("list_standing", {"max_chars": REPLY_CHARS}).get("memories") or ()
