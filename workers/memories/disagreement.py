@@ -91,7 +91,8 @@ _ONCE: Final = _set(
     "born moved founded married died graduated joined launched released hired retired started agreed decided planned "
     "scheduled limited"
 )
-_SET: Final = _set("due set fixed booked postponed delayed extended expected")
+_ONCE_OR_NOW: Final = _NOW | _ONCE
+_SETS: Final = _VERBS | _set("due set fixed booked postponed delayed extended expected on up down")
 # What is counted or told apart by its number.
 _NUMBERED: Final = _set(
     "build sprint version release issue ticket chapter step phase week day episode part round season test run pr bug "
@@ -394,7 +395,7 @@ def _dates_differ(first: str, other: str) -> bool:
 
 def _happens_once(statement: _Statement) -> bool:
     return bool(
-        statement.all & (_NOW | _ONCE)
+        statement.all & _ONCE_OR_NOW
         or (statement.all & _VERBS and not any(word.endswith("ed") for word in statement.all))
     )
 
@@ -404,12 +405,12 @@ def _is_when(statement: _Statement, at: int) -> bool:
     if not _happens_once(statement):
         return False
     between = {word.plain for word in statement.words[statement.verb_at : at]}
-    return bool(statement.all & _ONCE) or statement.all.isdisjoint(_COPULA) or between <= _VERBS | _SET | _PARTICLES
+    return bool(statement.all & _ONCE) or statement.all.isdisjoint(_COPULA) or between <= _SETS
 
 
 def _is_of_once(statement: _Statement) -> bool:
     """Say whether its number is of one time among many: "paid 20 euros", "showed 300 kWh", "the pulse is 80"."""
-    if not statement.all.isdisjoint(_NOW | _ONCE):
+    if not statement.all.isdisjoint(_ONCE_OR_NOW):
         return not statement.all.isdisjoint(_MEASURED)
     return any(word in _IRREGULAR or (word.endswith("ed") and not word.endswith("eed")) for word in statement.all)
 
