@@ -228,7 +228,7 @@ SEARCH_MEMORIES: Final = Tool(
     client_name="search",
     title="Search memories",
     summary="Find memories by meaning and words. Call it before you act, plan or answer: once for the "
-    "task, once for each person, project or tool in it. answered no: it is not known. For the newest call "
+    "task, once for each person, project or tool in it. answered no: nothing sure. For the newest call "
     "list_recent_memories. Once hits have helped or misled, call record_outcome.",
     example='search_memories(query="what does Ada drink?")',
     detailed=True,
@@ -243,8 +243,9 @@ SEARCH_MEMORIES: Final = Tool(
         "a named fact between two things: get_edge.",
         cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
         returns="memories with relevance (the chance that a hit helps) and, if one came over a link, via. answered "
-        "yes: rely on the hits; unsure: they may be about something else; no: take it as not known. left_out: less "
-        "likely ones; min_relevance 0 shows them. sector_source none: small talk, in no sector; sector_confidence "
+        "yes: rely on the hits; unsure: they may be about something else; no: nothing is shown, and hint says what was "
+        "found. left_out: less likely ones; min_relevance 0 shows them. more: others name what you asked for, and the "
+        "call that lists them. sector_source none: small talk, in no sector; sector_confidence "
         "below .70: a guess.",
         next="differs_from: another memory says otherwise, and nobody has decided. Rely on a hit: say which, and "
         "afterwards record_outcome. Nothing found: ask in other words once, then go "

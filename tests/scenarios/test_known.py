@@ -96,3 +96,26 @@ async def test_a_filter_that_leaves_few_lowers_none_of_them(
             found = await agent.call("search_memories", query=query, **narrow)
             assert [each["id"] for each in found["memories"]] == [hit["id"]], narrow
             assert found["memories"][0]["relevance"] >= hit["relevance"] - 0.1, (narrow, found, wide)
+
+
+@pytest.mark.promise("KN-10")
+async def test_of_somebody_whom_many_memories_name_a_question_about_all_counts_the_others(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    contents = [
+        f"{did} with Ingrid Solberg."
+        for did in (
+            "Signed the lease", "Had lunch in Bergen", "Reviewed the budget", "Moved the stand-up", "Fixed the pump",
+            "Planned the offsite", "Tasted new coffee", "Closed ticket 77", "Went to the fair", "Wrote the handover",
+        )
+    ]  # fmt: skip
+    async with asked(database, redis_url, key_prefix, [*contents, *fillers.texts(80)]) as agent:
+        for query in ("Ingrid Solberg", "What do you know about Ingrid Solberg?"):
+            found = await agent.call("search_memories", query=query)
+            named = sum(hit["content"] in contents for hit in found["memories"])
+            assert found["more"]["n"] == len(contents) - named, (query, found)
+            tool, _, arguments = found["more"]["call"].partition("(")
+            assert query in arguments
+            assert tool in {"search_memories", "survey_memories"}
+        survey = await agent.call("survey_memories", topic="What do you know about Ingrid Solberg?")
+        assert survey["totals"]["named"] == len(contents)

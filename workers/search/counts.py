@@ -38,6 +38,13 @@ _STARTS: Final = re.compile(r"(?:^|[.!?:]\s+)\W*$")
 _IDENTIFIER: Final = re.compile(r".*[\d_]|.*\w[A-Z]|.*\w[./@#+]\w")
 
 
+# "What do you know about Ingrid?", "all that names FastAPI": whoever asks so wants more than the best few.
+_ALL: Final = re.compile(
+    r"\b(?:about|all|anything|everything|know of|mention(?:ed|ing|s)?|who is|who was)\b", re.IGNORECASE
+)
+FEW: Final = 3  # words that name something
+
+
 class Naming(NamedTuple):
     """The words of a topic that a memory has all of, and those of which it has one."""
 
@@ -60,6 +67,14 @@ def naming_of(topic: str) -> Naming:
     if not names:
         return Naming((others or verbs or [word for _, word in words])[:WORDS], [])
     return Naming(names[:WORDS], [*others, *verbs][:WORDS] if others else [])
+
+
+def asks_for_all(question: str) -> bool:
+    """Say whether a question asks for all about something that a few words name."""
+    if not _ALL.search(question):
+        return False
+    naming = naming_of(question)
+    return not naming.one and len(naming.all) <= FEW
 
 
 class Named(NamedTuple):

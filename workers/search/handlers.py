@@ -31,10 +31,11 @@ from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
+from engramq.workers.search.counts import asks_for_all, count_named
 from engramq.workers.search.elsewhere import hint_of
 from engramq.workers.search.question import Question
 from engramq.workers.search.relevance import Floor
-from engramq.workers.search.search import Lift, SearchResult, find
+from engramq.workers.search.search import Lift, SearchResult, filters_of, find
 from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
@@ -181,7 +182,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         answered=result.answered,
         left_out=left_out or UNSET,
         hint=" ".join(text for text in hints if text is not UNSET) or UNSET,
-        more=_more(command, result),
+        more=await _more(command, context, result),
         standing=standing,
         degraded=degraded,
         notice=" ".join(text for text in notices if text is not UNSET) or UNSET,
@@ -196,16 +197,25 @@ def _hint(result: SearchResult) -> str | UnsetType:
     return NO_SURE_ANSWER.format(hits, result.best_left_out)
 
 
-def _more(command: SearchMemories, result: SearchResult) -> MoreNamed | UnsetType:
-    """Say how many memories that name what was asked for are not shown, and the call that lists them."""
-    beyond = result.named - len(result.memories)
+async def _more(command: SearchMemories, context: Context, result: SearchResult) -> MoreNamed | UnsetType:
+    """Say how many memories that name what was asked for are not shown, and the call that lists them.
+
+    Full text counts them where all about something is asked for, which words besides its name hide from the search.
+    """
+    beyond, shown = result.unshown, len(result.memories)
+    prompt = read_prompt(command.query)
+    if shown and (shown == command.limit or result.left_out) and asks_for_all(prompt.asked):
+        filters = filters_of(command, context.envelope.project_named(command.project))
+        count = partial(count_named, topic=prompt.asked, filters=filters, found=result.memories)
+        named = await context.store.read(context.envelope.namespace, count)
+        beyond = named.memories - named.found
     if beyond < 1:
         return UNSET
-    query = json.dumps(command.query[:MORE_QUERY_CHARS], ensure_ascii=False)
-    limit = len(result.memories) + beyond
-    call = (
-        f"search_memories(query={query}, limit={limit})"
-        if limit <= limits.SEARCH_LIMIT
-        else f"survey_memories(topic={query})"
+    query = json.dumps(prompt.asked[:MORE_QUERY_CHARS], ensure_ascii=False)
+    is_listed = beyond + shown <= limits.SEARCH_LIMIT and beyond == result.unshown
+    return MoreNamed(
+        n=beyond,
+        call=f"search_memories(query={query}, limit={beyond + shown})"
+        if is_listed
+        else f"survey_memories(topic={query})",
     )
-    return MoreNamed(n=beyond, call=call)

@@ -7,7 +7,7 @@ hold for all models. `python -m tools.relevance` learns the weights, and says ho
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -260,7 +260,11 @@ class Judge:
     @property
     def named(self) -> int:
         """How many of the memories that were found hold every word that was asked for."""
-        return int(self.everything.complete[list(self.everything.ranked.order)].sum())
+        return self.named_among(self.everything.ranked.order)
+
+    def named_among(self, rows: Iterable[int]) -> int:
+        """Return how many of these rows hold every word that was asked for."""
+        return int(self.everything.complete[list(rows)].sum())
 
     def made_of(self, row: int) -> dict[str, float]:
         """Return by how much what each kind of evidence says lifts the chance of a hit above what it usually says."""

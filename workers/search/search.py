@@ -51,7 +51,7 @@ class SearchResult(NamedTuple):
 
     `left_out`: how many hits fell below the floor, and `best_left_out` the relevance of the best of these. `expected`:
     how many of the first ten are expected to help. `named`: how many memories that were found hold every word of the
-    question.
+    question, and `unshown` how many of these are not shown.
     """
 
     memories: list[Memory]
@@ -60,6 +60,7 @@ class SearchResult(NamedTuple):
     best_left_out: float = 0.0
     expected: float = 0.0
     named: int = 0
+    unshown: int = 0
 
 
 NOTHING: Final = SearchResult([], "no")
@@ -277,6 +278,7 @@ def judged_hits(
         round(max(left_out, default=0.0), RELEVANCE_DIGITS),
         judge.trusted.expected,
         judge.named,
+        judge.named - judge.named_among(row for row, is_shown in zip(rows, are_shown, strict=True) if is_shown),
     )
 
 

@@ -415,7 +415,8 @@ async def test_what_is_restored_has_one_normal_form_but_for_what_stands_in_objec
     await restoring.restore(store, "beta", checked, lambda: found, "ada", quiet)
     (row,) = database.rows(
         "select m.content, m.speaker, m.thread, m.project, m.source_type, n.external_id, m.tags, "
-        "m.metadata ->> 'key' as key from memories m join nodes n on n.tenant = m.tenant and n.id = m.node_id where m.content <> 'plain'"
+        "m.metadata ->> 'key' as key from memories m join nodes n on n.tenant = m.tenant and n.id = m.node_id "
+        "where m.content <> 'plain'"
     )
     assert row == dict.fromkeys(named, composed) | {"tags": [composed], "key": apart}
     (node,) = database.rows("select name, label, properties ->> 'key' as key from nodes where name is not null")
