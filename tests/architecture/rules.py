@@ -49,6 +49,7 @@ SCRIPTS: Final = "engramq.schemas.scripts"  # reads the .lua files beside it
 # What single modules of the contract may import besides: `packed_lines` unpacks what others have opened.
 BESIDES: Final = {
     CONNECTION: frozenset({"asyncio", "redis", "hiredis"}),
+    "engramq.schemas.fields": frozenset({"unicodedata"}),  # tables in memory: one normal form of letters
     "engramq.schemas.keys": frozenset({"binascii"}),  # CRC16 for the slots of a cluster
     "engramq.schemas.redis_problems": frozenset({"ssl"}),  # reads its errors
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
