@@ -58,11 +58,11 @@ async def test_a_text_has_the_same_vector_alone_and_in_any_company(embedder: Min
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
 
 
-READ = ["日本語", "word " * 6_000, "the 🦊 fox runs", "שלום עולם", "안녕하세요", "Привет мир", "!!!"]
+READ = ["\ud800", "日本語", "word " * 6_000, "the 🦊 fox runs", "שלום עולם", "안녕하세요", "Привет мир", "!!!"]
 UNREAD = [
-    "", " ", "\ud800", "\x00", "🙂" * 50, "🦊", "x" * 32_768,
+    "", " ", "\x00", "🙂" * 50, "🦊", "x" * 32_768,
     "การประชุมจัดที่กรุงเทพ", "ສະບາຍດີ", "សួស្តី", "မင်္ဂလာပါ", "ሰላም ዓለም",
-    "การประชุม จัด ที่ Rome",
+    "ሰላም ዓለም ሰላም Rome",
 ]  # fmt: skip
 
 
