@@ -190,7 +190,7 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
     """
     is_advised = needed <= limits.ADVISED_CHARS
     budget = f"max_chars={needed}" if is_advised else "A larger max_chars, where the client shows so much,"
-    memory = body.get("memory")
+    memory = body.get("memory") or body.get("stored")
     if isinstance(memory, dict) and not is_advised and "id" in memory:
         return f'get_memory(memory_id="{memory["id"]}", part={memory.get("part", 1)}) shows that part whole.'
     in_parts = (
@@ -199,8 +199,12 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
     if "next_cursor" in body:
         return f"{budget} shows more of each. next_cursor goes on where this page ends.{in_parts}"
     full = f', detail="{Detail.FULL}"' if is_full else ""
-    if issubclass(tool.parameters, ConnectByQuery) and is_advised:
-        return f"The same call with dry_run=true and {budget} shows it all."  # what it did is not repeated
+    if issubclass(tool.parameters, ConnectByQuery):  # what it did is not repeated
+        return (
+            f"The same call with dry_run=true and {budget} shows it all."
+            if is_advised
+            else f"{budget} shows more.{in_parts}"
+        )
     if tool.write and "command_id" in body:
         more, whole = (f", {budget}", " all") if is_advised else ("", "")
         return f'get_command(command_id="{body["command_id"]}"{full}{more}) shows it{whole}.{in_parts}'
@@ -211,7 +215,7 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
 
 
 def _shows_contents(body: Body) -> bool:
-    return any(name in body for name in ("memories", "old", "stored", "source_content"))
+    return any(name in body for name in ("memories", "old", "source_content"))
 
 
 def in_parts(body: Body, asked: int | UnsetType, budget: int) -> Body:

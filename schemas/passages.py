@@ -30,7 +30,7 @@ _WRAPPED_CHARS: Final = 50  # from which a line without an end may go on in the 
 
 # Not compiled here: hooks import this, and most contents are short.
 _SENTENCE: Final = r"[.!?\u2026\u3002\uff01\uff1f][\"')\]\u201d\u2019]*(?:\s+|(?<=[\u3002\uff01\uff1f]))"
-_SHORTENED: Final = r"\b(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|No|vs|ca|bzw|z\.B|e\.g|i\.e)\Z"
+_SHORTENED: Final = frozenset({"Dr", "Mr", "Mrs", "Ms", "St", "No", "vs", "ca", "bzw", "z.B", "e.g", "i.e"})
 _LISTED: Final = r"\s*(?:[-*+|>#\u2022]|\d{1,3}[.)]\s|\w{1,30}: )|\s{4}|\t"
 _WORD: Final = r"[^\W_]+"
 _DENSE: Final = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
@@ -291,13 +291,15 @@ def _blocks(text: str) -> Iterator[tuple[int, int, str]]:
     """Give the lines of a text, those of a wrapped paragraph as one: where it begins and ends, and what it is."""
     at, begun, in_code = 0, -1, False
     lines, listed = text.split("\n"), re.compile(_LISTED).match
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    are_listed = [listed(line) is not None for line in lines]
+    after = zip([*lines[1:], ""], are_listed, [*are_listed[1:], False], strict=True)
+    for line, (following, is_listed, goes_on_listed) in zip(lines, after, strict=True):
         end = at + len(line) + 1
         is_fence = line.lstrip().startswith(("```", "~~~"))
         is_code = in_code or is_fence
         in_code ^= is_fence
         if line.strip():
-            may_flow = not is_code and bool(following.strip()) and not listed(line) and not listed(following)
+            may_flow = not (is_code or is_listed or goes_on_listed) and bool(following.strip())
             is_open = len(line) >= _WRAPPED_CHARS and line.rstrip()[-1] not in ".!?:;"
             start, begun = begun if begun >= 0 else at, -1
             if may_flow and (is_open or start < at):
@@ -327,15 +329,14 @@ def _sentences(text: str, start: int, end: int) -> list[int]:
     is_short = end - start <= _LINE_CHARS
     if is_short and re.compile(_LISTED).match(text, start, end) and ": " not in text[start : start + 32]:
         return [start]
-    shortened = re.compile(_SHORTENED).search
-    return [
-        start,
-        *(
-            found.end()
-            for found in re.compile(_SENTENCE).finditer(text, start, end)
-            if found.end() < end - 1 and not (found[0][0] == "." and shortened(text, found.start() - 4, found.start()))
-        ),
-    ]
+    ends = re.compile(_SENTENCE).finditer(text, start, end)
+    return [start, *(found.end() for found in ends if found.end() < end - 1 and not _is_shortened(text, found.start()))]
+
+
+def _is_shortened(text: str, at: int) -> bool:
+    """Say whether a full stop ends an abbreviation, or a letter of a name."""
+    word = text[max(0, at - 4) : at].rpartition(" ")[2]
+    return text[at] == "." and (word in _SHORTENED or (len(word) == 1 and word.isalpha()))
 
 
 def _bounded(piece: str) -> Iterator[str]:

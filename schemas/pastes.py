@@ -90,7 +90,7 @@ def read_prompt(text: str) -> Prompt:
     if len(text) <= UNTOUCHED or ("\n" not in text.strip() and len(text) <= _RAMBLING and is_prose(text)):
         return Prompt(text)
     text = text.strip()
-    head, tail = list(_units(text[:_ENDS])), list(_units(text[-_ENDS:]))[::-1]
+    head, tail = _both_ends(text)
     first, last = _question(head), _question(tail)
     if first and last and first != last:
         begins, ends = _is_beside_paste(head, first, _GREETS), _is_beside_paste(tail, last, _SIGNS)
@@ -113,7 +113,14 @@ _CUT: Final = "\n...\n"
 
 def asks(text: str) -> bool:
     """Say whether a text is a question or a request, by its first or its last sentences."""
-    return bool(_question(list(_units(text[:_ENDS]))) or _question(list(_units(text[-_ENDS:]))[::-1]))
+    head, tail = _both_ends(text)
+    return bool(_question(head) or _question(tail))
+
+
+def _both_ends(text: str) -> tuple[list["_Unit"], list["_Unit"]]:
+    """Return the units of both ends of a text, those of the last one backwards."""
+    head = list(_units(text[:_ENDS]))
+    return head, (head if len(text) <= _ENDS else list(_units(text[-_ENDS:])))[::-1]
 
 
 def is_prose(line: str) -> bool:

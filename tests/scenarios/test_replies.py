@@ -157,17 +157,23 @@ async def test_what_a_reply_says_of_the_rest_gets_it(agent: Agent) -> None:
     content = KILOBYTES_32[:20_000]
     stored = await agent.call("store_memory", content=content, detail="full", max_chars=4_000)
     assert stored["stored"]["truncated"] is True
-    report = await agent.call("get_command", **said(stored["rest"]))
-    assert report["reply"]["stored"]["content"] == content
-
+    first = await agent.call("get_memory", **said(stored["rest"]))
     found = await agent.call("get_memory", memory_id=stored["stored"]["id"])
-    whole = await agent.call("get_memory", memory_id=stored["stored"]["id"], **said(found["rest"]))
-    assert whole["memory"]["content"] == content
+    assert found["memory"]["content"] == first["memory"]["content"]
+    parts = [found]
+    while "rest" in parts[-1]:
+        parts.append(await agent.call("get_memory", **said(parts[-1]["rest"])))
+    assert len(parts) == found["parts"] == 3
+    assert "".join(part["memory"]["content"] for part in parts) == content
 
-    asked = {"source_query": content, "target_query": "Who wrote down every ship?", "dry_run": True}
+    asked = {"source_query": content[:2_000], "target_query": "Who wrote down every ship?", "dry_run": True}
+    tried = await agent.call("connect_by_query", **asked)
+    assert tried["rest"].endswith("get_memory(memory_id, part) shows one whole, in parts.")
+    short = (await agent.store("The keeper has a dog"))["id"]
+    asked = {"source_query": "The keeper has a dog", "target_query": "a dog", "dry_run": True, "max_chars": 500}
     tried = await agent.call("connect_by_query", **asked)
     again = await agent.call("connect_by_query", **{**asked, **said(tried["rest"])})
-    assert (again["source_content"], again["source_query"], "rest" in again) == (content, content, False)
+    assert (again["source_id"], "rest" in again) == (short, False)
 
     (resource,) = (await agent.client.read_resource(f"engramq://memory/{stored['stored']['id']}")).contents
     assert json.loads(resource.text)["memory"]["content"] == content  # type: ignore[union-attr]
