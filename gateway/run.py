@@ -259,6 +259,7 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
             Breadcrumbs(redis, lanes),
             CursorSecret(redis, keys),
             redact=settings.redact,
+            zone=settings.timezone,
             observe=None if metrics is None else metrics.called,
         )
         await _serve(Gateway(settings, bus, service, redis, keys, metrics=metrics), listener, bound, stopping)

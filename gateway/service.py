@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -98,11 +99,13 @@ class Service:
         style: ReplyStyle = ReplyStyle(),  # noqa: B008 - frozen
         redact: Redact = Redact.OFF,
         *,
+        zone: tzinfo = UTC,
         redacting: anyio.CapacityLimiter | None = None,
         observe: Observe | None = None,
     ) -> None:
-        """Tell `observe` of each call."""
+        """Tell `observe` of each call. `zone`: of times that callers give without an offset."""
         self._bus = bus
+        self._zone = zone
         self._observe = observe
         self._redact = redact
         self._redacting = redacting or anyio.CapacityLimiter(REDACTING_THREADS)
@@ -128,6 +131,7 @@ class Service:
             limits,
             style,
             self._redact if redact is None else redact,
+            zone=self._zone,
             redacting=self._redacting,
             observe=self._observe,
         )
@@ -176,9 +180,9 @@ class Service:
         if tool.name not in reader.tools:  # first: nobody mends arguments of what they may not call
             admit(tool.parameters, tool.scope, caller.principal)
         if tool.batches:  # many items take as long as hundreds of other calls
-            arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments)
+            arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments, self._zone)
         else:
-            arguments = check_arguments(tool, call.arguments)
+            arguments = check_arguments(tool, call.arguments, self._zone)
         session, secrets = arguments.session or caller.session, 0
         if not isinstance(arguments.parameters, Command):
             body = to_body(await self._local[tool.name](call, session, arguments.parameters))

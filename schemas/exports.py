@@ -13,7 +13,7 @@ from msgspec import Meta
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.evidence import KeptCitation
-from engramq.schemas.fields import Content, Name, Note, Tags, UnitInterval
+from engramq.schemas.fields import Content, Name, Note, Offset, Tags, UnitInterval
 from engramq.schemas.vocabulary import (
     MemorySource,
     MemoryState,
@@ -90,6 +90,7 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     source_type: Name | None
     speaker: Name | None
     occurred_at: Moment | None
+    occurred_offset: Offset | None = None
     thread: Name | None
     position: Count | None
     sector: Sector | None

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -32,6 +32,13 @@ Position = Annotated[int, Meta(ge=0, le=limits.POSITION_MAX)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Properties = dict[str, Any]
 Occurrence = Annotated[Moment, Meta(description="Time or date of it")]
+Since = Annotated[Moment, Meta(description="Happened, else stored, then or later: a time or date")]
+Until = Annotated[Moment, Meta(description="As since; whole date")]
+StoredSince = Annotated[Moment, Meta(description="Stored then or later")]
+StoredUntil = Annotated[Moment, Meta(description="Stored then or before")]
+# Minutes east of UTC by which a time was given; whoever checks it fills it in, and no caller names it.
+Offset = Annotated[int, Meta(ge=-1_440, le=1_440)]
+OFFSETS: Final = {"occurred_at": "occurred_offset"}  # times whose offset is kept
 ValidFrom = Annotated[Moment, Meta(description="Holds from then on")]
 ValidUntil = Annotated[Moment, Meta(description="Holds until then")]
 ExpiresAt = Annotated[Moment, Meta(description="Archived then")]
@@ -102,13 +109,16 @@ def refuse_backwards(valid_from: datetime | UnsetType | None, valid_until: datet
         )
 
 
-def refuse_reversed(since: datetime | UnsetType, until: datetime | UnsetType) -> None:
-    """Raise EngramqError for a span of time that ends before it begins; both ends are included."""
+def refuse_reversed(since: datetime | UnsetType, until: datetime | UnsetType, prefix: str = "") -> None:
+    """Raise EngramqError for a span of time that ends before it begins; both ends are included.
+
+    `prefix`: of the names of both parameters.
+    """
     if since is not UNSET and until is not UNSET and until < since:
         raise invalid(
-            "until",
-            f"until, {format_time(until)}, is earlier than since, {format_time(since)}.",
-            "Give a later until, an earlier since, or leave one of them out.",
+            f"{prefix}until",
+            f"{prefix}until, {format_time(until)}, is earlier than {prefix}since, {format_time(since)}.",
+            f"Give a later {prefix}until, an earlier {prefix}since, or leave one of them out.",
         )
 
 

@@ -5,7 +5,7 @@ import os
 import secrets
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 from uuid import UUID
 
@@ -99,8 +99,13 @@ def parse_time(text: str, *, end_of_day: bool = False) -> datetime:
     raise ValueError(f"{text!r} is neither a date (2026-01-31) nor a time with a zone (2026-01-31T09:00:00Z)")
 
 
-def format_time(moment: datetime) -> str:
-    """Return RFC 3339 in UTC with microseconds and `Z`."""
+def format_time(moment: datetime, minutes_east: int | None = None) -> str:
+    """Return RFC 3339 with microseconds, in UTC with `Z` or so many minutes east of it."""
+    if minutes_east:
+        try:
+            return moment.astimezone(timezone(timedelta(minutes=minutes_east))).isoformat(timespec="microseconds")
+        except OverflowError:  # beyond the years 1 to 9999 there
+            pass
     return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 

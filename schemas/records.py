@@ -1,6 +1,7 @@
 """Records that replies are made of, as a client reads them: memories, links, nodes, edges, proposals."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -27,7 +28,7 @@ from engramq.schemas.vocabulary import (
 # Text that engramq makes, or shows to everybody who may call. Any other text of a record is what somebody wrote: see
 # `contents_of` in contents.py.
 Id = Annotated[str, Meta(extra={"holds": "id"})]
-Time = Annotated[str, Meta(extra={"holds": "time"})]  # RFC 3339, UTC
+Time = Annotated[str, Meta(extra={"holds": "time"})]  # RFC 3339
 Who = Annotated[str, Meta(extra={"holds": "principal"})]
 Label = Annotated[str, Meta(extra={"holds": "label"})]  # names of nodes and relations
 Words = Annotated[str, Meta(extra={"holds": "words"})]  # what engramq says
@@ -198,7 +199,9 @@ class MemoryFields(msgspec.Struct, kw_only=True):
 
 
 class Memory(MemoryFields, kw_only=True):
-    """A memory as a client reads it; never the embedding. Times are RFC 3339 UTC text.
+    """A memory as a client reads it; never the embedding. Times are RFC 3339 text in UTC.
+
+    `occurred_at` has the offset by which it was given.
 
     It holds from `valid_from` until `valid_until`, which is excluded; null is open. From `expires_at` on it reads as
     archived.
@@ -235,6 +238,11 @@ class Memory(MemoryFields, kw_only=True):
     updated_at: Time
     accessed_at: Time | None = None
     score: float | UnsetType = UNSET
+
+    @property
+    def moment(self) -> datetime:
+        """When it happened, else when it was stored."""
+        return datetime.fromisoformat(self.occurred_at or self.created_at)
 
 
 def split_by_relevance(hits: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

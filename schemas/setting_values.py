@@ -6,11 +6,12 @@ They raise ValueError, which says what the variable takes.
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable
-from datetime import timedelta
+from datetime import UTC, timedelta, tzinfo
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from engramq.schemas.fields import composed, tag_key
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
@@ -99,6 +100,15 @@ def language(text: str) -> str:
     if text not in LANGUAGES:
         raise ValueError(f"must be one of {', '.join(LANGUAGES)}")
     return text
+
+
+def time_zone(text: str) -> tzinfo:
+    try:
+        # UTC is known where no zones are installed. PostgreSQL has to know the name too, which it does of those with a
+        # capital: not of localtime and the like.
+        return UTC if text == "UTC" else ZoneInfo(text if text[:1].isupper() else "")
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
+        raise ValueError("must be the name of a time zone, such as Europe/Berlin or UTC") from None
 
 
 def namespace(text: str) -> str:

@@ -11,6 +11,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -236,6 +237,12 @@ class Settings:
         "Language whose words full text stems in namespaces that are new: one that PostgreSQL knows, `simple`, "
         "`chinese`, `japanese`, `korean` or `thai`; `engramq tenant config` changes that of one",
         take.language,
+    )
+    timezone: tzinfo = _setting(
+        "UTC",
+        "Time zone (an IANA name, such as `Europe/Berlin`) of dates and times that are given without an offset, and of "
+        "the days that questions mean: today, last Friday. The same for gateways and workers",
+        take.time_zone,
     )
     degree_cap: int = _setting("10", "Most links that a memory may have", take.integer(1, 10_000))
     reinforce_delta: float = _setting("0.10", "Weight that a link gains when it is reinforced", take.number(0, 1))

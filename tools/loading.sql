@@ -38,7 +38,7 @@ insert into memories (
 select
     id, partition, tenant, content, 1.0, 'extracted', speaker, occurred_at, thread, position, sector,
     case when sector is not null then 'auto' end, case when sector is not null then 'auto' end, 'unverified', 'active',
-    tags, project, memory_lexemes(tenant, content, speaker, occurred_at), embedding, %(model_id)s,
+    tags, project, memory_lexemes(tenant, content, speaker, day_told(content, occurred_at, 0)), embedding, %(model_id)s,
     case when %(linked)s then now() end, %(created_by)s, clock_timestamp()
 from loaded join namespaces using (namespace)
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from functools import cache, partial
 from typing import Any, Final
@@ -23,7 +23,7 @@ from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_st
 from engramq.schemas import limits
 from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import composed, distinct_tags
+from engramq.schemas.fields import OFFSETS, composed, distinct_tags
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import Detail
 
@@ -77,12 +77,12 @@ class Parameter:
         """Say whether a value says anything, if one did not have to be given."""
         return meaning(self.name, self.schema, given, required=False) is not ABSENT
 
-    def check(self, given: Any) -> Any:
+    def check(self, given: Any, zone: tzinfo = UTC) -> Any:
         """Return the value as the command holds it, ABSENT when it means: not given.
 
-        Raises EngramqError naming the parameter.
+        A time without an offset is one of `zone`. Raises EngramqError naming the parameter.
         """
-        value = meaning(self.name, self.schema, given, required=self.required)
+        value = meaning(self.name, self.schema, given, required=self.required, zone=zone)
         if value is ABSENT:
             return ABSENT
         if isinstance(value, float) and self.schema.get("type") == "integer" and value.is_integer():
@@ -103,7 +103,8 @@ class Parameter:
             raise self._refusal(_TOO_LARGE)
         if isinstance(checked, datetime):
             try:
-                return checked.astimezone(UTC)
+                utc = checked.astimezone(UTC)
+                return checked if self.name in OFFSETS else utc
             except OverflowError:
                 raise self._refusal("lies outside the years 1 to 9999 in UTC") from None
         if isinstance(checked, tuple) and all(isinstance(item, StrEnum) for item in checked):
@@ -150,14 +151,14 @@ class BatchParameter(Parameter):
     fault.
     """
 
-    check_item: Callable[[Any], Any]
+    check_item: Callable[[Any, tzinfo], Any]
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: Any, zone: tzinfo = UTC) -> Any:
         """Return the items as the command holds them; raises EngramqError for what is no list, or too long a one."""
         least, most = self.schema.get("minItems", 0), self.schema["maxItems"]
         if not isinstance(value, list) or not least <= len(value) <= most:
             raise self._refusal(f"must be {self.expected}, not {self._description(value)}")
-        return tuple(self.check_item(item) for item in value)
+        return tuple(self.check_item(item, zone) for item in value)
 
 
 def _expected(schema: Mapping[str, Any]) -> str:
@@ -255,7 +256,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool) -> Any:
+def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool, zone: tzinfo = UTC) -> Any:
     """Return what a value means for the parameter of this name and schema; ABSENT when it means: not given."""
     if value is None:
         return value if required else ABSENT
@@ -264,25 +265,25 @@ def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool)
     if not required and value in _NOTHING and (value == "" or _is_no_word(name, schema)):
         return ABSENT
     read = _READERS.get(schema.get("format", schema["type"]))
-    return value if read is None else read(name, value)
+    return value if read is None else read(name, value, zone)
 
 
 def _is_no_word(name: str, schema: Mapping[str, Any]) -> bool:
     return name in _NEVER_NULL or "enum" in schema or schema.get("format", schema["type"]) != "string"
 
 
-def _number(_name: str, text: str) -> Any:
+def _number(_name: str, text: str, _zone: tzinfo) -> Any:
     found = _NUMBER.fullmatch(text)
     if found is None:
         return text
     return float(found[1]) if found[2] or found[3] else int(found[1])
 
 
-def _boolean(_name: str, text: str) -> Any:
+def _boolean(_name: str, text: str, _zone: tzinfo) -> Any:
     return _BOOLEANS.get(text.strip().lower(), text)
 
 
-def _object(_name: str, text: str) -> Any:
+def _object(_name: str, text: str, _zone: tzinfo) -> Any:
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -291,17 +292,23 @@ def _object(_name: str, text: str) -> Any:
         return text
 
 
-def _moment(name: str, text: str) -> Any:
+def _moment(name: str, text: str, zone: tzinfo) -> Any:
     if _DATE.fullmatch(text):
-        now = datetime.now(UTC)
+        now = datetime.now(zone)
         if name == _AS_OF and text == now.date().isoformat():
             return format_time(now)
-        return f"{text}T23:59:59.999999Z" if name in _UNTIL else f"{text}T00:00:00Z"
-    found = _NO_ZONE.fullmatch(text)
-    return text if found is None else f"{found[1]}T{found[2]}{found[3] or ':00'}Z"
+        text = f"{text}T23:59:59.999999" if name in _UNTIL else f"{text}T00:00:00"
+    elif found := _NO_ZONE.fullmatch(text):
+        text = f"{found[1]}T{found[2]}{found[3] or ':00'}"
+    else:
+        return text
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=zone).isoformat()
+    except (ValueError, OverflowError):  # the check says what is wrong with it
+        return f"{text}Z"
 
 
-_READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+_READERS: Final[Mapping[str, Callable[[str, str, tzinfo], Any]]] = {
     "integer": _number,
     "number": _number,
     "boolean": _boolean,
@@ -345,13 +352,16 @@ def parameters_of(tool: Tool) -> Mapping[str, Parameter]:
     return listed
 
 
-def check_arguments(tool: Tool, given: Any) -> Arguments:
-    """Return the checked arguments of a call; raises EngramqError with `invalid_parameter` that names the parameter."""
+def check_arguments(tool: Tool, given: Any, zone: tzinfo = UTC) -> Arguments:
+    """Return the checked arguments of a call; raises EngramqError with `invalid_parameter` that names the parameter.
+
+    `zone`: of times that are given without an offset.
+    """
     if not isinstance(given, Mapping):
         raise invalid(ARGUMENTS, f"arguments must be a JSON object, not {shown(given)}.")
     if tool.aliases:
         given = _with_own_names(tool, given)
-    checked = _values(tool.name, tool.example, parameters_of(tool), given)
+    checked = _values(tool.name, tool.example, parameters_of(tool), given, zone)
     around = {name: checked.pop(name, None) for name in AROUND}
     parameters: Any = tool.parameters(**checked)
     if tool.checks:
@@ -386,7 +396,9 @@ def _with_own_names(tool: Tool, given: Mapping[Any, Any]) -> Mapping[Any, Any]:
     return named | {tool.aliases[name]: value for name, value in given.items() if name in tool.aliases}
 
 
-def _values(what: str, example: str, parameters: Mapping[str, Parameter], given: Mapping[Any, Any]) -> dict[str, Any]:
+def _values(
+    what: str, example: str, parameters: Mapping[str, Parameter], given: Mapping[Any, Any], zone: tzinfo
+) -> dict[str, Any]:
     """Return the values by name; `what` takes the parameters, and `example` shows how."""
     for parameter in parameters.values():
         if parameter.required and parameter.name not in given:
@@ -398,8 +410,12 @@ def _values(what: str, example: str, parameters: Mapping[str, Parameter], given:
     for name in given:
         if name not in parameters:
             raise _unknown(what, name, parameters)
-    checked = {name: parameter.check(given[name]) for name, parameter in parameters.items() if name in given}
-    return {name: value for name, value in checked.items() if value is not ABSENT}
+    checked = {name: parameter.check(given[name], zone) for name, parameter in parameters.items() if name in given}
+    values = {name: value for name, value in checked.items() if value is not ABSENT}
+    for name in OFFSETS.keys() & values.keys():
+        values[OFFSETS[name]] = values[name].utcoffset() // timedelta(minutes=1)
+        values[name] = values[name].astimezone(UTC)
+    return values
 
 
 def _unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> EngramqError:
@@ -409,13 +425,13 @@ def _unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> Engra
     return invalid(field, f"{what} has no parameter {shown(name)}.", known)
 
 
-def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Parameter], given: Any) -> Any:
+def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Parameter], given: Any, zone: tzinfo) -> Any:
     """Return an item of a batch as it travels: checked as if it were the arguments of a call, or with its fault."""
     given = meaning(name, _ANY_OBJECT, given, required=True)
     try:
         if not isinstance(given, Mapping):
             raise invalid(name, f"An item of {name} must be a JSON object, not {shown(given)}.")
-        item = items.kept(**_values(f"An item of {name}", tool.example, parameters, given))
+        item = items.kept(**_values(f"An item of {name}", tool.example, parameters, given, zone))
         item.check()
     except EngramqError as refusal:
         item = items.kept(fault=refusal.fault)

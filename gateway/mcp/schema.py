@@ -12,7 +12,7 @@ from engramq.gateway.brief import BARE_FORMS, BRIEF_FORMS
 from engramq.schemas import limits, vocabulary
 from engramq.schemas.commands import Tool
 from engramq.schemas.faults import Fault
-from engramq.schemas.fields import IdempotencyKey, SessionName
+from engramq.schemas.fields import OFFSETS, IdempotencyKey, SessionName
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import Detail, Status
 
@@ -123,7 +123,8 @@ def object_schema(*structs: type[msgspec.Struct]) -> dict[str, Any]:
     for struct in structs:
         (root,), definitions = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
         schema = _inline(root, definitions)
-        properties |= {name: value for name, value in schema["properties"].items() if name != _tag_of(struct)}
+        hidden = {_tag_of(struct), *OFFSETS.values()}
+        properties |= {name: value for name, value in schema["properties"].items() if name not in hidden}
         required += [name for name in schema.get("required", ()) if name != _tag_of(struct)]
     listed: dict[str, Any] = {"type": "object", "properties": properties}
     if required:

@@ -11,12 +11,14 @@ from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
+    OFFSETS,
     Confidence,
     ExpiresAt,
     MemoryReference,
     Name,
     Note,
     Occurrence,
+    Offset,
     Seen,
     SeenBy,
     Speaker,
@@ -113,6 +115,7 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
     confidence: Confidence | UnsetType = UNSET
     speaker: Speaker | UnsetType = UNSET
     occurred_at: Occurrence | UnsetType = UNSET
+    occurred_offset: Offset | UnsetType = UNSET
     thread: Thread | UnsetType = UNSET
     position: ThreadPosition | UnsetType = UNSET
     add_tags: Tags | UnsetType = UNSET
@@ -176,7 +179,7 @@ DETAILS: Final = tuple(
 CHANGEABLE: Final = tuple(
     name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear", "seen", "visibility"}
 )
-CLEARABLE: Final = ("metadata", "tags", *DETAILS)
+CLEARABLE: Final = ("metadata", "tags", *(name for name in DETAILS if name not in OFFSETS.values()))
 # Fields of a memory that are never empty, or not the caller's to empty.
 UNCLEARABLE: Final = frozenset(
     {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition", "visibility"}

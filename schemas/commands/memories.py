@@ -1,6 +1,5 @@
 """Commands that keep memories and read them, each with its reply and its tool."""
 
-from datetime import datetime
 from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
@@ -19,14 +18,19 @@ from engramq.schemas.fields import (
     Moment,
     Name,
     Occurrence,
+    Offset,
     Properties,
     SeenBy,
+    Since,
     Speaker,
     Standing,
+    StoredSince,
+    StoredUntil,
     Tags,
     Thread,
     ThreadPosition,
     UnitInterval,
+    Until,
     ValidFrom,
     ValidUntil,
     refuse_backwards,
@@ -86,6 +90,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sector: Annotated[Sector, Meta(description="Left out: told from the words")] | UnsetType = UNSET
     speaker: Speaker | UnsetType = UNSET
     occurred_at: Occurrence | UnsetType = UNSET
+    occurred_offset: Offset | UnsetType = UNSET
     thread: Thread | UnsetType = UNSET
     position: ThreadPosition | UnsetType = UNSET
     external_id: Annotated[Name, Meta(description="Your own id, used once")] | UnsetType = UNSET
@@ -174,10 +179,10 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     tags: _AllTags | UnsetType = UNSET
     project: _InProject | UnsetType = UNSET
     project_only: _ProjectOnly = False
-    since: (
-        Annotated[datetime, Meta(tz=True, description="Time or date; on occurred_at, else created_at")] | UnsetType
-    ) = UNSET
-    until: Annotated[Moment, Meta(description="As since; whole date")] | UnsetType = UNSET
+    since: Since | UnsetType = UNSET
+    until: Until | UnsetType = UNSET
+    stored_since: StoredSince | UnsetType = UNSET
+    stored_until: StoredUntil | UnsetType = UNSET
     as_of: AsOf | UnsetType = UNSET
     ranking: Annotated[Ranking, Meta(description="similarity: by cosine alone")] = Ranking.RELEVANCE
     min_similarity: Annotated[UnitInterval, Meta(description="Least cosine")] | UnsetType = UNSET
@@ -190,6 +195,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
         """Raise EngramqError for a look into the future, and a span that ends before it begins."""
         refuse_future(self.as_of)
         refuse_reversed(self.since, self.until)
+        refuse_reversed(self.stored_since, self.stored_until, "stored_")
 
 
 class MemoryList(Page, kw_only=True, tag="memories"):
@@ -277,8 +283,10 @@ class ListFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source_type: _OnlyThis | UnsetType = UNSET
     created_by: Annotated[Name, Meta(description="Only this principal's")] | UnsetType = UNSET
     external_id: _OnlyThis | UnsetType = UNSET
-    since: Annotated[datetime, Meta(tz=True, description="Stored then or later")] | UnsetType = UNSET
-    until: Annotated[Moment, Meta(description="Stored then or before")] | UnsetType = UNSET
+    since: Since | UnsetType = UNSET
+    until: Until | UnsetType = UNSET
+    stored_since: StoredSince | UnsetType = UNSET
+    stored_until: StoredUntil | UnsetType = UNSET
     evidence: Annotated[EvidenceFilter, Meta(description="stale: what it rests on changed")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
     as_of: AsOf | UnsetType = UNSET
@@ -287,6 +295,7 @@ class ListFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Raise EngramqError for a look into the future, and a span that ends before it begins."""
         refuse_future(self.as_of)
         refuse_reversed(self.since, self.until)
+        refuse_reversed(self.stored_since, self.stored_until, "stored_")
 
 
 class ListRecentMemories(
@@ -329,22 +338,22 @@ LIST_RECENT_MEMORIES: Final = Tool(
 class CountMemories(
     ListFilter, Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_memories", tag_field="type"
 ):
-    """Count the memories of a list by when they were stored. The page sends it."""
+    """Count the memories of a list by when they happened, else were stored. The page sends it."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
 
 class TimeSpan(msgspec.Struct, kw_only=True):
-    """A span of time, by its first day in UTC, and how many memories were stored in it."""
+    """A span of time, by its first day in the zone of the installation, and how many memories are from it."""
 
     begins: str
     memory_count: int
 
 
 class MemoryTimeline(Reply, kw_only=True, tag="timeline"):
-    """The spans in which memories were stored, the first one first.
+    """The spans in which memories happened, else were stored, the first one first.
 
-    They are days as long as all memories were stored within `limits.TIMELINE_DAYS`, else months, or years.
+    They are days as long as all memories are from within `limits.TIMELINE_DAYS`, else months, or years.
     """
 
     status: Literal["success"] = "success"

@@ -1,6 +1,5 @@
 """The command that surveys a topic, with its reply and its tool."""
 
-from datetime import datetime
 from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
@@ -8,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Tool, ToolGuide
 from engramq.schemas.contents import Contents
-from engramq.schemas.fields import Cursor, Moment, Name, Tags, refuse_reversed
+from engramq.schemas.fields import Cursor, Name, Since, StoredSince, StoredUntil, Tags, Until, refuse_reversed
 from engramq.schemas.ids import mark_of
 from engramq.schemas.records import Answered, Extract, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder, WorkerKind
@@ -20,8 +19,10 @@ class SurveyMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     topic: Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S", description="In words")]
-    since: Annotated[datetime, Meta(tz=True, description="Time or date")] | UnsetType = UNSET
-    until: Annotated[Moment, Meta(description="As since")] | UnsetType = UNSET
+    since: Since | UnsetType = UNSET
+    until: Until | UnsetType = UNSET
+    stored_since: StoredSince | UnsetType = UNSET
+    stored_until: StoredUntil | UnsetType = UNSET
     thread: Annotated[Name, Meta(description="Only this")] | UnsetType = UNSET
     project: Annotated[Name, Meta(description="* is all")] | UnsetType = UNSET
     tags: Annotated[Tags, Meta(description="All of these")] | UnsetType = UNSET
@@ -32,6 +33,7 @@ class SurveyMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     def check(self) -> None:
         """Raise EngramqError for a span that ends before it begins."""
         refuse_reversed(self.since, self.until)
+        refuse_reversed(self.stored_since, self.stored_until, "stored_")
 
 
 class Surveyed(Page, kw_only=True, tag="survey"):

@@ -25,6 +25,9 @@ PURE: Final = (
     "engramq.workers.search.neighbours",
     "engramq.workers.search.question",
     "engramq.workers.search.ranking",
+    "engramq.workers.search.spans",
+    "engramq.workers.search.spellings",
+    "engramq.workers.search.time_rules",
     "engramq.workers.search.times",
     "engramq.workers.sectors.decay",
 )
@@ -53,6 +56,7 @@ BESIDES: Final = {
     "engramq.schemas.keys": frozenset({"binascii"}),  # CRC16 for the slots of a cluster
     "engramq.schemas.redis_problems": frozenset({"ssl"}),  # reads its errors
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
+    "engramq.schemas.setting_values": frozenset({"zoneinfo"}),  # knows the names of zones
 }
 SCHEMAS_LIBRARIES: Final = _words(
     "array bisect collections dataclasses datetime difflib enum functools hashlib ipaddress itertools json logging "

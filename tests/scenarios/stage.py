@@ -85,7 +85,9 @@ class Stage:
         client = lanes.server.client(timeout_s=5.0)
         self.resources.push_async_callback(client.aclose)
         secret = CursorSecret(client, lanes.first)
-        return Service(bus, Breadcrumbs(client, lanes), secret, style=WHOLE, redact=settings.redact)
+        return Service(
+            bus, Breadcrumbs(client, lanes), secret, style=WHOLE, redact=settings.redact, zone=settings.timezone
+        )
 
 
 @asynccontextmanager

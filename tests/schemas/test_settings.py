@@ -32,6 +32,15 @@ def test_urls_as_libpq_takes_them_are_taken(url: str) -> None:
     assert read_settings({"ENGRAMQ_DATABASE_URL": url}).database_url == url
 
 
+@pytest.mark.promise("KN-6")
+@pytest.mark.parametrize("zone", ["Mars/Phobos", "Europe", "localtime", "../zone", "+02:00"])
+def test_a_zone_that_nobody_knows_is_refused_by_name(zone: str) -> None:
+    with pytest.raises(SettingsError, match="ENGRAMQ_TIMEZONE") as refusal:
+        read_settings({"ENGRAMQ_TIMEZONE": zone})
+    assert zone in str(refusal.value)
+    assert str(read_settings({"ENGRAMQ_TIMEZONE": "Europe/Berlin"}).timezone) == "Europe/Berlin"
+
+
 @pytest.mark.parametrize("variable", ["ENGRAMQ_NAMESPACE", "ENGRAMQ_PRINCIPAL"])
 @pytest.mark.parametrize("value", ["  ", "x" * 256, "a\0b", b"caf\xe9".decode(errors="surrogateescape")])
 def test_a_name_that_could_not_be_kept_is_refused(variable: str, value: str) -> None:

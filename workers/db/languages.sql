@@ -63,13 +63,13 @@ returning r.after_id, claimed.is_last
 -- words change are read again once they are locked. It counts as no update.
 with next as materialized (
     select m.node_id, m.partition,
-        m.lexemes <> lexemes_of(%(tenant)s, {own_language}, m.content, m.speaker, m.occurred_at) as differs
+        m.lexemes <> lexemes_of(%(tenant)s, {own_language}, m.content, m.speaker, m.told_on) as differs
     from memories m
     where m.tenant = %(tenant)s and m.node_id > %(after_id)s
     order by m.node_id
     limit %(limit)s
 ), locked as materialized (
-    select m.node_id, m.partition, lexemes_of(%(tenant)s, {own_language}, m.content, m.speaker, m.occurred_at) as lexemes
+    select m.node_id, m.partition, lexemes_of(%(tenant)s, {own_language}, m.content, m.speaker, m.told_on) as lexemes
     from memories m
     where m.tenant = %(tenant)s and m.node_id = any(array(select n.node_id from next n where n.differs))
     order by m.node_id

@@ -14,6 +14,7 @@ import msgspec
 
 from engramq.schemas import limits
 from engramq.schemas.contents import fields_holding, preview_of
+from engramq.schemas.fields import OFFSETS
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
@@ -81,7 +82,7 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
             case str() as text if name in _ENUMS:
                 values[name] = _ENUMS[name](text)
             case datetime() as moment:
-                values[name] = format_time(moment)
+                values[name] = format_time(moment, row[OFFSETS[name]] if name in OFFSETS else None)
             case UUID() as known:
                 values[name] = str(known)
             case other:
@@ -125,7 +126,7 @@ def _in_json(name: str) -> tuple[str, Any]:
 
 _json_row: Final = msgspec.defstruct(
     "MemoryJsonRow",
-    [_in_json(name) for name in (*_COLUMNS, "owner", "helped", "hindered") if name != "metadata"],
+    [_in_json(name) for name in (*_COLUMNS, "owner", *OFFSETS.values(), "helped", "hindered") if name != "metadata"],
     bases=(JsonRow,),
 )
 _rows: Final[msgspec.json.Decoder[list[JsonRow]]] = msgspec.json.Decoder(list[_json_row])  # type: ignore[valid-type]

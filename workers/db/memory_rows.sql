@@ -1,6 +1,6 @@
 -- fragment: memory_columns
 -- What a record of a memory is made from; see records.py.
-m.node_id as id, n.external_id, {state} as state, {ends} as valid_until, {each shown_column: m.$name}, m.owner, u.accessed_at,
+m.node_id as id, n.external_id, {state} as state, {ends} as valid_until, {each shown_column: m.$name}, m.owner, m.occurred_offset, u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 
 -- fragment: memory_tables
@@ -8,6 +8,13 @@ coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 memories m
 join nodes n on n.tenant = m.tenant and n.id = m.node_id and n.partition = m.partition
 left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
+
+-- fragment: in_span
+-- Whether a memory m happened (else was stored), and was stored, in the spans of time that are asked for.
+(%(since)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) >= %(since)s)
+and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= %(until)s)
+and (%(stored_since)s::timestamptz is null or m.created_at >= %(stored_since)s)
+and (%(stored_until)s::timestamptz is null or m.created_at <= %(stored_until)s)
 
 -- fragment: in_sectors
 -- Whether a memory m is in one of these sectors. What is not classified yet reads as semantic; what fits no sector is in

@@ -171,15 +171,61 @@ begin
 end
 $$;
 
--- The words that full text finds a memory by: its content, who said it, and the date (English month name, day, year).
--- Who calls it names the language.
-create function lexemes_of(tenant integer, language text, content text, speaker text, occurred_at timestamptz)
+-- The first day that a text spells out with its year, in its first lines: 2026-10-21, 21.10.2026, 10/21/2026, October 21,
+-- 2026, 21 October 2026. 3/4/2026 is in March. Null: none.
+create function day_in(content text) returns date
+language plpgsql immutable parallel safe as $$
+declare
+    month constant text := '(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?'
+        '|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)';
+    year constant text := '(?:19|20)\d\d(?!\d)';
+    date constant text := '(?:(?:19|20)\d\d[-/]\d\d?[-/]\d\d?(?!\d)|\d\d?\.\d\d?\.' || year || '|\d\d?/\d\d?/' || year
+        || '|' || month || '\.?\s+\d\d?(?:st|nd|rd|th)?,?\s+' || year
+        || '|\d\d?(?:st|nd|rd|th)?(?:\s+of)?[\s-]+' || month || '\.?,?[\s-]+' || year || ')';
+    spelled text;
+    parts text[];
+    found date;
+begin
+    if left(content, 1000) !~ '(?:19|20)\d\d' then
+        return null;
+    end if;
+    -- Without groups, which would cost milliseconds: a search for the place alone.
+    spelled := lower(substring(left(content, 1000) from '(?i)(?<![\w./-])' || date));
+    if spelled is null then
+        return null;
+    end if;
+    parts := array(select part[1] from regexp_matches(spelled, '\d+|[a-z]{3,}', 'g') as part);
+    if parts[1] ~ '^[a-z]' or (strpos(spelled, '/') > 0 and length(parts[1]) < 4 and parts[1]::integer <= 12) then
+        parts := array[parts[3], parts[1], parts[2]];
+    elsif length(parts[1]) < 4 then
+        parts := array[parts[3], parts[2], parts[1]];
+    end if;
+    if parts[2] ~ '^[a-z]' then
+        parts[2] := (strpos('janfebmaraprmayjunjulaugsepoctnovdec', left(parts[2], 3)) + 2) / 3;
+    end if;
+    if parts[2]::integer not between 1 and 12 or parts[3]::integer not between 1 and 31 then
+        return null;
+    end if;
+    found := make_date(parts[1]::integer, parts[2]::integer, 1) + (parts[3]::integer - 1);
+    return case when extract(month from found) = parts[2]::integer then found end;
+end
+$$;
+
+-- The day that a memory tells of: that of occurred_at where it was given, so many minutes east of UTC, else the one that
+-- its text spells out. Null: none.
+create function day_told(content text, occurred_at timestamptz, minutes_east integer) returns date
+language sql immutable parallel safe
+return coalesce((occurred_at at time zone 'UTC' + coalesce(minutes_east, 0) * interval '1 minute')::date, day_in(content));
+
+-- The words that full text finds a memory by: its content, who said it, and the day that it tells of (English month name,
+-- day, year). Who calls it names the language.
+create function lexemes_of(tenant integer, language text, content text, speaker text, told_on date)
 returns tsvector
 language sql immutable parallel safe set plan_cache_mode = 'force_generic_plan'
 return (
     select coalesce(array_to_tsvector(array_agg(lexeme_prefix(tenant) || word)), ''::tsvector)
     from unnest(words_in(language, content || ' ' || coalesce(speaker, '') || ' '
-        || coalesce(to_char(occurred_at at time zone 'UTC', 'FMDD FMMonth YYYY'), ''))) as word
+        || coalesce(to_char(told_on, 'FMDD FMMonth YYYY'), ''))) as word
     where octet_length(word) <= 1000  -- a lexeme may have 2,046 bytes, no word of a language has
 );
 
@@ -317,6 +363,8 @@ create table memories (
     source_type       text,
     speaker           text,
     occurred_at       timestamptz,
+    occurred_offset   integer,             -- minutes east of UTC, as it was given with occurred_at
+    told_on           date generated always as (day_told(content, occurred_at, occurred_offset)) stored,
     thread            text,
     position          integer,             -- in its thread
     tags              text[],
@@ -376,6 +424,7 @@ create index memories_seen on memories (tenant, owner);
 create index memories_thread on memories (tenant, thread, position) where thread is not null;
 create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
+create index memories_told on memories (tenant, told_on) where told_on is not null;
 -- What is no standing wish is told without a write to this column, so that only the few that are pay for indexes.
 create index memories_standing on memories (tenant, created_at desc) where standing;
 -- Few memories cite anything. What a comparison finds is written only where it differs from what is there.
@@ -794,7 +843,7 @@ $$;
 -- function in a query could see rows before the condition does is no loss: who may write queries may enter any tenant.
 create view memories_in_namespace as
 select
-    node_id, partition, tenant, thread, position, speaker, occurred_at, sector, verification, state, superseded_by,
+    node_id, partition, tenant, thread, position, speaker, occurred_at, told_on, sector, verification, state, superseded_by,
     lexemes, created_at, source_type, created_by, tags, project, superseded_at, valid_from, valid_until, expires_at,
     superseded_from, sector_source, sector_confidence, owner, evidence
 from memories
@@ -853,10 +902,10 @@ language sql stable parallel safe
 as $$ select coalesce((select n.active_hours from public.namespaces n where n.tenant = wanted), 0) $$;
 
 -- lexemes_of in the language of the tenant.
-create function memory_lexemes(tenant integer, content text, speaker text, occurred_at timestamptz)
+create function memory_lexemes(tenant integer, content text, speaker text, told_on date)
 returns tsvector
 language sql stable parallel safe set plan_cache_mode = 'force_generic_plan'
-return lexemes_of(tenant, language_of(tenant), content, speaker, occurred_at);
+return lexemes_of(tenant, language_of(tenant), content, speaker, told_on);
 
 
 -- Have the words of all memories made anew in the background: a migration that changes what `words_in` returns ends so.

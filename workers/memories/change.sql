@@ -34,7 +34,9 @@ update memories m set
         lexemes_of(
             m.tenant, {own_language}, m.content,
             case when 'speaker' <> all(%(cleared)s::text[]) then coalesce(%(speaker)s, m.speaker) end,
-            case when 'occurred_at' <> all(%(cleared)s::text[]) then coalesce(%(occurred_at)s, m.occurred_at) end)
+            case when 'occurred_at' = any(%(cleared)s::text[]) then day_in(m.content)
+                when %(occurred_at)s is null then m.told_on
+                else day_told(m.content, %(occurred_at)s, coalesce(%(occurred_offset)s, m.occurred_offset)) end)
         else m.lexemes end,
     updated_at = now()
 where m.tenant = %(tenant)s and m.node_id = %(id)s

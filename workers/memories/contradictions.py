@@ -5,6 +5,7 @@ that no stranger's text comes into it: of two of different trust the untrusted o
 """
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -93,8 +94,8 @@ def _ends_before(memory: Memory, other: Memory) -> bool:
     return memory.valid_until is not None and other.valid_from is not None and memory.valid_until <= other.valid_from
 
 
-def _moment(memory: Memory) -> tuple[str, int, str]:
-    return memory.occurred_at or memory.created_at, memory.position or 0, memory.id
+def _moment(memory: Memory) -> tuple[datetime, int, str]:
+    return memory.moment, memory.position or 0, memory.id
 
 
 @handles_without_transaction(ListContradictions)

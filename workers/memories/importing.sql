@@ -54,7 +54,7 @@ insert into memories (
 select
     node.id, node.partition, given.owner, %(tenant)s, content, confidence, source, source_type, {each detail: $name}, sector,
     sector_source, standing_source, verification, state, case when tags is not null then array(select jsonb_array_elements_text(tags)) end,
-    metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
+    metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, day_told(content, occurred_at, occurred_offset)),
     embedding::halfvec, model_id, load_id, %(created_by)s, {clock}
 from node
 join given on given.id = node.id
@@ -88,7 +88,8 @@ update memories m set
     model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,
     pieces = case when %(keep_vector)s and m.content = %(content)s then m.pieces end,
     lexemes = lexemes_of(
-        m.tenant, {own_language}, %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
+        m.tenant, {own_language}, %(content)s, coalesce(%(speaker)s, m.speaker),
+        day_told(%(content)s, coalesce(%(occurred_at)s, m.occurred_at), coalesce(%(occurred_offset)s, m.occurred_offset))),
     links_made_at = case when m.content = %(content)s then m.links_made_at end,
     updated_at = now()
 from moment

@@ -83,6 +83,8 @@ class Listed:
     as_of: datetime | None = None
     since: datetime | None = None
     until: datetime | None = None
+    stored_since: datetime | None = None
+    stored_until: datetime | None = None
     ids: list[UUID] | None = None  # of those with the tags, where they are few
 
     @classmethod
@@ -105,6 +107,8 @@ class Listed:
             as_of=or_none(command.as_of),
             since=or_none(command.since),
             until=or_none(command.until),
+            stored_since=or_none(command.stored_since),
+            stored_until=or_none(command.stored_until),
         )
 
     @property
@@ -155,11 +159,15 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
 
 @handles(CountMemories)
 async def count_memories(tx: Transaction, command: CountMemories, context: Context) -> MemoryTimeline:
-    """Count the memories of a list by when they were stored, in the finest unit that leaves few spans."""
+    """Count the memories of a list by when they happened, else were stored, in the finest unit with few spans."""
     if command.sectors == ():
         return MemoryTimeline(unit="day", spans=[])
     listed = Listed.by(command, context.envelope.project_named(command.project))
-    few = {"days": limits.TIMELINE_DAYS, "months": limits.TIMELINE_MONTHS}
+    few = {
+        "days": limits.TIMELINE_DAYS,
+        "months": limits.TIMELINE_MONTHS,
+        "zone": str(context.settings.timezone),
+    }
     async with seeing_as_admin(tx, context.envelope.principal):
         rows = await tx.rows("memories_by_time", **(await listed.looked_up(tx)).values, **few)
     spans = [TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]

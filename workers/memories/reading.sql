@@ -13,8 +13,7 @@ and (%(ids)s::uuid[] is null or m.node_id = any(%(ids)s::uuid[]))
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(created_by)s::text is null or m.created_by = %(created_by)s)
-and (%(since)s::timestamptz is null or m.created_at >= %(since)s::timestamptz)
-and (%(until)s::timestamptz is null or m.created_at <= %(until)s::timestamptz)
+and {in_span}
 and (%(evidence)s::text is null or (m.evidence is not null and (%(evidence)s::text = 'cited' or {stale})))
 and (%(external_id)s::text is null or m.node_id = (
     select n.id from nodes n where n.tenant = %(tenant)s and n.external_id = %(external_id)s
@@ -51,18 +50,20 @@ left join lateral (
 order by l.created_at desc, l.node_id desc
 
 -- name: memories_by_time
--- How many memories of a list were stored on each day, in each month or each year, as their span allows.
+-- How many memories of a list happened, else were stored, on each day, in each month or each year, as their span allows.
 with chosen as materialized (
-    select m.created_at at time zone 'UTC' as stored from memories_in_namespace m where {listed}
+    select (coalesce(m.occurred_at, m.created_at) at time zone %(zone)s::text)::date as day
+    from memories_in_namespace m
+    where {listed}
 ), span as (
     select case
-        when max(stored) - min(stored) < make_interval(days => %(days)s) then 'day'
-        when max(stored) - min(stored) < make_interval(months => %(months)s) then 'month'
+        when max(day) - min(day) < %(days)s then 'day'
+        when max(day) < min(day) + make_interval(months => %(months)s) then 'month'
         else 'year'
     end as unit
     from chosen
 )
-select s.unit, date_trunc(s.unit, c.stored)::date as begins, count(*) as memories
+select s.unit, date_trunc(s.unit, c.day)::date as begins, count(*) as memories
 from chosen c
 cross join span s
 group by 1, 2

@@ -14,7 +14,8 @@ insert into memories as m (
 values (
     %(id)s, %(partition)s, %(owner)s, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s,
     {each detail: %($name)s}, %(sector)s, %(sector_source)s, %(standing_source)s, %(verification)s, %(state)s, %(tags)s, %(metadata)s,
-    memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
+    memory_lexemes(%(tenant)s, %(content)s, %(speaker)s,
+        day_told(%(content)s, %(occurred_at)s, %(occurred_offset)s)), %(embedding)s::halfvec,
     %(model_id)s, %(created_by)s, clock_of(%(tenant)s)
 )
 returning m.created_at, m.updated_at, case when m.expires_at <= m.created_at then 'archived' else m.state end as state

@@ -80,7 +80,8 @@ def single_partitions(partitions: Sequence[Partition]) -> dict[str, Partition]:
 class Filters:
     """What may be found. `sectors` None: all; `min_sector_confidence` leaves out what has no sector; `tags`: all of
     them; `project`: of this one and, unless `project_only`, of none (None: of none alone, EVERY_PROJECT: of all).
-    Times are on occurred_at, else created_at, both ends included. `as_of`: what held then; None: what holds."""
+    `since` and `until` are on occurred_at, else created_at, the others on created_at, all ends included. `as_of`: what
+    held then; None: what holds."""
 
     partitions: Sequence[Partition]
     sectors: Sequence[Sector] | None = None
@@ -91,19 +92,26 @@ class Filters:
     thread: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    stored_since: datetime | None = None
+    stored_until: datetime | None = None
     include_superseded: bool = False
     as_of: datetime | None = None
 
     @property
     def are_selective(self) -> bool:
         """Whether an index other than that of the vectors may find what they leave."""
-        several = (self.thread, self.since, self.until, self.tags, self.as_of)
+        several = (self.thread, *self.times, self.tags, self.as_of)
         return any(value is not None for value in several) or self.project not in {None, EVERY_PROJECT}
+
+    @property
+    def times(self) -> tuple[datetime | None, ...]:
+        """The bounds of when it happened, and of when it was stored."""
+        return self.since, self.until, self.stored_since, self.stored_until
 
     @property
     def are_narrow(self) -> bool:
         """Whether the caller says where the answer lies, beyond the project that it works in."""
-        return any(value is not None for value in (self.sectors, self.tags, self.thread, self.since, self.until))
+        return any(value is not None for value in (self.sectors, self.tags, self.thread, *self.times))
 
     @property
     def values(self) -> dict[str, Any]:
@@ -118,6 +126,8 @@ class Filters:
             "thread": self.thread,
             "since": self.since,
             "until": self.until,
+            "stored_since": self.stored_since,
+            "stored_until": self.stored_until,
             "include_superseded": self.include_superseded,
             "as_of": self.as_of,
         }
@@ -155,7 +165,9 @@ async def choose_query(
     size = await sizes.of(tx, filters.partitions)
     values = filters.values | {
         "question": " ".join((question.text, *question.pasted)),
-        "dates": question.names_a_date,
+        "spellings": question.spellings,
+        "zone": question.zone,
+        "days": days_as_text(question),
         "time_words": TIME_WORDS if question.asks_when else None,
         "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),
         "postings": POSTINGS,
@@ -201,13 +213,19 @@ class Tables:
             sized_sql(LINKED, NO_VECTOR if embedding is None else embedding.dimensions),
             **filters.values,
             **single_partitions(filters.partitions),
-            dates=question.names_a_date,
+            zone=question.zone,
             time_words=TIME_WORDS if question.asks_when else None,
             **(NOTHING_COMPARED if embedding is None else embedding.compared),
             ids=array(ids),
         )
         assert row is not None
         return _candidates.decode(row["candidates"])
+
+
+def days_as_text(question: Question) -> str | None:
+    """Return the days that decide as PostgreSQL writes a datemultirange; None where none do."""
+    spans = ",".join(f"[{span.first.isoformat()},{span.last.isoformat()}]" for span in question.days)
+    return f"{{{spans}}}" if spans else None
 
 
 def _single(value: float | None) -> float | None:

@@ -6,8 +6,7 @@ and (%(min_sector_confidence)s::real is null or {sector_confidence} >= %(min_sec
 and {in_project_asked}
 and (%(tags)s::text[] is null or {tagged})
 and (%(thread)s::text is null or m.thread = %(thread)s)
-and (%(since)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) >= %(since)s)
-and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= %(until)s)
+and {in_span}
 
 -- fragment: sector_confidence
 -- How sure the sector of a memory m is, 0 to 1; null where it has none. What somebody chose is sure.
@@ -17,28 +16,37 @@ case m.sector_source when 'manual' then 1::real when 'auto' then m.sector_confid
 -- The text arm. A word that n of the namespace's N memories have weighs ln(1 + (N - n + .5) / (n + .5)); a memory has
 -- the sum of its words, less the longer it is. The rarest words are looked up in the index, one lookup each, until they
 -- make %(postings)s rows (lexeme_counts knows the common ones; others are rare) and surely enough candidates. The rest
--- only add to what was found without them.
+-- only add to what was found without them. Other spellings of dates and numbers are looked up too, and weigh nothing in
+-- what a memory could have of the question.
 asked as materialized (
     select
-        lexeme, lexeme_query(%(tenant)s, lexeme) as query,
+        lexeme, is_spelling, lexeme_query(%(tenant)s, lexeme) as query,
         coalesce(
             (select sum(c.memories)::float8 from lexeme_counts c
              where c.tenant = %(tenant)s and c.partition = any(%(partitions)s::text[])
                 and c.lexeme = lexeme_prefix(%(tenant)s) || asked.lexeme),
             0) as memories
-    from unnest(words_asked({all_languages}, %(question)s::text)) as asked (lexeme)
+    from (
+        select lexeme, bool_and(is_spelling) as is_spelling
+        from (
+            select unnest(words_asked({all_languages}, %(question)s::text)) as lexeme, false as is_spelling
+            union all
+            select unnest(words_asked({all_languages}, %(spellings)s::text)), true where %(spellings)s::text <> ''
+        ) each
+        group by lexeme
+    ) asked
 ), ranked as materialized (
     select
-        query, memories, row_number() over rarest as place,
+        query, memories, is_spelling, row_number() over rarest as place,
         sum(memories) over rarest <= %(postings)s or sum(memories) over rarest - memories < %(candidates)s as rare
     from asked
     window rarest as (order by memories, lexeme rows unbounded preceding)
 ), common as materialized (
-    select query, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as weight
+    select query, is_spelling, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as weight
     from ranked
     where not rare and place <= %(words)s
 ), looked_up as materialized (
-    select word.place, word.memories, hit.id, hit.words, hit.besides
+    select word.place, word.is_spelling, word.memories, hit.id, hit.words, hit.besides
     from ranked word
     cross join lateral (
         select
@@ -50,9 +58,11 @@ asked as materialized (
     ) hit
     where word.rare and word.place <= %(words)s
 ), counted as (
-    select place, greatest(count(*)::float8, max(memories)) as memories from looked_up group by place
+    select place, is_spelling, greatest(count(*)::float8, max(memories)) as memories
+    from looked_up
+    group by place, is_spelling
 ), weighed as (
-    select place, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as weight from counted
+    select place, is_spelling, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as weight from counted
 ), by_text as materialized (
     select
         h.id,
@@ -62,17 +72,40 @@ asked as materialized (
     group by h.id
 ), asked_weight as materialized (
     -- What a memory would have that has all words; a word that no memory has weighs most.
-    select coalesce((select sum(weight) from weighed), 0) + coalesce((select sum(weight) from common), 0)
+    select coalesce((select sum(weight) from weighed where not is_spelling), 0)
+        + coalesce((select sum(weight) from common where not is_spelling), 0)
         + ln(1 + (%(size)s + 0.5) / 0.5) * (
             select count(*) from ranked r
-            where r.rare and r.place <= %(words)s and not exists (select from counted c where c.place = r.place)
+            where r.rare and not r.is_spelling and r.place <= %(words)s and not exists (select from counted c where c.place = r.place)
         ) as weight
+), by_day as materialized (
+    -- What is of the days that a question asks for which asks for nothing else: found whatever its words.
+    select id from (
+        select m.node_id as id, m.told_on is null as merely_stored
+        from memories_in_namespace m
+        where %(days)s::datemultirange is not null and {chosen} and {of_days}
+        limit 10 * %(postings)s
+    ) of_days
+    order by merely_stored, id desc
+    limit %(candidates)s
+)
+
+-- fragment: of_days
+-- Whether a memory m is of days: of that which it tells of, else of that on which it was stored.
+(
+    (m.told_on <@ %(days)s::datemultirange
+        and m.told_on >= lower(%(days)s::datemultirange) and m.told_on < upper(%(days)s::datemultirange))
+    or (m.told_on is null and (m.created_at at time zone %(zone)s::text)::date <@ %(days)s::datemultirange
+        and m.created_at >= lower(%(days)s::datemultirange) - interval '1 day'
+        and m.created_at < upper(%(days)s::datemultirange) + interval '1 day')
 )
 
 -- fragment: covered
 -- What a memory has of the question, by its lexical score: the share of what its words weigh, and what they are worth
 -- where 1 is a word that one memory alone has.
-found.lexical * (1 + found.words / %(half_length)s::float8) / nullif((select weight from asked_weight), 0) as covered,
+case when found.lexical is not null then least(
+    1, found.lexical * (1 + found.words / %(half_length)s::float8) / nullif((select weight from asked_weight), 0)
+) end as covered,
 found.lexical * (1 + found.words / %(half_length)s::float8) / ln(1 + (%(size)s - 0.5) / 1.5) as worth
 
 -- fragment: asks
@@ -93,12 +126,16 @@ coalesce(pg_column_size(m.content) < 2000 and strpos(m.content, '?') > 0 and rig
 -- for each.
 m.node_id as id, m.partition = 'trusted' as trusted, m.thread, m.position, m.speaker,
 coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
-case when %(dates)s then coalesce(m.occurred_at, m.created_at) end as occurred_at,
+case when %(zone)s::text is not null then {day} end as day, m.told_on is not null as tells_of_day,
 {asks} as asks, {tells_self} as tells_self, length(m.lexemes) as words,
 case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
     from unnest(words_asked({all_languages}, %(time_words)s::text)) as word
 ), false) end as tells_time
+
+-- fragment: day
+-- The day of a memory m: that which it tells of, else that on which it was stored.
+coalesce(m.told_on, (m.created_at at time zone %(zone)s::text)::date)
 
 -- fragment: common_words
 -- What the common words of the question, which nothing was looked up for, count for a memory.
@@ -147,9 +184,21 @@ select case when count(*) > 0 then json_build_array({columns})::text else '[]' e
 json_agg(id), json_agg(trusted), json_agg(lexical), json_agg(covered), json_agg(worth),
 json_agg(case when plain <> 'NaN' then least(1, greatest(-1, 1 - plain)) end),
 json_agg(case when distance <> 'NaN' then least(1, greatest(-1, 1 - distance)) end),
-json_agg(thread), json_agg(position), json_agg(speaker), case when %(dates)s then json_agg(occurred_at) end,
+json_agg(thread), json_agg(position), json_agg(speaker), case when %(zone)s::text is not null then json_agg(day) end,
+json_agg(tells_of_day),
 json_agg(asks), json_agg(tells_self), json_agg(words), json_agg(tells_time), json_agg(sector), json_agg(confidence),
 json_agg(active_hours)
+
+-- fragment: by_text_or_day
+-- The best by text, and those of the days asked for.
+(
+    select id, t.lexical
+    from (
+        select id from (select id from by_text order by lexical desc, id desc limit %(candidates)s) best
+        union select id from by_day
+    ) wanted
+    left join by_text t using (id)
+)
 
 -- name: search_text
 -- Candidates by full text alone.
@@ -157,7 +206,7 @@ with {full_text}
 {as_json}
 from (select found.*, {covered} from (
     select {candidate}, t.lexical, null::float8 as distance, null::float8 as plain
-    from (select * from by_text order by lexical desc, id desc limit %(candidates)s) t
+    from {by_text_or_day} t
     join memories m on m.node_id = t.id and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 ) found) found
 
@@ -207,8 +256,8 @@ with {full_text}, indexed as materialized (
 -- vector of the whole is measured by what of it is nearest.
 {as_json}
 from (select found.*, {covered} from (
-    select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.occurred_at, v.asks,
-        v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical,
+    select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.day, v.tells_of_day,
+        v.asks, v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical,
         least(v.distance, v.by_pieces) as distance, v.plain
     from by_vector v
     left join by_text t on t.id = v.id
@@ -216,7 +265,7 @@ from (select found.*, {covered} from (
     select {candidate}, t.lexical,
         case when m.state = 'active' and m.model_id = %(model_id)s then least({distance}, {by_pieces}) end,
         case when m.state = 'active' and m.model_id = %(model_id)s then {plain_distance} end
-    from (select id, lexical from by_text order by lexical desc, id desc limit %(candidates)s) t
+    from {by_text_or_day} t
     join memories m on m.node_id = t.id and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
     where not exists (select from by_vector v where v.id = t.id)
 ) found) found

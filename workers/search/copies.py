@@ -24,7 +24,7 @@ from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.search.candidates import Filters, single_partitions
-from engramq.workers.search.namespace_copy import NamespaceCopy
+from engramq.workers.search.namespace_copy import Asked, NamespaceCopy
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
 
@@ -57,12 +57,12 @@ class Proven:
     """
 
     copy: NamespaceCopy
-    lexemes: Sequence[str]
+    words: Asked
     ask: Ask
 
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return the candidates of a search, by words alone when there is no embedding. Waits for nothing."""
-        return self.copy.candidates(question, self.lexemes, embedding, filters)
+        return self.copy.candidates(question, self.words, embedding, filters)
 
     async def measured(
         self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
@@ -102,6 +102,11 @@ class _State(msgspec.Struct):
 
 _state: Final = msgspec.json.Decoder(_State)
 _lexemes: Final = msgspec.json.Decoder(list[list[str]])
+
+
+def _texts(questions: Sequence[str]) -> list[str]:
+    """Return the texts whose words are looked up: each question, followed by its other spellings."""
+    return [text for question in questions for text in (question, Question(question).spellings)]
 
 
 class Copies:
@@ -199,7 +204,7 @@ class Copies:
         lexemes, answer = await store.look_up(
             namespace,
             [
-                Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(questions).decode()}),
+                Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(_texts(questions)).decode()}),
                 Lookup(COPY_STATE, {**chosen, "since": copy.since}),
             ],
         )
@@ -222,7 +227,8 @@ class Copies:
             copy.put(rows)
         copy.since, copy.now = state.since, state.now
         ask = partial(store.look_up, namespace)
-        return [Proven(copy, words, ask) for words in _lexemes.decode(lexemes)]
+        words = iter(_lexemes.decode(lexemes))
+        return [Proven(copy, Asked(lexemes, spellings), ask) for lexemes, spellings in zip(words, words, strict=True)]
 
     def _own(self, namespace: str, viewer: Viewer) -> None:
         if len(self._owning) >= COUNTED_MAX:

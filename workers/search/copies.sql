@@ -54,7 +54,7 @@ where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 -- What ranking needs to know of memories, whatever their state; see the fragments `visible`, `chosen` and `candidate`.
 select
     m.node_id as id, m.partition = 'trusted' as is_trusted, m.thread, m.position, m.speaker,
-    coalesce(m.occurred_at, m.created_at) as moment, {asks} as asks, {tells_self} as tells_self,
+    coalesce(m.occurred_at, m.created_at) as moment, m.created_at, m.told_on, {asks} as asks, {tells_self} as tells_self,
     coalesce(m.lexemes @@ (
         select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
         from unnest(words_asked({all_languages}, %(time_words)s::text)) as word

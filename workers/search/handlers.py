@@ -95,7 +95,7 @@ async def searched(
     """Find memories, as `find` does; while the model runs, the copy of a small namespace is proven."""
     namespace, viewer, copies = context.envelope.namespace, context.store.viewer, context.services[Copies]
     project = context.envelope.project_named(command.project)
-    prompt = read_prompt(command.query)
+    prompt, zone = read_prompt(command.query), context.settings.timezone
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
     names = () if command.ranking is Ranking.SIMILARITY else Question(prompt.asked).names
     embedding, proven = await asyncio.gather(
@@ -118,11 +118,11 @@ async def searched(
         async def find_in_tables(tx: Transaction) -> SearchResult:
             # From now on: the model may have taken its seconds, and words alone still answer.
             await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
-            return await find(Tables(tx, sizes), command, vectors, project, wishes, lift, floor=floor)
+            return await find(Tables(tx, sizes), command, vectors, project, wishes, lift, floor=floor, zone=zone)
 
         result = await context.store.read(namespace, find_in_tables)
     else:
-        result = await find(proven, command, vectors, project, wishes, lift, floor=floor)
+        result = await find(proven, command, vectors, project, wishes, lift, floor=floor, zone=zone)
     uncalibrated = vectors.embedding is not None and vectors.curve is None
 
     async def refresh() -> None:

@@ -8,7 +8,7 @@ measure; `copies` keeps the copy current. A copy holds the partitions that a sea
 import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -35,9 +35,17 @@ COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
 # What is kept of a memory as the query `copy_rows` has it: lists, arrays of truths and of numbers, nan for none.
-_COLUMNS: Final = ("thread", "speaker", "moment", "sector", "tags", "project")
+_COLUMNS: Final = ("thread", "speaker", "moment", "created_at", "told_on", "sector", "tags", "project")
 _TRUTHS: Final = ("is_trusted", "asks", "tells_self", "tells_time", "fits_none")
+_EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _NUMBERS: Final = ("position", "sector_confidence", "confidence", "active_hours")
+
+
+class Asked(NamedTuple):
+    """The words of a question as the index has them, and those of its dates and numbers in other spellings."""
+
+    lexemes: Sequence[str]
+    spellings: Sequence[str] = ()
 
 
 class _Cosines(NamedTuple):
@@ -127,13 +135,13 @@ class NamespaceCopy:
                     postings = self._postings[lexeme] = array("i")
                 postings.append(place)
 
-    def candidates(
-        self, question: Question, lexemes: Sequence[str], embedding: Embedding | None, filters: Filters
-    ) -> Candidates:
+    def candidates(self, question: Question, words: Asked, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return as many by words and by vector as the tables would; by words alone when there is no embedding."""
         chosen = self._chosen(filters)
-        lexical, asked_weight = self._lexical(lexemes, chosen)
+        lexical, asked_weight = self._lexical(words, chosen)
         rows = self._first(lexical, np.flatnonzero(lexical > 0), ties=True)
+        if question.is_only_of_time:
+            rows = np.union1d(rows, self._of_days(question, chosen))
         if embedding is None:
             return self._measured(rows, question, lexical, None, asked_weight)
         cosines = self._cosines(embedding, chosen)
@@ -203,26 +211,44 @@ class NamespaceCopy:
         if (self._has_projects or filters.project_only) and filters.project != EVERY_PROJECT:
             seen = (filters.project,) if filters.project_only else (None, filters.project)
             chosen &= np.array([project in seen for project in self._columns["project"]], dtype=np.bool_)
-        if filters.since is not None or filters.until is not None:
-            chosen &= np.array([_between(moment, filters) for moment in self._columns["moment"]], dtype=np.bool_)
+        spans = (("moment", filters.since, filters.until), ("created_at", filters.stored_since, filters.stored_until))
+        for name, since, until in spans:
+            if since is not None or until is not None:
+                first, last = since or _EVER, until or _NEVER
+                chosen &= np.array([first <= moment <= last for moment in self._columns[name]], dtype=np.bool_)
         return chosen
 
-    def _lexical(self, lexemes: Sequence[str], chosen: Mask) -> tuple[Column, float]:
+    def _days(self, question: Question, rows: Iterable[int]) -> list[date]:
+        """Return the days of rows: those that they tell of, else on which they were stored."""
+        told_on, created_at = self._columns["told_on"], self._columns["created_at"]
+        return [told_on[row] or question.day_of(created_at[row]) for row in rows]
+
+    def _of_days(self, question: Question, chosen: Mask) -> Rows:
+        """Return rows of the days that a question asks for, those that tell of them first, the newest first."""
+        rows = np.flatnonzero(chosen)
+        of_days = [question.is_about(day) for day in self._days(question, rows.tolist())]
+        rows = rows[np.array(of_days, dtype=np.bool_)]
+        told_on = self._columns["told_on"]
+        return self._first(np.array([told_on[row] is not None for row in range(len(chosen))], float), rows, ties=True)
+
+    def _lexical(self, words: Asked, chosen: Mask) -> tuple[Column, float]:
         """Return for each row what the fragment `full_text` adds up for it, 0 where no word matches; and what all words
-        of the question weigh."""
+        of the question weigh, other spellings left out."""
         score = np.zeros(len(chosen))
-        size, hits = max(len(self), 1), []
-        for lexeme in lexemes:
-            if (postings := self._postings.get(lexeme)) is not None:
-                rows = np.array(postings, dtype=np.intp)
-                if len(rows := rows[chosen[rows]]):
-                    hits.append(rows)
-        hits.sort(key=len)
-        asked_weight = min(len(lexemes) - len(hits), WORDS) * math.log(1 + (size + 0.5) / 0.5)
-        for rows in hits[:WORDS]:
+        size, hits, missing = max(len(self), 1), [], 0
+        own = frozenset(words.lexemes)
+        for lexeme in (*words.lexemes, *(spelling for spelling in words.spellings if spelling not in own)):
+            rows = np.array(self._postings.get(lexeme, ()), dtype=np.intp)
+            if len(rows := rows[chosen[rows]]):
+                hits.append((rows, lexeme in own))
+            else:
+                missing += lexeme in own
+        hits.sort(key=lambda hit: len(hit[0]))
+        asked_weight = min(missing, WORDS) * math.log(1 + (size + 0.5) / 0.5)
+        for rows, is_own in hits[:WORDS]:
             weight = math.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5))
             score[rows] += weight
-            asked_weight += weight
+            asked_weight += weight if is_own else 0.0
         return score / (1 + self._words_of[: len(score)] / HALF_LENGTH), asked_weight
 
     def _cosines(self, embedding: Embedding, chosen: Mask) -> "_Cosines":
@@ -290,14 +316,15 @@ class NamespaceCopy:
             ids=several(self._ids),
             trusted=self._truths["is_trusted"][rows],
             lexical=words,
-            covered=weights / (asked_weight or 1.0),
+            covered=np.minimum(1.0, weights / (asked_weight or 1.0)),
             worth=weights / alone,
             similarity=unknown if cosines is None else cosines.plain[rows],
             meaning=unknown if cosines is None else self._nearest(cosines, rows),
             thread=several(self._columns["thread"]),
             position=self._numbers["position"][rows],
             speaker=several(self._columns["speaker"]),
-            occurred_at=several(self._columns["moment"]) if question.names_a_date else None,
+            day=None if question.zone is None else self._days(question, rows.tolist()),
+            tells_of_day=np.array([day is not None for day in several(self._columns["told_on"])], dtype=np.bool_),
             asks=self._truths["asks"][rows],
             tells_self=self._truths["tells_self"][rows],
             words=self._words_of[rows],
@@ -318,10 +345,6 @@ def _several(rows: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
 
 def _grown(values: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([values, np.zeros_like(values[: max(ROWS_AT_FIRST, len(values) // 4)])])
-
-
-def _between(moment: datetime, filters: Filters) -> bool:
-    return (filters.since is None or moment >= filters.since) and (filters.until is None or moment <= filters.until)
 
 
 def _seconds(moment: datetime | None) -> float:

@@ -8,14 +8,16 @@ the best match has more of the question than chance would give it.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, tzinfo
 from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.workers.search.times import MONTHS, Span, is_about, spans_in
+from engramq.workers.search.spans import EVER, MONTHS, NEVER, Span
+from engramq.workers.search.spellings import other_spellings
+from engramq.workers.search.times import Times, read_times
 
 # Full text stems these and finds them in memories that say when something was.
 TIME_WORDS: Final = (
@@ -41,6 +43,22 @@ _NAME: Final = re.compile(r"(?<=[a-z,;:'\"] )[A-ZÀ-ÖØ-Þ][\w-]+")
 # A word with a number, an underscore or capitals inside, or of capitals alone: an identifier of something.
 _IDENTIFIER: Final = re.compile(r"\w*[\d_]\w*|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w*")
 _SELF: Final = re.compile(r"\b(?:I|My|my|Me|me|mine)\b")
+# Words of a question that asks for nothing but a time: of grammar, and for whatever there was.
+_GRAMMAR: Final = (
+    "a about all am an and any are at been being but by can could did do does doing done during each else ever every "
+    "for from get give go going gone got had has have having here how i in is it its just like made make many me "
+    "might much my now of on our ours out over please s should so some t that the their them then there these they "
+    "this those till to until up upon us was we went were what whatever when where which while who why will with "
+    "would yes you your"
+)
+_WHATEVER: Final = (
+    "activities activity agenda anything busy calendar day days decide decided diary discuss discussed entries entry "
+    "event events everything finish finished happen happened happening happens journal know learn learned learnt list "
+    "log look memories memory met month new news next note noted notes plan planned plans recall recap remember "
+    "remind review said say saw schedule scheduled see show something stuff summarise summarize summary talk talked "
+    "tell thing things time told took update updates week weekend work worked working year"
+)
+_NO_TOPIC: Final = frozenset(f"{_GRAMMAR} {_WHATEVER}".split())
 _JOINING: Final = ("and", "or")  # before a name: it is asked about as much as the one before
 NAMES: Final = 3  # in a question; more capitals are a title
 
@@ -49,12 +67,14 @@ NAMES: Final = 3  # in a question; more capitals are a title
 class Question:
     """A question as it was asked, and when: by that is told which month was the last; None: nobody cares.
 
-    `pasted`: names in what was pasted beside it, of which words alone know.
+    `pasted`: names in what was pasted beside it, of which words alone know. The days of `asked_at` are those of its
+    zone. `is_bounded`: a filter of the search says from when the answer is.
     """
 
     text: str
     asked_at: datetime | None = None
     pasted: tuple[str, ...] = ()
+    is_bounded: bool = False
 
     @cached_property
     def asks_when(self) -> bool:
@@ -95,11 +115,43 @@ class Question:
     @property
     def names_a_date(self) -> bool:
         """Whether a day, a month, a year or another time is named."""
-        return bool(self._spans)
+        return bool(self._times.spans)
 
-    def is_about(self, moment: datetime | None) -> bool:
-        """Whether a moment lies in a time that the question names."""
-        return moment is not None and is_about(moment, self._spans)
+    @cached_property
+    def is_only_of_time(self) -> bool:
+        """Whether nothing but a time is asked for: "What did I do yesterday?". What is from then answers."""
+        if not (self._times.spans or self.is_bounded):
+            return False
+        return all(word in _NO_TOPIC for word in _WORD.findall(self._times.rest.casefold()))
+
+    @cached_property
+    def days(self) -> tuple[Span, ...]:
+        """The days that a question asks for which is only of a time; none of others."""
+        if not self.is_only_of_time:
+            return ()
+        today = None if self.asked_at is None else self.asked_at.date()
+        spans = self._times.spans or (Span(EVER, NEVER),)
+        return (
+            spans if today is None else tuple(each for span in spans for each in span.around(today, self._times.tense))
+        )
+
+    @property
+    def zone(self) -> str | None:
+        """The name of the zone whose days the question means; None where it names no time."""
+        return str(self._zone) if self.names_a_date or self.is_only_of_time else None
+
+    def is_about(self, day: date | None) -> bool:
+        """Whether a day lies in a time that the question names."""
+        return day is not None and any(span.holds(day) for span in self.days or self._times.spans)
+
+    def day_of(self, moment: datetime) -> date:
+        """Return the day of a moment, in the zone of whoever asks."""
+        return moment.astimezone(self._zone).date()
+
+    @cached_property
+    def spellings(self) -> str:
+        """The dates and numbers of the question in their other spellings; "" where there are none."""
+        return other_spellings(self._read, self._times.dates)
 
     def _first_of(self, names: Iterable[str]) -> str | None:
         """Return the first of several names that the question holds, None when it is joined to the next."""
@@ -115,8 +167,12 @@ class Question:
         return None if not between or between[-1] in _JOINING else first[0]
 
     @cached_property
-    def _spans(self) -> tuple[Span, ...]:
-        return spans_in(self._read, self.asked_at)
+    def _times(self) -> Times:
+        return read_times(self._read, None if self.asked_at is None else self.asked_at.date())
+
+    @property
+    def _zone(self) -> tzinfo:
+        return UTC if self.asked_at is None else self.asked_at.tzinfo or UTC
 
     @cached_property
     def _read(self) -> str:

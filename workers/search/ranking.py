@@ -14,7 +14,7 @@ Candidates come as columns, since a few operations on arrays cost a fifth of a l
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -53,6 +53,7 @@ class Weights:
 
 
 DEFAULT_WEIGHTS: Final = Weights()
+DECIDES: Final = 20.0  # more than words, a vector and all that surrounds a memory may add up to
 # The least that counts as a deviation of 1: half of what is usual among 400 candidates for vectors, about what is usual
 # for words. Without it two memories that hardly differ would be as far apart as the best and the worst. A best match in
 # words that stands out keeps at least so many deviations: a lone long memory with a rare word is not drowned.
@@ -72,7 +73,7 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
     """What ranking knows of some memories, a list or an array for each field and a row for each memory.
 
     nan: no word of the question in it, no vector to compare, no place in a thread. Lists of numbers that are given
-    become arrays. `occurred_at` is null when nobody needs it.
+    become arrays. `day` is null when nobody needs it.
     """
 
     ids: list[str] = []
@@ -85,7 +86,8 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
     thread: list[str | None] = []
     position: Column = _NOTHING
     speaker: list[str | None] = []
-    occurred_at: list[datetime | None] | None = None  # else created_at
+    day: list[date] | None = None  # that it tells of, else on which it was stored
+    tells_of_day: Mask = _NONE
     asks: Mask = _NONE  # its content ends with a question mark
     tells_self: Mask = _NONE  # it begins with words of who speaks of himself
     words: Column = _NOTHING  # different ones
@@ -260,8 +262,12 @@ class Measure:
             parts["speaker"] = weights.speaker * np.array(is_named)
         if question.asks_when:
             parts["time_words"] = np.where(candidates.tells_time, weights.time_words, 0.0)
-        if question.names_a_date and candidates.occurred_at is not None:
-            parts["date"] = weights.date * np.array([question.is_about(moment) for moment in candidates.occurred_at])
+        if candidates.day is not None:
+            of_then = np.array([question.is_about(day) for day in candidates.day], dtype=np.float64)
+            if question.is_only_of_time:  # what tells of then comes before what was only stored then
+                parts["date"] = DECIDES * of_then * (1.0 + candidates.tells_of_day)
+            else:
+                parts["date"] = weights.date * of_then
         return parts
 
 

@@ -104,7 +104,16 @@ class RelevanceFeatures:
 
     def chances(self, rows: Sequence[int]) -> Column:
         """Return the chance of each of these rows that it helps to answer."""
+        if self._is_of_time.any():
+            return self._is_of_time[np.array(rows, dtype=np.intp)].astype(np.float64)
         return learned().chances(self.inputs(rows))
+
+    @cached_property
+    def _is_of_time(self) -> Mask:
+        """Which rows are from the time that a question asks for and for nothing else: they answer, no others do."""
+        nothing = np.zeros(len(self.ranked.candidates))
+        dates = self.ranked.parts.get("date", nothing) if self.measure.question.is_only_of_time else nothing
+        return dates > 0
 
     def inputs(self, rows: Sequence[int]) -> Matrix:
         """Return the inputs of these rows of the ranking [rows, INPUTS]."""
@@ -117,8 +126,8 @@ class RelevanceFeatures:
 
     @cached_property
     def complete(self) -> Mask:
-        """Which candidates hold every word that was asked for."""
-        complete: Mask = self._covered >= 1.0 - _OVER
+        """Which candidates hold every word that was asked for, or are from the time that alone was asked for."""
+        complete: Mask = self._is_of_time if self._is_of_time.any() else self._covered >= 1.0 - _OVER
         return complete
 
     @cached_property
@@ -130,7 +139,7 @@ class RelevanceFeatures:
     def twins(self, rows: Sequence[int], best: int) -> list[bool]:
         """Say of these rows whether they are as near as the row `best`, and have as much of the question."""
         cosines, chosen = or_nothing(self.ranked.candidates.similarity), list(rows)
-        near = np.abs(cosines[chosen] - cosines[best]) <= TWINS
+        near = (np.abs(cosines[chosen] - cosines[best]) <= TWINS) & ~self._is_of_time.any()
         alike: list[bool] = (near & (np.abs(self._covered[chosen] - self._covered[best]) <= _OVER)).tolist()
         return alike
 

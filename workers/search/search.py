@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Final, NamedTuple
 
 import msgspec
@@ -101,14 +101,15 @@ async def find(
     lift: Lift | None = None,
     *,
     floor: float | None = 0.0,
+    zone: tzinfo = UTC,
 ) -> SearchResult:
     """Return what a search in a project finds, best first; `wishes` are read in passing, `lift` adds to the scores.
 
     Without an embedding words alone decide, whatever ranking is wanted. `floor`: the least relevance of what is shown
-    where the command names none; None: as learned.
+    where the command names none; None: as learned. `zone`: whose days the times in the question mean.
     """
     prompt, filters = read_prompt(command.query), filters_of(command, project)
-    question = Question(prompt.asked, datetime.now(UTC), prompt.names)
+    question = Question(prompt.asked, datetime.now(zone), prompt.names, is_bounded=any(filters.times))
     candidates = await vectors.by_all(lambda embedding: source.candidates(question, embedding, filters))
     if not len(candidates):
         return NOTHING
@@ -324,6 +325,8 @@ def filters_of(command: SearchMemories, project: str | None) -> Filters:
         thread=or_none(command.thread),
         since=or_none(command.since),
         until=or_none(command.until),
+        stored_since=or_none(command.stored_since),
+        stored_until=or_none(command.stored_until),
         include_superseded=command.include_superseded,
         as_of=or_none(command.as_of),
     )

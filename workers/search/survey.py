@@ -8,6 +8,7 @@ import asyncio
 import math
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -40,6 +41,7 @@ SAID_BY_USER: Final = 1.0  # deviations of the score; on BEAM orders of events .
 WHOLE_WORDS: Final = 1.0  # the same of what a memory has of the words, whatever its length; summaries .31 to .41
 COMPARED_CHARS: Final = 2_000  # of a memory: near-duplicates differ nowhere, long ones hardly behind that
 ALIKE: Final = 0.9  # of the words of two memories together, that both have
+_FILTERS: Final = ("since", "until", "stored_since", "stored_until", "thread", "project", "tags")
 _DAY: Final = 10  # characters of a time
 _USER: Final = "user"  # as chats call who speaks with the assistant
 _SAID: Final = re.compile(
@@ -98,7 +100,7 @@ def _surveyed(command: SurveyMemories, search: Searched, named: Named, *, is_sil
 
 
 def _search(command: SurveyMemories) -> SearchMemories:
-    filters = {name: getattr(command, name) for name in ("since", "until", "thread", "project", "tags")}
+    filters = {name: getattr(command, name) for name in _FILTERS}
     return SearchMemories(query=command.topic, limit=DEPTH, **filters)
 
 
@@ -203,8 +205,8 @@ def _weights(words: Sequence[str], contents: Sequence[str]) -> dict[str, float]:
     return {word: math.log((1 + len(lower)) / (0.5 + sum(word in each for each in lower))) for word in words}
 
 
-def _place(memory: Memory) -> tuple[str, str, int, str]:
-    return _moment(memory), memory.thread or "", memory.position or 0, memory.id
+def _place(memory: Memory) -> tuple[datetime, str, int, str]:
+    return memory.moment, memory.thread or "", memory.position or 0, memory.id
 
 
 def _moment(memory: Memory) -> str:

@@ -1,181 +1,120 @@
-"""Find the times that a question names: days, months, years, ranges, and such as "two weeks ago". Pure; English.
+"""Find the times that a question names: dates in their usual spellings, "two weeks ago", "last Friday". Pure; English.
 
-A time in a question lifts the memories from it, and hides none. A span has its first instant in it, and its last not.
+A span is of whole days, both ends included: the days of whoever asks. A time in a question lifts the memories from it,
+and hides none; where the question asks of nothing else it decides, see `Question.is_only_of_time`.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import date
+from typing import Final, NamedTuple
 
-MONTHS: Final = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
-EVER: Final = datetime.min.replace(tzinfo=UTC)
-NEVER: Final = datetime.max.replace(tzinfo=UTC)
+from engramq.workers.search.spans import DAY, EVER, NEVER, Span, Spans, Tense, is_year
+from engramq.workers.search.time_rules import DATES, RULES_BY_START, TOKEN, Match
 
-# May and March are verbs too: as months they are capitalised, and May does not begin the question.
-_SURE: Final = "|".join(month for month in MONTHS if month not in {"May", "March"})
-_MONTH: Final = rf"(?:(?<!^)\bMay\b|\bMarch\b|\b(?i:{_SURE})\b)"
-_YEAR: Final = r"\b(?:19|20)\d\d\b"
-_DAY: Final = r"\b\d{1,2}(?:st|nd|rd|th)?\b"
-_UNIT: Final = r"(?:day|week|month|year)"
-_TIME: Final = re.compile(
-    rf"""(?:\b(?P<how>(?i:as\ of|since|after|before|until|till|by|between|from|and|to))\s+(?:the\s+)?)?
-    (?: (?P<iso>\b(?:19|20)\d\d-\d\d-\d\d\b)
-      | (?P<day>{_DAY})\s+(?:of\s+)?(?P<month>{_MONTH})(?:,?\s+(?P<year>{_YEAR}))?
-      | (?P<month_>{_MONTH})\s+(?P<day_>{_DAY})(?:,?\s+(?P<year_>{_YEAR}))?
-      | (?P<only>{_MONTH})(?:,?\s+(?:of\s+)?(?P<of>{_YEAR}))?
-      | (?P<bare>{_YEAR})(?!-\d)
-      | \b(?P<which>(?i:last|this|past))\s+(?P<unit>(?i:{_UNIT}))\b
-      | \b(?P<many>\d{{1,3}}|(?i:an?))\s+(?P<units>(?i:{_UNIT}))s?\s+(?i:ago)\b
-      | \b(?P<name>(?i:yesterday|today))\b )""",
-    re.ASCII | re.VERBOSE,
+_BEFORE: Final = re.compile(r"(?:\b(as\s+of|[a-z]+)\s+)?(?:the\s+)?\Z", re.IGNORECASE)
+_PAST: Final = re.compile(
+    r"\b(?:did|was|were|had|happened|went|been|done|worked|said|told|last|since|ago)\b", re.IGNORECASE
 )
+_FUTURE: Final = re.compile(
+    r"\b(?:will|shall|going\s+to|plan(?:s|ned)?|scheduled?|upcoming|due|have\s+to|need\s+to|next|coming|is|are|by)\b",
+    re.IGNORECASE,
+)
+_DIRECTIONS: Final = frozenset(
+    ["as of", "since", "after", "before", "until", "till", "by", "between", "from", "and", "to", "through"]
+)
+_FROM: Final = frozenset(["between", "from"])
+_TO: Final = frozenset(["and", "to", "until", "till", "through"])
+
+
+class Named(NamedTuple):
+    """A time that a text names: where, by which word before it (since, until, between), and what it spans."""
+
+    start: int
+    end: int
+    how: str
+    spans: Spans
+    is_date: bool  # spelled out, by month and mostly day
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """From `begin` until `end`, which is excluded. `every_year`: the same part of any year."""
+class Times:
+    """What times a text names; `rest` is the text without them. `dates`: those that it spells out."""
 
-    begin: datetime
-    end: datetime
-    every_year: bool = False
+    spans: Spans
+    rest: str
+    dates: Spans
+    tense: Tense
 
-    def holds(self, moment: datetime) -> bool:
-        """Say whether a moment lies in it."""
-        if not self.every_year:
-            return self.begin <= moment < self.end
-        if (moment.month, moment.day) == (2, 29):
-            moment -= timedelta(days=1)
-        return self.begin <= moment.replace(year=self.begin.year) < self.end
+    def hold(self, day: date) -> bool:
+        """Say whether a day lies in one of the spans."""
+        return any(span.holds(day) for span in self.spans)
 
 
-def spans_in(text: str, now: datetime | None) -> tuple[Span, ...]:
-    """Return the spans that a question names; None for now: those that it needs no clock for."""
-    named = list(_named(text, now))
-    years = [span for how, span in named if not how and _is_year(span)]
+def read_times(text: str, today: date | None) -> Times:
+    """Return the times that a text names; None for today: those that it needs no calendar for."""
+    tense = Tense(_PAST.search(text) is not None, _FUTURE.search(text) is not None)
+    tense = tense if tense.past != tense.future else Tense(past=True, future=True)
+    named = list(_named(text, today, tense))
+    rest, end = [], 0
+    for each in named:
+        rest.append(text[end : each.start])
+        end = each.end
+    dates = tuple(span for each in named if each.is_date for span in each.spans)
+    return Times(_joined(named, today, tense), " ".join([*rest, text[end:]]), dates, tense)
+
+
+def _joined(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
+    """Return what the times of a text span together: ranges, and days of the year that stands elsewhere."""
+    years = [span for each in named for span in each.spans if not each.how and is_year(span)]
     spans: list[Span] = []
-    for place, (how, span) in enumerate(named):
+    for place, each in enumerate(named):
         before = named[place - 1] if place else None
-        if before is not None and before[0] in {"between", "from"} and how in {"and", "to", "until", "till"}:
-            begin = before[1] if not before[1].every_year else _in_year(before[1], span.begin.year)
-            spans[-1] = Span(begin.begin, _dated(span, now).end)
-        elif span.every_year and years and how is None:
-            spans += [_in_year(span, year.begin.year) for year in years]
-        elif not (years and _is_year(span) and any(other.every_year for _, other in named)):
-            spans.append(_directed(how, span, now))
+        for span in each.spans:
+            if before is not None and before.how in _FROM and each.how in _TO:
+                first, last = before.spans[0], _dated(span, today, tense)
+                first = first.in_year(last.first.year) if first.every_year else first
+                spans[-1] = Span(min(first.first, last.last), max(first.first, last.last))
+            elif span.every_year and years and not each.how:
+                spans += [span.in_year(year.first.year) for year in years]
+            elif not (years and is_year(span) and any(other.every_year for one in named for other in one.spans)):
+                spans.append(_directed(each.how, span, today, tense))
     return tuple(spans)
 
 
-def is_about(moment: datetime, spans: Sequence[Span]) -> bool:
-    """Say whether a moment lies in one of the spans."""
-    utc = moment.astimezone(UTC)
-    return any(span.holds(utc) for span in spans)
+def _named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
+    end = 0
+    for token in TOKEN.finditer(text):
+        start = token.start()
+        if start < end or not (rules := RULES_BY_START.get("0" if token[0].isdigit() else token[0].lower())):
+            continue
+        for pattern, read in rules:
+            if (found := pattern.match(text, start)) is None:
+                continue
+            before = _BEFORE.search(text, max(0, start - 20), start)
+            word = " ".join((before[1] or "").lower().split()) if before else ""
+            if spans := read(Match(found, today, tense, word)):
+                end = found.end()
+                yield Named(start, end, word if word in _DIRECTIONS else "", spans, read in DATES)
+                break
 
 
-def _named(text: str, now: datetime | None) -> Iterator[tuple[str | None, Span]]:
-    for match in _TIME.finditer(text):
-        span = _absolute(match) or _relative(match, now)
-        if span is not None:
-            yield (match["how"] or "").lower() or None, span
-
-
-def _absolute(match: re.Match[str]) -> Span | None:
-    if match["iso"]:
-        year, month, day = map(int, match["iso"].split("-"))
-        return _days(year, month, day, every_year=False)
-    if match["bare"]:
-        return Span(_first(int(match["bare"])), _first(int(match["bare"]) + 1))
-    name = match["month"] or match["month_"] or match["only"]
-    if not name:
-        return None
-    month = MONTHS.index(name.capitalize()) + 1
-    year_text = match["year"] or match["year_"] or match["of"]
-    year = int(year_text) if year_text else LEAP_FREE
-    if match["only"]:
-        return Span(_first(year, month), _next_month(year, month), every_year=not year_text)
-    day = int((match["day"] or match["day_"]).rstrip("stndrh"))
-    return _days(year, month, day, every_year=not year_text)
-
-
-LEAP_FREE: Final = 2001  # the year in which spans of every year are kept
-
-
-def _relative(match: re.Match[str], now: datetime | None) -> Span | None:
-    if now is None:
-        return None
-    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if match["name"]:
-        begin = today - timedelta(days=match["name"].lower() == "yesterday")
-        return Span(begin, begin + timedelta(days=1))
-    if match["which"] is None and match["units"] is None:
-        return None
-    if match["units"]:
-        count = 1 if match["many"].lower() in {"a", "an"} else int(match["many"])
-        return _unit(match["units"].lower(), today, count)
-    return _unit(match["unit"].lower(), today, 0 if match["which"].lower() == "this" else 1)
-
-
-def _unit(unit: str, today: datetime, back: int) -> Span:
-    """Return the day, week, month or year so many before the one that has today in it."""
-    if unit == "day":
-        begin = today - timedelta(days=back)
-        return Span(begin, begin + timedelta(days=1))
-    if unit == "week":
-        begin = today - timedelta(days=today.weekday() + 7 * back)
-        return Span(begin, begin + timedelta(days=7))
-    if unit == "year":
-        return Span(_first(today.year - back), _first(today.year - back + 1))
-    year, month = divmod(today.year * 12 + today.month - 1 - back, 12)
-    return Span(_first(year, month + 1), _next_month(year, month + 1))
-
-
-def _days(year: int, month: int, day: int, *, every_year: bool) -> Span | None:
-    try:
-        begin = datetime(year, month, day, tzinfo=UTC)
-    except ValueError:  # there is no such day
-        return None
-    return Span(begin, begin + timedelta(days=1), every_year)
-
-
-def _directed(how: str | None, span: Span, now: datetime | None) -> Span:
+def _directed(how: str, span: Span, today: date | None, tense: Tense) -> Span:
     if how in {"as of", "until", "till", "by"}:
-        return Span(EVER, _dated(span, now).end)
+        last = _dated(span, today, tense).last
+        return Span(today if how == "by" and today is not None and today <= last else EVER, last)
     if how == "before":
-        return Span(EVER, _dated(span, now).begin)
+        first = _dated(span, today, tense).first
+        return Span(EVER, first - DAY if first > EVER else first)
     if how == "since":
-        return Span(_dated(span, now).begin, NEVER)
+        return Span(_dated(span, today, Tense(past=True, future=False)).first, NEVER)
     if how == "after":
-        return Span(_dated(span, now).end, NEVER)
+        last = _dated(span, today, Tense(past=True, future=False)).last
+        return Span(last + DAY if last < NEVER else last, NEVER)
     return span
 
 
-def _dated(span: Span, now: datetime | None) -> Span:
-    """Return a span of every year as the last one that has begun."""
-    if not span.every_year or now is None:
-        return span
-    this = _in_year(span, now.astimezone(UTC).year)
-    return this if this.begin <= now else _in_year(span, this.begin.year - 1)
-
-
-def _in_year(span: Span, year: int) -> Span:
-    if not span.every_year:
-        return span
-    begin = span.begin.replace(year=year)
-    end = _next_month(year, begin.month) if span.end - span.begin > timedelta(days=1) else begin + timedelta(days=1)
-    return Span(begin, end)
-
-
-def _is_year(span: Span) -> bool:
-    return span.end - span.begin > timedelta(days=364) and span.begin != EVER and span.end != NEVER
-
-
-def _first(year: int, month: int = 1) -> datetime:
-    return datetime(year, month, 1, tzinfo=UTC)
-
-
-def _next_month(year: int, month: int) -> datetime:
-    return _first(year + month // 12, month % 12 + 1)
+def _dated(span: Span, today: date | None, tense: Tense) -> Span:
+    """Return a span of every year as one of a year: the last that has begun, unless the next is meant."""
+    return span if today is None else span.around(today, tense)[0]

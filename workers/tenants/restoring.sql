@@ -83,7 +83,7 @@ with given as materialized (
     )
     select
         %(tenant)s, id, case when state = 'active' and embedding is null then 'pending' else state end,
-        {each memory_column: $name}, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
+        {each memory_column: $name}, lexemes_of(%(tenant)s, {own_language}, content, speaker, day_told(content, occurred_at, occurred_offset)),
         embedding::halfvec, case when embedding is not null then %(model_id)s::smallint end,
         case when embedding is null then null
             when partition = 'trusted' then %(trusted_load)s::integer else %(untrusted_load)s::integer end

@@ -46,7 +46,7 @@ where tenant = %(tenant)s and node_id = %(memory)s;
 update memories set superseded_by = %(memory)s, superseded_at = now(), superseded_from = '2020-01-01',
     state = 'archived'
 where tenant = %(tenant)s and node_id = %(other)s;
-update memories set lexemes = memory_lexemes(tenant, content, speaker, occurred_at) where tenant = %(tenant)s;
+update memories set lexemes = memory_lexemes(tenant, content, speaker, told_on) where tenant = %(tenant)s;
 update memory_usage set accessed_at = now(), helped = 1.1, hindered = 0.7, last_active_hours = 3.3
 where tenant = %(tenant)s;
 delete from memory_usage where tenant = %(tenant)s and node_id = %(untrusted)s;

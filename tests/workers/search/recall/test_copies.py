@@ -336,7 +336,7 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
     answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, query) for query in queries))
     assert asked == [queries[:1], queries[1:]]
     assert all(answer is not None for answer in answers)
-    assert len({tuple(answer.lexemes) for answer in answers if answer}) == 9
+    assert len({tuple(answer.words.lexemes) for answer in answers if answer}) == 9
 
 
 async def test_what_grows_beyond_the_bound_or_changes_too_much_goes_to_the_tables(
@@ -462,10 +462,11 @@ def row(number: int) -> dict[str, Any]:
     """A row of the query `copy_rows`: 20 words, and a vector of the bundled model's length."""
     moment = PAST + timedelta(minutes=number)
     flags = dict.fromkeys(("asks", "tells_self", "tells_time", "fits_none", "hidden", "superseded"), False)
-    nothing = dict.fromkeys(("sector_confidence", "tags", "project", "ends", "expires", "pieces"))
+    nothing = dict.fromkeys(("sector_confidence", "tags", "project", "ends", "expires", "pieces", "told_on"))
     return {
         **flags, **nothing, "id": f"memory-{number}", "is_trusted": True, "thread": f"t{number // 25}",
-        "position": number % 25, "speaker": "Ada", "moment": moment, "begins": moment, "sector": Sector.SEMANTIC,
+        "position": number % 25, "speaker": "Ada", "moment": moment, "created_at": moment,
+        "begins": moment, "sector": Sector.SEMANTIC,
         "confidence": 0.5, "active_hours": 1.0, "model_id": 1, "embedding": packed(np.ones(384, dtype=np.float32)),
         "lexemes": [f"word{(number + place) % 5_000}" for place in range(20)],
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 import math
 import random
-from datetime import UTC, datetime
+from datetime import date
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ QUESTIONS = [
     "Ada and Bob", "May I", "What did Bob tell Ada?",
 ]  # fmt: skip
 speakers = st.sampled_from([None, "Ada", "Bob", "ada", "?", ""])
-moments = st.sampled_from([None, datetime(2023, 5, 1, tzinfo=UTC), datetime(2022, 1, 31, tzinfo=UTC)])
+days = st.sampled_from([None, date(2023, 5, 1), date(2022, 1, 31)])
 candidate_fields = st.fixed_dictionaries(
     {
         "trusted": st.booleans(),
@@ -29,7 +29,8 @@ candidate_fields = st.fixed_dictionaries(
         "thread": st.sampled_from([None, "a", "b"]),
         "position": st.none() | st.integers(0, 5),
         "speaker": speakers,
-        "occurred_at": moments,
+        "day": days,
+        "tells_of_day": st.booleans(),
         "asks": st.booleans(),
         "tells_time": st.booleans(),
         "tells_self": st.booleans(),
@@ -40,7 +41,7 @@ candidate_fields = st.fixed_dictionaries(
 
 EMPTY: dict[str, Any] = {
     "trusted": True, "lexical": None, "similarity": None, "thread": None, "position": None, "speaker": None,
-    "covered": None, "worth": None, "occurred_at": None, "asks": False, "tells_self": False, "words": 9,
+    "covered": None, "worth": None, "day": None, "tells_of_day": False, "asks": False, "tells_self": False, "words": 9,
     "tells_time": False, "sector": Sector.SEMANTIC, "confidence": 1.0, "active_hours": 0.0,
 }  # fmt: skip
 
@@ -168,7 +169,7 @@ def test_questions_about_times_are_told_from_others(text: str, asks_when: bool) 
     ],
 )  # fmt: skip
 def test_months_and_years_are_told_from_verbs(text: str, about: bool) -> None:
-    assert Question(text).is_about(datetime(2023, 5, 7, tzinfo=UTC)) is about
+    assert Question(text).is_about(date(2023, 5, 7)) is about
     assert Question(text).is_about(None) is False
 
 

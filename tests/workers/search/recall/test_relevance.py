@@ -36,6 +36,7 @@ def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: i
         "position": [None] * count,
         "speaker": [None] * count,
         "asks": [False] * count,
+        "tells_of_day": [False] * count,
         "tells_self": [False] * count,
         "words": [8] * count,
         "tells_time": [False] * count,

@@ -250,7 +250,7 @@ async def test_other_namespaces_are_never_found_even_where_their_words_had_the_s
     await scene.keep("The secret is blue", namespace="a")
     mine = await scene.keep("The secret is red", namespace="b")
     scene.world.rows(
-        "update memories set lexemes = memory_lexemes(tenant_of('b'), content, speaker, occurred_at) "
+        "update memories set lexemes = memory_lexemes(tenant_of('b'), content, speaker, told_on) "
         "where tenant = tenant_of('a')"
     )
     assert ids(await scene.found("secret blue", namespace="b")) == [mine]

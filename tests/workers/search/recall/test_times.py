@@ -1,0 +1,243 @@
+"""How times in questions are read: a table of what people write, and of what looks like a time and is none."""
+
+from datetime import date, datetime
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramq.workers.search.question import Question
+from engramq.workers.search.spans import Span
+from engramq.workers.search.times import read_times
+
+TODAY: Final = date(2026, 11, 28)  # a Saturday
+# What is asked on that day, days that it means, and days that it does not mean.
+READ: Final = (
+    ("What did I do yesterday?", "2026-11-27", "2026-11-28 2026-11-26"),
+    ("what did I do today", "2026-11-28", "2026-11-27"),
+    ("What is on tomorrow?", "2026-11-29", "2026-11-28"),
+    ("the day before yesterday", "2026-11-26", "2026-11-27 2026-11-25"),
+    ("day after tomorrow", "2026-11-30", "2026-11-29"),
+    ("What did I do three days ago?", "2026-11-25", "2026-11-24 2026-11-26"),
+    ("3 days ago", "2026-11-25", "2026-11-24"),
+    ("a couple of days ago", "2026-11-26 2026-11-25", "2026-11-24 2026-11-27"),
+    ("a few days ago", "2026-11-25", "2026-11-28"),
+    ("a fortnight ago", "2026-11-12 2026-11-14", "2026-11-20 2026-11-28"),
+    ("two weeks ago", "2026-11-09 2026-11-15", "2026-11-16 2026-11-08"),
+    ("a month ago", "2026-10-01 2026-10-31", "2026-11-01"),
+    ("one year ago", "2025-06-01", "2026-01-01"),
+    ("two months ago", "2026-09-15", "2026-10-01"),
+    ("2 years ago", "2024-02-01", "2025-01-01"),
+    ("in the last 3 days", "2026-11-25 2026-11-28", "2026-11-24 2026-11-29"),
+    ("the past 2 weeks", "2026-11-14 2026-11-28", "2026-11-13"),
+    ("the past week", "2026-11-21 2026-11-28", "2026-11-20"),
+    ("over the past month", "2026-11-01", "2026-10-20"),
+    ("last week", "2026-11-16 2026-11-22", "2026-11-23 2026-11-15"),
+    ("this week", "2026-11-23 2026-11-29", "2026-11-22"),
+    ("next week", "2026-11-30 2026-12-06", "2026-11-29"),
+    ("last month", "2026-10-01 2026-10-31", "2026-11-01"),
+    ("next month", "2026-12-31", "2026-11-30"),
+    ("this year", "2026-01-01", "2025-12-31"),
+    ("last year", "2025-12-31", "2026-01-01"),
+    ("this quarter", "2026-10-01 2026-12-31", "2026-09-30"),
+    ("last quarter", "2026-07-01 2026-09-30", "2026-10-01"),
+    ("next quarter", "2027-01-01", "2026-12-31"),
+    ("next 2 weeks", "2026-11-28 2026-12-12", "2026-12-13 2026-11-27"),
+    ("What did I do on Monday?", "2026-11-23", "2026-11-30 2026-11-24"),
+    ("What happened last Friday?", "2026-11-27", "2026-11-20"),
+    ("what did we do this Thursday?", "2026-11-26", "2026-11-19"),
+    ("anything on Friday?", "2026-11-27 2026-12-04", "2026-11-26"),
+    ("What will I do on Tuesday?", "2026-12-01", "2026-11-24"),
+    ("next Friday", "2026-12-04", "2026-11-27"),
+    ("Tuesday of last week", "2026-11-17", "2026-11-24"),
+    ("last week Tuesday", "2026-11-17", "2026-11-24"),
+    ("What did I do last weekend?", "2026-11-21 2026-11-22", "2026-11-28"),
+    ("What did I do at the weekend?", "2026-11-28", "2026-11-27"),
+    ("this weekend", "2026-11-28 2026-11-29", "2026-11-21"),
+    ("next weekend", "2026-12-05", "2026-11-28"),
+    ("What happened since Monday?", "2026-11-23 2026-11-28", "2026-11-22"),
+    ("What happened on 2026-11-23?", "2026-11-23", "2026-11-22"),
+    ("on 23.11.2026", "2026-11-23", "2026-11-22"),
+    ("What did I do on 23.11.?", "2026-11-23", "2026-11-22"),
+    ("what happened on 11/23?", "2026-11-23", "2026-11-22"),
+    ("What did I do 11/23?", "2026-11-23", "2026-11-22"),
+    ("11/23/2026", "2026-11-23", "2025-11-23"),
+    ("23/11/2026", "2026-11-23", "2025-11-23"),
+    ("Nov 23", "2026-11-23 2025-11-23", "2026-11-22"),
+    ("23 Nov", "2026-11-23", "2026-11-22"),
+    ("on the 23rd of November", "2026-11-23", "2026-11-22"),
+    ("November 23rd", "2026-11-23", "2026-11-22"),
+    ("23rd November 2025", "2025-11-23", "2026-11-23"),
+    ("November 23, 2026", "2026-11-23", "2025-11-23"),
+    ("nov 23 2026", "2026-11-23", "2025-11-23"),
+    ("23-Nov-2026", "2026-11-23", "2025-11-23"),
+    ("2026/11/23", "2026-11-23", "2026-11-22"),
+    ("What did I do on the 20th?", "2026-11-20", "2026-10-20 2026-12-20"),
+    ("the 20th of last month", "2026-10-20", "2026-11-20"),
+    ("What happened in Q3?", "2026-07-01 2026-09-30", "2026-10-01"),
+    ("Q3 2025", "2025-07-01", "2026-07-01"),
+    ("third quarter of 2025", "2025-09-30", "2026-07-01"),
+    ("2026-Q1", "2026-03-31", "2026-04-01"),
+    ("What happened in week 47?", "2026-11-16 2026-11-22", "2026-11-23"),
+    ("KW 47", "2026-11-16", "2026-11-15"),
+    ("2026-W47", "2026-11-22", "2026-11-23"),
+    ("week 3 of 2025", "2025-01-13", "2026-01-13"),
+    ("in the last 24 hours", "2026-11-27 2026-11-28", "2026-11-26"),
+    ("this morning", "2026-11-28", "2026-11-27"),
+    ("last night", "2026-11-27", "2026-11-26"),
+    ("in October", "2026-10-01 2025-10-31", "2026-11-01"),
+    ("in oct", "2026-10-01", "2026-11-01"),
+    ("Oct 2025", "2025-10-01", "2026-10-01"),
+    ("October of 2025", "2025-10-01", "2026-10-01"),
+    ("in may", "2026-05-05", "2026-06-01"),
+    ("between May and July 2023", "2023-07-31 2023-05-01", "2023-08-01"),
+    ("from Nov 3 to Nov 5", "2026-11-04", "2026-11-06"),
+    ("November 3-5", "2026-11-03 2026-11-05", "2026-11-06"),
+    ("3 to 5 November 2026", "2026-11-04", "2026-11-06"),
+    ("before May 2023", "2023-04-30", "2023-05-01"),
+    ("after 7 May 2023", "2023-05-08", "2023-05-07"),
+    ("since yesterday", "2026-11-27 2026-11-28", "2026-11-26"),
+    ("what is due by Friday?", "2026-12-04 2026-11-29", "2026-12-05 2026-11-27"),
+    ("in three days I will fly", "2026-12-01", "2026-11-30"),
+    ("two weeks from now", "2026-12-08", "2026-12-01"),
+    ("the week before last", "2026-11-09", "2026-11-16"),
+    ("2026-10", "2026-10-31", "2026-11-01"),
+    ("the summer of 2023", "2023-01-01", "2024-01-01"),
+    ("early November 2026", "2026-11-05", "2026-12-01"),
+)  # fmt: skip
+NO_TIMES: Final = (
+    "May I come in?",
+    "When may I go?",
+    "When May I leave?",
+    "they march on",
+    "March on Washington",
+    "the March on Washington",
+    "wait a second",
+    "the second deploy",
+    "Python 3.11",
+    "Python 3.11.",
+    "We use 3.11. It works",
+    "10/12 tests pass",
+    "3/4 of users",
+    "the 20th century",
+    "the 3rd attempt",
+    "the 20th floor",
+    "version 1.2.26",
+    "10.12.2024.1 is up",
+    "port 8080",
+    "What does Jan like?",
+    "every Monday",
+    "on Mondays",
+    "weekends",
+    "12023-05",
+    "31 February",
+    "2026-13-45",
+    "HTTP/2",
+    "24/7 support",
+    "a week",
+    "took three days",
+    "done in 3 days",
+    "two days of work",
+    "ticket 47",
+    "A4",
+    "Sun Microsystems",
+    "sat down",
+    "wed in haste",
+    "the last day of school",
+    "last name",
+    "next steps",
+    "this commit",
+    "24 hours",
+    "0.28.0",
+    "v2026.11",
+    "e.g. 1/2 cup",
+    "192.168.10.12",
+    "the last commit",
+    "week of tests",
+    "mar the finish",
+    "I sep the file",
+    "dec 0x11",
+    "what may come?",
+    "week days",
+)  # fmt: skip
+
+
+@pytest.mark.promise("KN-6")
+@pytest.mark.parametrize(("text", "inside", "outside"), READ)
+def test_a_time_is_read_as_people_mean_it(text: str, inside: str, outside: str) -> None:
+    times = read_times(text, TODAY)
+    assert [day for day in inside.split() if not times.hold(date.fromisoformat(day))] == []
+    assert [day for day in outside.split() if times.hold(date.fromisoformat(day))] == []
+
+
+@pytest.mark.promise("KN-6")
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_what_only_looks_like_a_time_is_none(text: str) -> None:
+    assert read_times(text, TODAY).spans == ()
+
+
+STARTS: Final = (
+    "in|on|the|last|next|this|past|3|two|a couple of|days|weeks|ago|Monday|weekend|11/23|23.11.|2026-11-23|May|Q3|"
+    "week 53|and|since|before|between|20th|from now|29 February|0"
+)
+
+
+@given(
+    st.lists(st.sampled_from(STARTS.split("|")), max_size=9).map(" ".join), st.dates(date(1900, 1, 1), date(2100, 1, 1))
+)
+def test_no_row_of_words_is_too_odd(text: str, today: date) -> None:
+    for span in (
+        *read_times(text, today).spans,
+        *Question(text, datetime(today.year, today.month, today.day, tzinfo=ZoneInfo("Asia/Tokyo"))).days,
+    ):
+        assert span.first <= span.last
+
+
+@pytest.mark.parametrize(
+    ("text", "is_only"),
+    [
+        ("What did I do yesterday?", True), ("what happened last week", True), ("anything on Friday?", True),
+        ("2026-11-23", True), ("What's on my calendar tomorrow?", True), ("What did we work on in Q3?", True),
+        ("What did Ada do yesterday?", False), ("Why was checkout down in October?", False), ("What did I do?", False),
+        ("", False), ("the deploy of last Friday", False),
+    ],
+)  # fmt: skip
+@pytest.mark.promise("KN-6")
+def test_a_question_that_holds_little_but_a_time_is_told_from_others(text: str, is_only: bool) -> None:
+    assert Question(text, datetime(2026, 11, 28, 12, tzinfo=ZoneInfo("UTC"))).is_only_of_time is is_only
+
+
+@pytest.mark.promise("KN-6")
+def test_today_is_a_day_of_the_zone() -> None:
+    late = datetime(2026, 11, 28, 23, 30, tzinfo=ZoneInfo("UTC"))
+    days = [Question("What did I do today?", late.astimezone(ZoneInfo(zone))).days for zone in ("UTC", "Asia/Tokyo")]
+    assert days == [(Span(date(2026, 11, 28), date(2026, 11, 28)),), (Span(date(2026, 11, 29), date(2026, 11, 29)),)]
+
+
+@pytest.mark.promise("KN-7")
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("on March 15, 2024", "2024-03-15|15.03.2024|3/15/2024|March|15"),
+        ("on 2024-03-15", "March|Mar|15.3.2024|3/15/2024"),
+        ("15.03.2024", "2024-03-15|March|3/15/2024"),
+        ("on 23 Nov", "November|23.11.|11/23"),
+        ("in October 2026", "2026-10|10/2026"),
+        ("12,345 units", "12345|12.345|12 345"),
+        ("12345 units", "12,345|12.345|12 345"),
+        ("12 345", "12345|12,345"),
+        ("1.234,56 EUR", "1234.56|1,234.56"),
+    ],
+)
+def test_dates_and_numbers_are_spelled_in_the_other_ways(text: str, spelled: str) -> None:
+    spellings = Question(text).spellings
+    assert [spelling for spelling in spelled.split("|") if spelling not in spellings] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Where does Ada live?", "Python 3.11", "in 2024", "port 80", "yesterday", "v1.2.3", "10.20.30.42"]
+)
+def test_what_has_one_spelling_gets_no_other(text: str) -> None:
+    assert Question(text, datetime(2026, 11, 28, 12, tzinfo=ZoneInfo("UTC"))).spellings == ""

@@ -1,0 +1,106 @@
+"""Spans of whole days: of one year or of every. Pure."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+EVER, NEVER = date.min, date.max
+LEAP_FREE: Final = 2001  # the year in which spans of every year are kept
+DAY: Final = timedelta(days=1)
+LONG: Final = {
+    "minute": 0, "hour": 0, "day": 1, "week": 7, "weekend": 7, "fortnight": 14, "month": 30, "quarter": 91, "year": 365,
+}  # fmt: skip
+
+
+class Tense(NamedTuple):
+    """Whether a question may be about what was, and about what will be."""
+
+    past: bool
+    future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From its first day to its last. `every_year`: the same part of any year."""
+
+    first: date
+    last: date
+    every_year: bool = False
+
+    def holds(self, day: date) -> bool:
+        """Say whether a day lies in it."""
+        if not self.every_year:
+            return self.first <= day <= self.last
+        if (day.month, day.day) == (2, 29):
+            day -= DAY
+        return self.first <= day.replace(year=self.first.year) <= self.last
+
+    def in_year(self, year: int) -> "Span":
+        """Return it in a year, if it is of every year."""
+        return Span(self.first.replace(year=year), self.last.replace(year=year)) if self.every_year else self
+
+    def around(self, today: date, tense: Tense) -> tuple["Span", ...]:
+        """Return it as the last that has begun, the next, or both, as the tense wants."""
+        if not self.every_year:
+            return (self,)
+        this = self.in_year(today.year)
+        begun = this if this.first <= today else self.in_year(today.year - 1)
+        coming = this if this.last >= today else self.in_year(today.year + 1)
+        return by_tense(begun, coming, tense)
+
+
+Spans: TypeAlias = tuple[Span, ...]
+
+
+def by_tense(begun: Span, coming: Span, tense: Tense) -> Spans:
+    """Return what has begun, what comes, or both, by what a question may be about."""
+    if begun == coming or not tense.future:
+        return (begun,)
+    return (coming,) if not tense.past else (begun, coming)
+
+
+def is_year(span: Span) -> bool:
+    """Say whether a span is a whole year or more, and ends."""
+    return span.last - span.first > timedelta(days=363) and span.first != EVER and span.last != NEVER
+
+
+def days_of(year: int | None, month: int, day: int, through: int | None = None) -> Spans:
+    """Return the span of a day, or of some, of one year or of every; nothing where there is no such day."""
+    try:
+        first = date(year or LEAP_FREE, month, day)
+        last = first if through is None else first.replace(day=through)
+    except ValueError:
+        return ()
+    return (Span(first, last, every_year=year is None),) if first <= last else ()
+
+
+def months_of(year: int | None, month: int, count: int = 1) -> Spans:
+    """Return so many months, of one year or of every."""
+    if not 1 <= month <= 12:
+        return ()
+    first = date(year or LEAP_FREE, month, 1)
+    return (Span(first, month_after(first, count) - DAY, every_year=year is None),)
+
+
+def month_after(first: date, count: int) -> date:
+    """Return the first day of the month so many months after one."""
+    year, month = divmod(first.year * 12 + first.month - 1 + count, 12)
+    return date(min(max(year, 1), 9999), month + 1, 1)
+
+
+def period(unit: str, today: date, ahead: int) -> Span:
+    """Return the day, week, month, quarter or year so many after the one that has today in it."""
+    if unit in {"minute", "hour", "day"}:
+        return Span(today + ahead * DAY, today + ahead * DAY)
+    if unit in {"week", "fortnight", "weekend"}:
+        monday = today + (7 * ahead * (2 if unit == "fortnight" else 1) - today.weekday()) * DAY
+        return Span(monday + 5 * DAY if unit == "weekend" else monday, monday + 6 * DAY)
+    count = {"month": 1, "quarter": 3, "year": 12}[unit]
+    first = date(today.year, (today.month - 1) // count * count + 1, 1)
+    first = month_after(first, count * ahead)
+    return Span(first, month_after(first, count) - DAY)

@@ -1,0 +1,70 @@
+"""Spell the dates and numbers of a question in the other usual ways, as words to look up. Pure.
+
+"March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 12,345 is 12345, 12.345 and 12 345. How full text cuts such a
+spelling into words is its own matter: each is given whole.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from engramq.workers.search.spans import DAY, MONTHS, Span
+
+SPELLED: Final = 8  # dates, and as many numbers, of a question
+# Groups of three digits with one separator between them; or five digits and more. Then a fraction.
+_GROUPED: Final = re.compile(
+    r"(?<![\w.,/:-])(\d{1,3})((?P<by>[,.'\u2019_ \u00a0\u202f])\d{3}(?:(?P=by)\d{3})*)([.,]\d{1,2})?(?![\w/:-]|[.,]\d)"
+)
+_PLAIN: Final = re.compile(r"(?<![\w.,/:-])(\d{4,15})([.,]\d{1,2})?(?![\w/:-]|[.,]\d)")
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
+
+
+def other_spellings(text: str, dates: Sequence[Span]) -> str:
+    """Return the other spellings of the numbers in a text and of the dates that were read in it, "" for none."""
+    if not dates and not any(character.isdigit() for character in text):
+        return ""
+    spelled = [word for span in dates[:SPELLED] for word in _of_date(span)]
+    spelled += [word for number in islice(_numbers(text), SPELLED) for word in number]
+    return " ".join(dict.fromkeys(spelled))
+
+
+def _of_date(span: Span) -> Iterator[str]:
+    """Yield how a day or a month is written; of a span of days the first and the last."""
+    first, month = span.first, MONTHS[span.first.month - 1]
+    yield from (month, month[:3])
+    if span.last - span.first >= 27 * DAY:
+        if not span.every_year:
+            yield from (f"{first:%Y-%m}", f"{first.month}/{first.year}", f"{first:%m/%Y}", str(first.year))
+        return
+    for day in dict.fromkeys((span.first, span.last)):
+        yield from (str(day.day), f"{day.day:02}")
+        days, months = (f"{day.day:02}", str(day.day)), (f"{day.month:02}", str(day.month))
+        pairs = [(d, m) for d in dict.fromkeys(days) for m in dict.fromkeys(months)]
+        if span.every_year:
+            for d, m in pairs:
+                yield from (f"{d}.{m}.", f"{m}/{d}")
+            continue
+        yield from (
+            str(day.year),
+            f"{day.year:04}-{day.month:02}-{day.day:02}",
+            f"{day.year:04}/{day.month:02}/{day.day:02}",
+        )
+        for d, m in pairs:
+            yield from (f"{d}.{m}.{day.year}", f"{m}/{d}/{day.year}", f"{d}/{m}/{day.year}")
+
+
+def _numbers(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield how each number is written with another separator or with none; a year alone is none."""
+    for found in _GROUPED.finditer(text):
+        yield _separated(found[1] + re.sub(r"\D", "", found[2]), found[4] or "")
+    for found in _PLAIN.finditer(text):
+        if not _YEAR.fullmatch(found[0]):
+            yield _separated(found[1], found[2] or "")
+
+
+def _separated(digits: str, fraction: str) -> tuple[str, ...]:
+    grouped, cents = f"{int(digits):,}", fraction[1:]
+    point, comma = (f".{cents}", f",{cents}") if cents else ("", "")
+    ways = (digits + point, digits + comma, grouped + point, grouped.replace(",", ".") + comma)
+    return tuple(dict.fromkeys((*ways, grouped.replace(",", " ") + point, grouped.replace(",", "'") + point)))
