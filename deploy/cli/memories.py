@@ -37,7 +37,7 @@ _NO_FILTERS: Final = frozenset(
 @click.argument("query", nargs=-1, required=True)
 @limit_option(50, 10, "How many at most, the best.")
 @common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.THREAD)
-@common.span_options("What happened")
+@common.span_options
 @click.option("--min-relevance", type=number(0, 1), metavar="SHARE", help="Least chance to help; 0, the default: all.")
 @common.options(common.AS_OF, common.SUPERSEDED, common.NAMESPACE, common.JSON)
 def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
@@ -55,7 +55,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
 @click.argument("topic", nargs=-1, required=True)
 @limit_option(100, 40, "How many extracts at most; fewer have longer texts.")
 @common.options(common.TAG, common.PROJECT, common.THREAD)
-@common.span_options("What happened")
+@common.span_options
 @click.option("--order", type=click.Choice([str(word) for word in SurveyOrder]), help="Default: time.")
 @click.option("--cursor", metavar="TEXT", help="Where the last page ended.")
 @common.options(common.NAMESPACE, common.JSON)
@@ -84,7 +84,7 @@ def _draw_survey(reply: Reply) -> None:
 @click.command("list")
 @limit_option(100, 20, "How many at most, the newest.")
 @common.options(common.TAG, common.PROJECT, common.ONLY, common.PARTITION, common.SECTOR, common.STATE)
-@common.options(common.VERIFICATION, common.THREAD, common.span_options("What was stored"))
+@common.options(common.VERIFICATION, common.THREAD, common.span_options)
 @click.option("--source-type", metavar="WORD", help="Where it came from, as its author said.")
 @click.option("--created-by", metavar="PRINCIPAL", help="Whose it is.")
 @click.option("--external-id", metavar="ID", help="The one that has this id in another system.")

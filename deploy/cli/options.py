@@ -179,10 +179,14 @@ EVIDENCE: Final = click.option(
 )
 
 
-def span_options(happened: str) -> Callable[[Body], Body]:
-    """Return the options --since and --until of a command that looks at when something `happened`."""
-    since = click.option("--since", metavar="TIME", help=f"{happened} then or later: a date, or a time.")
-    return options(since, click.option("--until", metavar="TIME", help=f"{happened} then or before."))
+def span_options(body: Body) -> Body:
+    """Give a command the options by when something happened, and by when it was stored."""
+    return options(
+        click.option("--since", metavar="TIME", help="Happened, else stored, then or later: a date, or a time."),
+        click.option("--until", metavar="TIME", help="Happened, else stored, then or before."),
+        click.option("--stored-since", metavar="TIME", help="Stored then or later."),
+        click.option("--stored-until", metavar="TIME", help="Stored then or before."),
+    )(body)
 
 
 def options(*several: Callable[[Body], Body]) -> Callable[[Body], Body]:

@@ -29,7 +29,7 @@ async def show_changes(page: PageRequest) -> Response:
     try:
         stored = await page.ask(
             "list_recent_memories",
-            since=since,
+            stored_since=since,
             limit=CHANGES_ROWS,
             partitions=list(Partition),
             project=EVERY_PROJECT,

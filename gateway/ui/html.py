@@ -157,7 +157,9 @@ def when(text: str | None) -> Markup:
     """Return a time to the second, with the whole of it for programs; page.js puts it into the reader's zone."""
     if not text:
         return Markup("")
-    return Markup('<time datetime="{}" title="{} (UTC)">{} UTC</time>').format(text, text, text[:19].replace("T", " "))
+    zone = "UTC" if text.endswith("Z") else text[-6:]
+    shown = text[:19].replace("T", " ")
+    return Markup('<time datetime="{}" title="{} ({})">{} {}</time>').format(text, text, zone, shown, zone)
 
 
 def day(text: str | None) -> Markup:

@@ -34,6 +34,8 @@ _TEXTS: Final = (
     "thread",
     "since",
     "until",
+    "stored_since",
+    "stored_until",
     "as_of",
     "external_id",
 )
@@ -57,6 +59,8 @@ class MemoryFilters:
     external_id: str = ""
     since: str = ""
     until: str = ""
+    stored_since: str = ""
+    stored_until: str = ""
     as_of: str = ""
     superseded: bool = False
 
@@ -92,6 +96,8 @@ class MemoryFilters:
             "thread": self.thread,
             "since": self.since,
             "until": self.until,
+            "stored_since": self.stored_since,
+            "stored_until": self.stored_until,
             "as_of": self.as_of,
             "include_superseded": self.superseded or None,
         }

@@ -1,4 +1,4 @@
-"""Draw the timeline of a list: a bar for each day, month or year, which leads to the memories stored in it."""
+"""Draw the timeline of a list: a bar for each day, month or year, which leads to the memories of then."""
 
 from calendar import monthrange
 from collections.abc import Iterator

@@ -90,3 +90,14 @@ async def test_words_that_a_list_cuts_are_shown_whole_in_their_row(here: Served)
     assert (await browser.get(f"{LIST}/{short['id']}/content")).text == "It is short"
     private = await agent.store("Mine " * 100, visibility="private")
     assert (await (await here.browser("grace")).get(f"{LIST}/{private['id']}/content")).status == 404
+
+
+@pytest.mark.promise("KN-6")
+async def test_a_bar_stands_where_a_memory_happened_and_the_list_agrees(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.store("The roof was mended", occurred_at="2019-05-02T23:30:00Z")
+    days = await bars(browser)
+    assert list(days) == ["2019-05-02: 1"]
+    shown = await browser.get(days["2019-05-02: 1"].replace("&amp;", "&"))
+    assert len(shown.values("shown")) == 1
+    assert len((await browser.get(f"{LIST}?stored_until=2019-12-31")).values("shown")) == 0
