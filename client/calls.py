@@ -53,6 +53,8 @@ def recent(
     external_id: str | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
+    stored_since: datetime | date | str | None = None,
+    stored_until: datetime | date | str | None = None,
     evidence: Literal["cited", "stale"] | None = None,
     include_superseded: bool | None = None,
     as_of: datetime | date | str | None = None,
@@ -76,6 +78,8 @@ def search(
     project_only: bool | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
+    stored_since: datetime | date | str | None = None,
+    stored_until: datetime | date | str | None = None,
     as_of: datetime | date | str | None = None,
     ranking: Literal["relevance", "similarity"] | None = None,
     min_similarity: float | None = None,
@@ -92,11 +96,12 @@ def search(
 def get(
     memory_id: str,
     *,
+    part: int | None = None,
     include_untrusted: bool | None = None,
     as_of: datetime | date | str | None = None,
     session: str | None = None,
 ) -> ClientCall[replies.MemoryFound]:
-    """Read one memory by id, with its links; a hidden one too."""
+    """Read one memory by id, with its links."""
     return ClientCall("get_memory", locals())
 
 
@@ -157,6 +162,8 @@ def survey(
     *,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
+    stored_since: datetime | date | str | None = None,
+    stored_until: datetime | date | str | None = None,
     thread: str | None = None,
     project: str | None = None,
     tags: Sequence[str] | None = None,
@@ -164,7 +171,7 @@ def survey(
     order: Literal["time", "relevance"] | None = None,
     cursor: str | None = None,
 ) -> ClientCall[replies.Surveyed]:
-    """See all about a topic: short extracts in order of time, totals."""
+    """See all about a topic: extracts in order of time, totals."""
     return ClientCall("survey_memories", locals())
 
 

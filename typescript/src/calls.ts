@@ -282,7 +282,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.search_memories, { query, ...options });
   }
 
-  /** Read one memory by id, with its links; a hidden one too. */
+  /** Read one memory by id, with its links. */
   get(
     memory_id: Options<"get_memory", never>["memory_id"],
     options: Options<"get_memory", "memory_id"> = {},
@@ -321,7 +321,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.why, { memory_id, ...options });
   }
 
-  /** See all about a topic: short extracts in order of time, totals. */
+  /** See all about a topic: extracts in order of time, totals. */
   survey(
     topic: Options<"survey_memories", never>["topic"],
     options: Options<"survey_memories", "topic"> = {},
