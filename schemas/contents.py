@@ -4,7 +4,7 @@ What is blanked in the ledger, withheld from who may not read, and cut by a budg
 the beginning of a content, to know a memory by.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Final, TypeVar, cast
 
@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, inspect
 
 from engramq.schemas import records
+from engramq.schemas.vocabulary import LIKELY
 
 CONTENTS: Final = "contents"
 KEY: Final = "key"
@@ -120,3 +121,12 @@ def preview_of(text: str, limit: int) -> str:
     room = limit - len(CUT)
     end = room if line[room] == " " else line.rfind(" ", 0, room)
     return line[: end if end > room // 2 else room].rstrip() + CUT
+
+
+def split_by_relevance(hits: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the likely hits of a search's reply and the less likely ones, both in the order in which they came."""
+    likely: list[dict[str, Any]] = []
+    unlikely: list[dict[str, Any]] = []
+    for hit in hits:
+        (likely if hit.get("relevance", 0.0) >= LIKELY else unlikely).append(hit)
+    return likely, unlikely

@@ -1,8 +1,7 @@
 """Records that replies are made of, as a client reads them: memories, links, nodes, edges, proposals."""
 
-from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -37,7 +36,6 @@ Key = Annotated[str, Meta(extra={"holds": "key"})]  # somebody's own word too, b
 # Whether what is kept has an answer; unsure: hits may be about something else.
 Answered: TypeAlias = Literal["yes", "unsure", "no"]
 Audited = Annotated[T, Meta(extra={"holds": "audited"})]  # read with a scope of its own
-LIKELY: Final = 0.5  # relevance from which people are shown a hit as a likely one
 
 
 class MoreNamed(msgspec.Struct, kw_only=True):
@@ -243,15 +241,6 @@ class Memory(MemoryFields, kw_only=True):
     def moment(self) -> datetime:
         """When it happened, else when it was stored."""
         return datetime.fromisoformat(self.occurred_at or self.created_at)
-
-
-def split_by_relevance(hits: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the likely hits of a search's reply and the less likely ones, both in the order in which they came."""
-    likely: list[dict[str, Any]] = []
-    unlikely: list[dict[str, Any]] = []
-    for hit in hits:
-        (likely if hit.get("relevance", 0.0) >= LIKELY else unlikely).append(hit)
-    return likely, unlikely
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):

@@ -478,3 +478,5 @@ GUARDS: Final = (
     ("x-frame-options", "DENY"),
     ("cross-origin-resource-policy", "same-origin"),
 )
+
+LIKELY: Final = 0.5  # relevance of a hit from which a search answers, and people are shown it as a likely one

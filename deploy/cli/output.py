@@ -18,7 +18,7 @@ import msgspec
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import format_time
-from engramq.schemas.records import split_by_relevance
+from engramq.schemas.contents import split_by_relevance
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
 Listed = TypeVar("Listed")

@@ -10,7 +10,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
-from engramq.schemas.records import split_by_relevance
+from engramq.schemas.contents import split_by_relevance
 from engramq.schemas.vocabulary import (
     EVERY_PROJECT,
     CitationState,

@@ -10,7 +10,8 @@ import pytest
 from engramq.client import AsyncMemory
 from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.records import LIKELY, split_by_relevance
+from engramq.schemas.contents import split_by_relevance
+from engramq.schemas.vocabulary import LIKELY
 from engramq.schemas.settings import Settings
 from engramq.workers.embedders.confidence import bystanders
 from tests.conftest import Database

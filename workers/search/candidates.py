@@ -20,7 +20,7 @@ from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.other_models import Reading
-from engramq.workers.search.question import HALF_LENGTH, TIME_WORDS, Question
+from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates, as_array
 
 Measured = Callable[[Embedding | None], Awaitable[Candidates]]
@@ -173,6 +173,7 @@ async def choose_query(
         "postings": POSTINGS,
         "words": WORDS,
         "half_length": HALF_LENGTH,
+        "most_words": MOST_WORDS,
         "candidates": CANDIDATES,
     }
     if embedding is None:
@@ -215,6 +216,7 @@ class Tables:
             **single_partitions(filters.partitions),
             zone=question.zone,
             time_words=TIME_WORDS if question.asks_when else None,
+            most_words=MOST_WORDS,
             **(NOTHING_COMPARED if embedding is None else embedding.compared),
             ids=array(ids),
         )

@@ -16,7 +16,8 @@ case m.sector_source when 'manual' then 1::real when 'auto' then m.sector_confid
 -- The text arm. A word that n of the namespace's N memories have weighs ln(1 + (N - n + .5) / (n + .5)); a memory has
 -- the sum of its words, less the longer it is. The rarest words are looked up in the index, one lookup each, until they
 -- make %(postings)s rows (lexeme_counts knows the common ones; others are rare) and surely enough candidates. The rest
--- only add to what was found without them. Other spellings of dates and numbers are looked up too, and weigh nothing in
+-- only add to what was found without them; where even the rarest is common, what has all words is looked up besides, since
+-- the rarest brings only some of its memories. Other spellings of dates and numbers are looked up too, and weigh nothing in
 -- what a memory could have of the question.
 asked as materialized (
     select
@@ -45,18 +46,26 @@ asked as materialized (
     select query, is_spelling, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as weight
     from ranked
     where not rare and place <= %(words)s
+), together as materialized (
+    select min(place) as place, string_agg('(' || query::text || ')', ' & ')::tsquery as query
+    from ranked
+    where not is_spelling and place <= %(words)s
+    having min(memories) > %(postings)s
+), to_look_up as materialized (
+    select place, is_spelling, memories, query, %(postings)s as most from ranked where rare and place <= %(words)s
+    union all
+    select t.place, false, r.memories, t.query, %(candidates)s from together t join ranked r on r.place = t.place
 ), looked_up as materialized (
-    select word.place, word.is_spelling, word.memories, hit.id, hit.words, hit.besides
-    from ranked word
+    select distinct word.place, word.is_spelling, word.memories, hit.id, hit.words, hit.besides
+    from to_look_up word
     cross join lateral (
         select
-            m.node_id as id, length(m.lexemes) as words,
+            m.node_id as id, {words} as words,
             (select sum(c.weight) from common c where m.lexemes @@ c.query) as besides
         from memories_in_namespace m
         where m.lexemes @@ word.query and {chosen}
-        limit %(postings)s
+        limit word.most
     ) hit
-    where word.rare and word.place <= %(words)s
 ), counted as (
     select place, is_spelling, greatest(count(*)::float8, max(memories)) as memories
     from looked_up
@@ -127,7 +136,7 @@ coalesce(pg_column_size(m.content) < 2000 and strpos(m.content, '?') > 0 and rig
 m.node_id as id, m.partition = 'trusted' as trusted, m.thread, m.position, m.speaker,
 coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
 case when %(zone)s::text is not null then {day} end as day, m.told_on is not null as tells_of_day,
-{asks} as asks, {tells_self} as tells_self, length(m.lexemes) as words,
+{asks} as asks, {tells_self} as tells_self, {words} as words,
 case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
     from unnest(words_asked({all_languages}, %(time_words)s::text)) as word
@@ -137,9 +146,14 @@ case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
 -- The day of a memory m: that which it tells of, else that on which it was stored.
 coalesce(m.told_on, (m.created_at at time zone %(zone)s::text)::date)
 
+-- fragment: words
+-- The different words of a memory m, by which a match counts less; more than so many make no difference, so that a word
+-- which stands nowhere else counts in a long note too.
+least(length(m.lexemes), %(most_words)s)
+
 -- fragment: common_words
 -- What the common words of the question, which nothing was looked up for, count for a memory.
-(select sum(c.weight) from common c where m.lexemes @@ c.query) / (1 + length(m.lexemes) / %(half_length)s::float8)
+(select sum(c.weight) from common c where m.lexemes @@ c.query) / (1 + {words} / %(half_length)s::float8)
 
 -- fragment: with_tags
 -- Whether a memory m has the tags that are asked for, if any are: those that have are looked up in the index of tags.

@@ -20,7 +20,7 @@ from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
 from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpacked
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
-from engramq.workers.search.question import HALF_LENGTH, Question
+from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
 from engramq.workers.search.ranking import Candidates, Column, Mask, Rows
 
 PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pieces; see the fragment `by_pieces`
@@ -123,7 +123,7 @@ class NamespaceCopy:
             self._live[place], self._superseded[place] = not row["hidden"], row["superseded"]
             self._begins[place] = row["begins"].timestamp()
             self._ends[place], self._expires[place] = _seconds(row["ends"]), _seconds(row["expires"])
-            self._words_of[place] = len(row["lexemes"])
+            self._words_of[place] = min(len(row["lexemes"]), MOST_WORDS)
             self._put_vector(place, row["model_id"], row["embedding"])
             self._put_pieces(place, row["pieces"] or ())
             self._words += len(row["lexemes"])

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from engramq.schemas.records import Answered, Memory
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import Partition
+from engramq.schemas.vocabulary import LIKELY, Partition
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.hashing import NAME as WORD_COUNTS
 from engramq.workers.search.ranking import Column, Mask, Measure, Ranked, or_nothing
 
 Matrix: TypeAlias = NDArray[np.float64]
 
-SURE_FROM: Final = 0.5  # the chance of the best hit from which a reply answers
 # Nothing is shown where fewer of the first ten than this are expected to help. Else a hit is shown whose chance is a
 # share of the best one's: among facts the answer is one of them or a few that are about as likely, and the others are
 # about something else; of what people said several items answer, each unlikely by itself. See tools/relevance.
@@ -304,7 +303,7 @@ def answered_by(shown: Sequence[Memory]) -> Answered:
     """Say whether hits that are shown, with their relevance, answer: an untrusted one alone never surely does."""
     if not shown:
         return "no"
-    sure = (memory.partition is Partition.TRUSTED and (memory.relevance or 0.0) >= SURE_FROM for memory in shown)
+    sure = (memory.partition is Partition.TRUSTED and (memory.relevance or 0.0) >= LIKELY for memory in shown)
     return "yes" if any(sure) else "unsure"
 
 

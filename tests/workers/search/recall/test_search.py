@@ -81,7 +81,7 @@ async def test_every_field_is_there_times_are_iso_and_the_vector_is_not(scene: S
     (memory,) = await scene.found("tea", explain=True)
     absent = {name for name in Memory.__struct_fields__ if getattr(memory, name) is UNSET}
     optional = {"via", "differs_from", "truncated", "untrusted", "warning", "digest"}
-    assert absent == {*optional, "visibility", "of_another"}
+    assert absent == {*optional, "passage", "part", "parts", "followed_by", "visibility", "of_another"}
     assert memory.occurred_at == "2024-05-01T00:00:00.000000Z"
     assert all(time.endswith("Z") and len(time) == 27 for time in (memory.created_at, memory.updated_at))
     assert (memory.external_id, memory.speaker, memory.thread, memory.position) == ("x-1", "Ada", "t", 3)
