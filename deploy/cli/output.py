@@ -16,9 +16,9 @@ import click
 import msgspec
 
 from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.contents import split_by_relevance
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import format_time
-from engramq.schemas.contents import split_by_relevance
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
 Listed = TypeVar("Listed")

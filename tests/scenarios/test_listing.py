@@ -11,8 +11,8 @@ from engramq.client import AsyncMemory
 from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.contents import split_by_relevance
-from engramq.schemas.vocabulary import LIKELY
 from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import LIKELY
 from engramq.workers.embedders.confidence import bystanders
 from tests.conftest import Database
 from tests.gateway.ui.browsing import Shown
