@@ -23,7 +23,10 @@ LISTED_KEYS: Final = frozenset(
 )
 # In several tools, with a name that says it all: only the docs describe them.
 SAID_BY_NAME: Final = frozenset(
-    {"cursor", "detail", "idempotency_key", "max_chars", "session", "speaker", "valid_from", "valid_until"}
+    {
+        *("cursor", "detail", "idempotency_key", "max_chars", "session", "speaker"),
+        *("since", "stored_since", "stored_until", "until", "valid_from", "valid_until"),
+    }
 )
 LISTED_MAXIMUM: Final = 1_000  # what is larger (a budget, a position) no model comes near
 LEAST_COUNT: Final = 1  # that a number of things is no less goes without saying
