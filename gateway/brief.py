@@ -30,6 +30,7 @@ from engramq.schemas.commands import (
     Superseded,
 )
 from engramq.schemas.commands.links import BatchLinked
+from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
 from engramq.schemas.records import (
     Answered,
@@ -39,7 +40,6 @@ from engramq.schemas.records import (
     Memory,
     MemoryFields,
     MemoryPreview,
-    MoreNamed,
     NodeRef,
     Words,
 )

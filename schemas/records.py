@@ -38,13 +38,6 @@ Answered: TypeAlias = Literal["yes", "unsure", "no"]
 Audited = Annotated[T, Meta(extra={"holds": "audited"})]  # read with a scope of its own
 
 
-class MoreNamed(msgspec.Struct, kw_only=True):
-    """How many memories that name what was asked for are not shown, and the call that lists them."""
-
-    n: int
-    call: str  # as an agent writes it
-
-
 class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that a reply names, or that a reference such as `@stored` stood for: how its content begins.
 

@@ -25,7 +25,7 @@ LISTED_KEYS: Final = frozenset(
 SAID_BY_NAME: Final = frozenset(
     {
         *("cursor", "detail", "idempotency_key", "max_chars", "session", "speaker"),
-        *("since", "stored_since", "stored_until", "until", "valid_from", "valid_until"),
+        *("stored_since", "stored_until", "until", "valid_from", "valid_until"),
     }
 )
 LISTED_MAXIMUM: Final = 1_000  # what is larger (a budget, a position) no model comes near

@@ -39,7 +39,7 @@ from engramq.schemas.fields import (
     refuse_reversed,
 )
 from engramq.schemas.ids import list_position
-from engramq.schemas.records import Answered, Link, Memory, MemoryPreview, MoreNamed
+from engramq.schemas.records import Answered, Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
     EvidenceFilter,
     MemorySource,
@@ -61,8 +61,8 @@ _OnlyThis = Annotated[Name, Meta(description="Only this")]
 _AllTags = Annotated[Tags, Meta(description="All of these")]
 _Project = Annotated[Name, Meta(description="* is all")]
 _InProject = Annotated[Name, Meta(description="Name of the project; * is all; default: this folder's")]
-_ProjectOnly = Annotated[bool, Meta(description="Without those of no project")]
-_IncludeSuperseded = Annotated[bool, Meta(description="What holds no longer too")]
+_ProjectOnly = Annotated[bool, Meta(description="This alone")]
+_IncludeSuperseded = Annotated[bool, Meta(description="Ended ones too")]
 _SOURCE_TYPE = (
     "Kind of what is kept apart until verified: research, task_outcome, "
     "architectural_decision, lesson_learned, or your own word"
@@ -174,7 +174,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     limit: Annotated[int, Meta(ge=1, le=limits.SEARCH_LIMIT)] = 5
     partitions: _PARTITIONS = DEFAULT_PARTITIONS
     sectors: _Only | UnsetType = UNSET
-    min_sector_confidence: Annotated[UnitInterval, Meta(description="Least sure sector")] | UnsetType = UNSET
+    min_sector_confidence: Annotated[UnitInterval, Meta(description="Least sure")] | UnsetType = UNSET
     thread: _OnlyThis | UnsetType = UNSET
     tags: _AllTags | UnsetType = UNSET
     project: _InProject | UnsetType = UNSET
@@ -184,18 +184,25 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     stored_since: StoredSince | UnsetType = UNSET
     stored_until: StoredUntil | UnsetType = UNSET
     as_of: AsOf | UnsetType = UNSET
-    ranking: Annotated[Ranking, Meta(description="similarity: by cosine alone")] = Ranking.RELEVANCE
+    ranking: Annotated[Ranking, Meta(description="similarity: cosine alone")] = Ranking.RELEVANCE
     min_similarity: Annotated[UnitInterval, Meta(description="Least cosine")] | UnsetType = UNSET
     min_relevance: Annotated[UnitInterval, Meta(description="0: all hits")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
-    explain: Annotated[bool, Meta(description="Show its parts")] = False
-    collapse_duplicates: Annotated[bool, Meta(description="Show the same content once")] = False
+    explain: Annotated[bool, Meta(description="Show parts")] = False
+    collapse_duplicates: Annotated[bool, Meta(description="Same content once")] = False
 
     def check(self) -> None:
         """Raise EngramqError for a look into the future, and a span that ends before it begins."""
         refuse_future(self.as_of)
         refuse_reversed(self.since, self.until)
         refuse_reversed(self.stored_since, self.stored_until, "stored_")
+
+
+class MoreNamed(msgspec.Struct, kw_only=True):
+    """How many memories that name what was asked for are not shown, and the call that lists them."""
+
+    n: int
+    call: str  # as an agent writes it
 
 
 class MemoryList(Page, kw_only=True, tag="memories"):

@@ -121,6 +121,9 @@ SELF_EXPLAINING: Final = {
     "target_name",
     "valid_from",
     "valid_until",
+    "stored_since",
+    "stored_until",
+    "until",
 }
 WHEN: Final = re.compile(r"\bCall it\b")
 WHEN_NOT: Final = re.compile(r"\. (?:Not|If|For|To|Without|Before an edge|Right after|Your own|A write that)\b|, not ")

@@ -13,8 +13,9 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import MemoryList, SearchMemories
+from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.pastes import read_prompt
-from engramq.schemas.records import Memory, MoreNamed
+from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import marked
