@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from engramq.deploy.local.hooks.files import about_file, query_of
+from engramq.deploy.local.hooks.recall import is_likely
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
 from tools.relevance.worlds import prompts
@@ -46,14 +47,15 @@ async def keep(agent: Agent, contents: Iterable[str]) -> None:
 
 async def told(agent: Agent, prompt: str) -> bool:
     """Say whether a hook tells anything."""
-    return bool(await agent.search(prompt, limit=LIMIT))
+    return any(map(is_likely, await agent.search(prompt, limit=LIMIT)))
 
 
 async def right(agent: Agent, pairs: dict[str, str]) -> list[bool]:
     """Return of each prompt that finds the right fact first whether it is told it."""
     best = [(prompt, (await agent.search(prompt, limit=LIMIT, min_relevance=0))[0]) for prompt in pairs]
     found = [prompt for prompt, hit in best if hit["content"] == pairs[prompt]]
-    return [pairs[prompt] in await agent.found(prompt, limit=LIMIT) for prompt in found]
+    likely = {prompt: filter(is_likely, await agent.search(prompt, limit=LIMIT)) for prompt in found}
+    return [pairs[prompt] in [hit["content"] for hit in likely[prompt]] for prompt in found]
 
 
 @pytest.mark.parametrize(
