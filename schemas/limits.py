@@ -38,6 +38,7 @@ DUPLICATES_COMPARED: Final = 1_000  # memories that one command compares with ea
 DUPLICATES_MERGED: Final = 100  # of one transaction, whose locks others wait for
 CLEARED: Final = 50  # names of one update
 
+PARTS: Final = 100  # of a memory that is read in parts: no content has so many
 NEIGHBOR_DEPTH: Final = 5
 NEIGHBOR_LIMIT: Final = 500
 PATH_DEPTH: Final = 10

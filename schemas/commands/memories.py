@@ -255,11 +255,10 @@ SEARCH_MEMORIES: Final = Tool(
         when_not="You have the id: get_memory. You want the latest whatever it says: list_recent_memories. You ask for "
         "a named fact between two things: get_edge.",
         cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
-        returns="memories with relevance (the chance that a hit helps) and, if one came over a link, via. answered "
-        "yes: rely on the hits; unsure: they may be about something else; no: nothing is shown, and hint says what was "
-        "found. left_out: less likely ones; min_relevance 0 shows them. more: others name what you asked for, and the "
-        "call that lists them. sector_source none: small talk, in no sector; sector_confidence "
-        "below .70: a guess.",
+        returns="memories with relevance, the chance that a hit helps. answered yes: rely on them; unsure: they may be "
+        "about something else; no: none is shown, and hint says what was found. left_out: less likely ones; "
+        "min_relevance 0 shows them. more: others that name it, and the call for them. via: over a link. sector_source "
+        "none: small talk.",
         next="differs_from: another memory says otherwise, and nobody has decided. Rely on a hit: say which, and "
         "afterwards record_outcome. Nothing found: ask in other words once, then go "
         'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
@@ -374,7 +373,7 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     memory_id: MemoryReference
-    part: Annotated[int, Meta(ge=1, description="Of long ones")] | UnsetType = UNSET
+    part: Annotated[int, Meta(ge=1, le=limits.PARTS, description="Of long ones")] | UnsetType = UNSET
     include_untrusted: Annotated[bool, Meta(description="Untrusted too")] = False
     as_of: Annotated[Moment, Meta(description="Links then")] | UnsetType = UNSET
 

@@ -87,7 +87,7 @@ SURVEY_MEMORIES: Final = Tool(
         cost="One search and a longer reply: at most 40 extracts in 3,000 tokens; no LLM.",
         returns="extracts: the sentence of each memory that says most about the topic; at: the day; thread and speaker "
         "where they differ from the extract before; same: near-duplicates that it stands for. totals: named counts all "
-        "memories that name the topic, by month and thread; near: others that may be about it, no count. answered no: "
+        "memories that name the topic, by month and thread; near: others, no count. answered no: "
         "nothing is.",
         next="get_memory shows one whole. next_cursor goes on with what is less about it, or had no room.",
         before=(

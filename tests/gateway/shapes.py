@@ -63,6 +63,10 @@ DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
         "[EdgeCount]": "memory_stats counts",
     },
     "entry": {"Overview": "guide, of the whole", "ToolGuide": "guide, of a tool"},
+    "more": {
+        "MoreNamed": "how many further memories name what was asked for",
+        "boolean": "whether a list of nodes goes on",
+    },
     "passage": {
         "boolean": "whether a content is cut to what bears on the question",
         "text": "what of a reply in a thread bears on it",

@@ -15,6 +15,7 @@ from engramq.schemas.commands.changes import DETAILS
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.evidence import says_otherwise
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.fields import OFFSETS
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import (
@@ -54,6 +55,7 @@ from engramq.workers.runner import Context
 
 # What an update may change by a column of its own; content, metadata and sector have rules beside.
 _UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)
+_COMPARED: Final = tuple(name for name in _UPDATED if name not in OFFSETS.values())  # a time is shown with its offset
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.
 ROWS_AT_ONCE: Final = 100
 
@@ -236,7 +238,7 @@ async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row:
     if not same:
         await tx.send("forget_similarity_links", id=known.id)
     after = (await read_memories(tx, (known.id,)))[known.id]
-    names = (*_UPDATED, "content", "metadata", "sector", "sector_source", "state")
+    names = (*_COMPARED, "content", "metadata", "sector", "sector_source", "state")
     changed = sorted(name for name in names if getattr(before, name) != getattr(after, name))
     await audit.record(tx, envelope, AuditAction.UPDATE, known.id, old={}, new={"changed": changed})
     return True
@@ -244,10 +246,12 @@ async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row:
 
 def _changes(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
     """Return whether a row says anything of a memory that is not so already, or brings the vector that it waits for."""
-    values = {name: given[name] for name in ("content", *_UPDATED) if name in given and name != "evidence"}
+    values = {name: given[name] for name in ("content", *_COMPARED) if name in given and name != "evidence"}
+    offsets = {name: given.get(offset) for name, offset in OFFSETS.items()}
     return (
         any(
-            getattr(before, name) != (format_time(value) if isinstance(value, datetime) else _column(value))
+            getattr(before, name)
+            != (format_time(value, offsets.get(name)) if isinstance(value, datetime) else _column(value))
             for name, value in values.items()
         )
         or {**before.metadata, **given.get("metadata", {})} != before.metadata

@@ -348,7 +348,7 @@ async def test_what_64_writers_were_told_is_there_is_there(world: World) -> None
             "default_user",
             lambda tx: tx.rows(
                 b"select node_id from memories where tenant = %(tenant)s and lexemes @@ lexeme_query(tenant, %(word)s)",
-                word=f"topic{number}",
+                word=f"topic-{number}",
             ),
         )
         twin = await world.keep(f"fact number {number} about topic{number}")
