@@ -6,7 +6,7 @@ import { Refused, Unreached, wireTo } from "./wire.js";
 const RECALL_MS = 3_000; // a prompt waits for it
 const WRITE_MS = 10_000;
 const RECALLED = 5;
-const UNASKED = 0.12; // least relevance of what nobody has asked for
+const UNASKED = 0.16; // least relevance of what nobody has asked for
 const RECALLED_CHARS = 6_000;
 const QUERY_CHARS = 4_000;
 const FOUND_MOST = 20;

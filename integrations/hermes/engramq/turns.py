@@ -7,7 +7,7 @@ from typing import Any, Final
 
 CONTENT_CHARS: Final = 32_768  # of a memory
 SHOWN_CHARS: Final = 600  # of a memory, in what is recalled
-UNASKED: Final = 0.12  # least relevance of what nobody has asked for
+UNASKED: Final = 0.16  # least relevance of what nobody has asked for
 SOURCE_TYPE: Final = "conversation"
 OPEN: Final = "<engramq-memories>"
 CLOSE: Final = "</engramq-memories>"
