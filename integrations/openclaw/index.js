@@ -1,6 +1,6 @@
 /** engramq as the memory of OpenClaw: recall before a prompt is built, capture after a turn, over REST. */
 
-import { keyOf, lastTurn, recalled, rowsOf, withoutRecalled } from "./turns.js";
+import { bothEnds, keyOf, lastTurn, recalled, rowsOf, withoutRecalled } from "./turns.js";
 import { Refused, Unreached, wireTo } from "./wire.js";
 
 const RECALL_MS = 3_000; // a prompt waits for it
@@ -8,7 +8,6 @@ const WRITE_MS = 10_000;
 const RECALLED = 5;
 const UNASKED = 0.16; // least relevance of what nobody has asked for
 const RECALLED_CHARS = 6_000;
-const QUERY_CHARS = 4_000;
 const FOUND_MOST = 20;
 const WAITING_MOST = 200; // turns that the server has not taken yet, kept in memory
 
@@ -86,7 +85,7 @@ export default {
 
     if (recall) {
       api.on("before_prompt_build", async (event) => {
-        const question = withoutRecalled(event.currentUserMessage ?? event.prompt ?? "").slice(0, QUERY_CHARS).trim();
+        const question = bothEnds(withoutRecalled(event.currentUserMessage ?? event.prompt ?? "").trim());
         if (!question) return undefined;
         try {
           const prependContext = recalled(await search(question, RECALLED), UNASKED);

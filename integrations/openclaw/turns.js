@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 
 const CONTENT_CHARS = 32_768; // of a memory
+const QUERY_CHARS = 30_000; // the server finds the question before or behind what was pasted
 const SHOWN_CHARS = 600; // of a memory, in what is recalled
 const OPEN = "<engramq-memories>";
 const CLOSE = "</engramq-memories>";
@@ -24,6 +25,11 @@ export function textOf(message) {
   const { content } = message ?? {};
   const parts = Array.isArray(content) ? content.filter((part) => part?.type === "text").map((part) => part.text) : [content];
   return withoutRecalled(parts.filter((part) => typeof part === "string").join("\n"));
+}
+
+export function bothEnds(text) {
+  const half = QUERY_CHARS / 2;
+  return text.length <= QUERY_CHARS ? text : `${text.slice(0, half)}\n...\n${text.slice(-half)}`.toWellFormed();
 }
 
 export function withoutRecalled(text) {

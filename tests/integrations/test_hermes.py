@@ -104,6 +104,16 @@ async def test_a_turn_is_captured_once_as_untrusted_and_only_trusted_memories_ar
     assert (stored["status"], bool(stored["command_id"]), waiting(tmp_path)) == ("stored", True, [])
 
 
+@pytest.mark.promise("KN-8")
+async def test_a_question_behind_a_long_log_is_recalled_for(memory: AsyncMemory, tmp_path: Path) -> None:
+    await memory.store("Ada is allergic to walnuts", speaker="Ada")
+    log = "\n".join(
+        f"2026-11-03 10:{line % 60:02} worker {line} took job {line * 7} in {line % 90} ms" for line in range(900)
+    )
+    assert len(log) > 40_000
+    assert "walnuts" in await off(provider_in(tmp_path).prefetch, f"{log}\n\nWhat is Ada allergic to?")
+
+
 @pytest.mark.promise("RC-17")
 async def test_what_was_recalled_is_not_captured_again(memory: AsyncMemory, tmp_path: Path) -> None:
     await memory.store("Ada is allergic to walnuts")

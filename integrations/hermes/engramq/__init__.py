@@ -23,7 +23,6 @@ RECALL_S: Final = 3.0  # a turn waits for it
 WRITE_S: Final = 10.0
 RECALLED: Final = 5
 RECALLED_CHARS: Final = 6_000
-_QUERY_CHARS: Final = 4_000
 _FOUND_MOST: Final = 20
 
 SEARCH: Final[dict[str, Any]] = {
@@ -98,7 +97,7 @@ class EngramqProvider(MemoryProvider):
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """Recall trusted memories for the turn; nothing when the server is away or slow."""
-        question = turns.without_recalled(query)[:_QUERY_CHARS].strip()
+        question = turns.both_ends(turns.without_recalled(query))
         if not question:
             return ""
         try:

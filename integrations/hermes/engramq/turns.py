@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 CONTENT_CHARS: Final = 32_768  # of a memory
+QUERY_CHARS: Final = 30_000  # the server finds the question before or behind what was pasted
 SHOWN_CHARS: Final = 600  # of a memory, in what is recalled
 UNASKED: Final = 0.16  # least relevance of what nobody has asked for
 SOURCE_TYPE: Final = "conversation"
@@ -29,6 +30,12 @@ def key_of(session: str, number: int, said: Iterable[str]) -> str:
 def without_recalled(text: str) -> str:
     """Return a text without what was recalled into it, which is kept already."""
     return _RECALLED.sub("", text).strip()
+
+
+def both_ends(text: str) -> str:
+    """Return a prompt, the middle left out of one that is too long for a query."""
+    half = QUERY_CHARS // 2
+    return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n...\n{text[-half:]}"
 
 
 def rows_of(key: str, thread: str, said: Mapping[str, str], project: str | None) -> list[dict[str, Any]]:
