@@ -77,7 +77,7 @@ def _with_composed_names(value: Any) -> Any:
 
 def tag_key(tag: str) -> str:
     """Return what two tags have in common that are one: they differ in case and outer blanks at most."""
-    return tag.strip().casefold()
+    return tag.strip().lower()  # as PostgreSQL has it in `tag_keys`
 
 
 def distinct_tags(tags: Iterable[str]) -> list[str]:

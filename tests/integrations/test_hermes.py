@@ -12,6 +12,7 @@ import anyio.to_thread
 import pytest
 
 from engramq.client import AsyncMemory
+from engramq.deploy.local.hooks.recall import LEAST_RELEVANCE
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition
@@ -284,7 +285,7 @@ def test_turns_and_memories_are_written_as_in_the_other_providers() -> None:
         "long": lines_of(long),
         "rows": [without_thread(several) for several in rows],
     } == expected("hermes", "key1")
-    assert CASES["recalled"][1]["least"] == turns.UNASKED
+    assert CASES["recalled"][1]["least"] == turns.UNASKED == LEAST_RELEVANCE
 
 
 @pytest.mark.promise("KN-5")

@@ -1,8 +1,9 @@
 """Make the words of a namespace's memories anew, in the background: after a change of its language, or of their rule.
 
 The database says where it is, so a crash or a stop costs nothing. It goes through a namespace by ids, a few memories a
-transaction, gives way to callers, and writes those only whose words change. Searches miss nothing meanwhile: see
-lexeme_rebuilds in `workers/db/schema.sql`.
+transaction, gives way to callers, and writes those only whose words change. After a change of its language searches
+miss nothing meanwhile (see lexeme_rebuilds in `workers/db/schema.sql`); after one of the rule they find by the words
+that both rules share.
 """
 
 import asyncio

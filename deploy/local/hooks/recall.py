@@ -15,7 +15,7 @@ _HITS_MAX: Final = 12
 _QUERY_CHARS: Final = 30_000  # of 32,768
 _CONTENT_CHARS: Final = 600
 REPLY_CHARS: Final = 40_000
-_LEAST_RELEVANCE: Final = 0.16  # of a hit that nobody has asked for
+LEAST_RELEVANCE: Final = 0.16  # of a hit that nobody has asked for
 # What a token has in bytes of UTF-8, at the least, over the languages that tests measure.
 _BYTES_PER_TOKEN: Final = 3
 # Clients cut what hooks tell at 10,000 characters: so many tokens are 9,300 at the most, whatever is set.
@@ -184,7 +184,7 @@ def _fill(block: MemoryBlock, hits: Iterable[dict[str, Any]], shown: Collection[
 
 def is_likely(hit: object) -> bool:
     """Say whether a hit is likely enough to be told unasked; an older gateway does not say how likely it is."""
-    return isinstance(hit, dict) and hit.get("relevance", 1) >= _LEAST_RELEVANCE
+    return isinstance(hit, dict) and hit.get("relevance", 1) >= LEAST_RELEVANCE
 
 
 def _holds(memory: Mapping[str, Any]) -> bool:

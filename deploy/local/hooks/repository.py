@@ -42,7 +42,7 @@ def place_of(folder: str) -> Place | None:
     if not folder or "\0" in folder:
         return None
     here = os.path.realpath(folder)
-    if here == os.path.realpath(os.path.expanduser("~")):
+    if here == _own_folder():
         return None
     _, git = _top(here)
     if git is None:
@@ -78,11 +78,18 @@ def _is_within(folder: str, top: str) -> bool:
 
 
 def _top(here: str) -> tuple[str, str | None]:
-    """Return the folder where the repository or worktree around a folder begins, and its git folder; None if none."""
-    place = here
-    while (git := _git_folder(place)) is None and os.path.dirname(place) != place:
+    """Return the folder where the repository or worktree around a folder begins, and its git folder; None if none.
+
+    The user's own folder is no repository: settings that are kept in git there claim nothing below it.
+    """
+    place, own = here, _own_folder()
+    while (git := None if place == own else _git_folder(place)) is None and os.path.dirname(place) != place:
         place = os.path.dirname(place)
     return place, git
+
+
+def _own_folder() -> str:
+    return os.path.realpath(os.path.expanduser("~"))
 
 
 def folder_before(place: Place) -> str:

@@ -16,7 +16,7 @@ from engramq.deploy.local.hooks import notes as notes_of_hooks
 from engramq.deploy.local.hooks import projects
 from engramq.deploy.local.hooks.notes import SessionNotes
 from engramq.deploy.local.hooks.projects import known_projects, project_of, rename_project
-from engramq.deploy.local.hooks.repository import address_of, path_within, place_of
+from engramq.deploy.local.hooks.repository import address_of, in_repository, path_within, place_of
 
 pytestmark = pytest.mark.promise("RC-5", "RC-15")
 
@@ -68,6 +68,17 @@ def test_worktrees_and_folders_of_a_repository_are_of_its_project(home: Home, tm
     other_home = Home(tmp_path / "other-home")
     other_home.path.mkdir()
     assert [named(other_home, place) for place in reversed(places)] == ["rover"] * 4
+
+
+def test_settings_kept_in_git_in_the_users_own_folder_claim_nothing_below_it(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = repository(tmp_path / "ada")
+    monkeypatch.setenv("HOME", str(own))
+    notes = own / "notes"
+    notes.mkdir()
+    assert (named(home, own), named(home, notes), in_repository(str(notes))) == ("", "notes", False)
+    assert named(home, repository(own / "shop")) == "shop"
 
 
 def test_namesakes_are_projects_of_their_own(home: Home, tmp_path: Path) -> None:
