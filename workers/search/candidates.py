@@ -167,7 +167,7 @@ async def choose_query(
         "question": " ".join((question.text, *question.pasted)),
         "spellings": question.spellings,
         "zone": question.zone,
-        "days": days_as_text(question),
+        "asked_days": days_as_text(question),
         "time_words": TIME_WORDS if question.asks_when else None,
         "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),
         "postings": POSTINGS,

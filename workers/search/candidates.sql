@@ -92,7 +92,7 @@ asked as materialized (
     select id from (
         select m.node_id as id, m.told_on is null as merely_stored
         from memories_in_namespace m
-        where %(days)s::datemultirange is not null and {chosen} and {of_days}
+        where %(asked_days)s::datemultirange is not null and {chosen} and {of_days}
         limit 10 * %(postings)s
     ) of_days
     order by merely_stored, id desc
@@ -102,11 +102,11 @@ asked as materialized (
 -- fragment: of_days
 -- Whether a memory m is of days: of that which it tells of, else of that on which it was stored.
 (
-    (m.told_on <@ %(days)s::datemultirange
-        and m.told_on >= lower(%(days)s::datemultirange) and m.told_on < upper(%(days)s::datemultirange))
-    or (m.told_on is null and (m.created_at at time zone %(zone)s::text)::date <@ %(days)s::datemultirange
-        and m.created_at >= lower(%(days)s::datemultirange) - interval '1 day'
-        and m.created_at < upper(%(days)s::datemultirange) + interval '1 day')
+    (m.told_on <@ %(asked_days)s::datemultirange
+        and m.told_on >= lower(%(asked_days)s::datemultirange) and m.told_on < upper(%(asked_days)s::datemultirange))
+    or (m.told_on is null and (m.created_at at time zone %(zone)s::text)::date <@ %(asked_days)s::datemultirange
+        and m.created_at >= lower(%(asked_days)s::datemultirange) - interval '1 day'
+        and m.created_at < upper(%(asked_days)s::datemultirange) + interval '1 day')
 )
 
 -- fragment: covered

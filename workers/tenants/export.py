@@ -15,7 +15,7 @@ ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then,
 
 # Columns that no export has, by table: the tenant's number and what only this database can use.
 LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
-    "memories": ("tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id"),
+    "memories": ("tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id", "told_on"),
     "memory_usage": ("tenant", "node_id"),
     "nodes": ("tenant", "partition", "owner"),
     "edges": ("tenant", "layer"),

@@ -77,6 +77,7 @@ BY_NAME: dict[str, Any] = {
     "target_label": None,
     "new_sector": None,
     "time_words": None,
+    "asked_days": None,
     "ef_search": "100",
     "timeout": "10s",
     "memory": "64MB",
