@@ -1,5 +1,6 @@
 """Spans of whole days: of one year or of every. Pure."""
 
+from calendar import isleap, monthrange
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final, NamedTuple, TypeAlias
@@ -10,7 +11,8 @@ MONTHS: Final = (
 )  # fmt: skip
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 EVER, NEVER = date.min, date.max
-LEAP_FREE: Final = 2001  # the year in which spans of every year are kept
+ANY_YEAR: Final = 2000  # in which spans of every year are kept: it has a 29 February
+LEAP_YEARS_APART: Final = 8  # at most
 DAY: Final = timedelta(days=1)
 LONG: Final = {
     "minute": 0, "hour": 0, "day": 1, "week": 7, "weekend": 7, "fortnight": 14, "month": 30, "quarter": 91, "year": 365,
@@ -36,22 +38,31 @@ class Span:
         """Say whether a day lies in it."""
         if not self.every_year:
             return self.first <= day <= self.last
-        if (day.month, day.day) == (2, 29):
-            day -= DAY
-        return self.first <= day.replace(year=self.first.year) <= self.last
+        return self.first <= day.replace(year=ANY_YEAR) <= self.last
 
     def in_year(self, year: int) -> "Span":
         """Return it in a year, if it is of every year."""
-        return Span(self.first.replace(year=year), self.last.replace(year=year)) if self.every_year else self
+        return Span(_in_year(self.first, year), _in_year(self.last, year)) if self.every_year else self
 
     def around(self, today: date, tense: Tense) -> tuple["Span", ...]:
         """Return it as the last that has begun, the next, or both, as the tense wants."""
         if not self.every_year:
             return (self,)
-        this = self.in_year(today.year)
-        begun = this if this.first <= today else self.in_year(today.year - 1)
-        coming = this if this.last >= today else self.in_year(today.year + 1)
+        before = (
+            self.in_year(today.year - ago) for ago in range(LEAP_YEARS_APART + 1) if self._is_in(today.year - ago)
+        )
+        after = (self.in_year(today.year + add) for add in range(LEAP_YEARS_APART + 1) if self._is_in(today.year + add))
+        begun = next(span for span in before if span.first <= today)
+        coming = next(span for span in after if span.last >= today)
         return by_tense(begun, coming, tense)
+
+    def _is_in(self, year: int) -> bool:
+        """Say whether a year has its first day, which may be 29 February."""
+        return isleap(year) or (self.first.month, self.first.day) != (2, 29)
+
+
+def _in_year(day: date, year: int) -> date:
+    return day.replace(year=year, day=min(day.day, monthrange(year, day.month)[1]))
 
 
 Spans: TypeAlias = tuple[Span, ...]
@@ -72,7 +83,7 @@ def is_year(span: Span) -> bool:
 def days_of(year: int | None, month: int, day: int, through: int | None = None) -> Spans:
     """Return the span of a day, or of some, of one year or of every; nothing where there is no such day."""
     try:
-        first = date(year or LEAP_FREE, month, day)
+        first = date(year or ANY_YEAR, month, day)
         last = first if through is None else first.replace(day=through)
     except ValueError:
         return ()
@@ -83,7 +94,7 @@ def months_of(year: int | None, month: int, count: int = 1) -> Spans:
     """Return so many months, of one year or of every."""
     if not 1 <= month <= 12:
         return ()
-    first = date(year or LEAP_FREE, month, 1)
+    first = date(year or ANY_YEAR, month, 1)
     return (Span(first, month_after(first, count) - DAY, every_year=year is None),)
 
 
