@@ -36,6 +36,8 @@ SHARE_AMONG_TURNS: Final = 0.01
 SAID: Final = 0.34  # the share of what was found that people said, below which it is facts
 WEIGHTS: Final = Path(__file__).with_name("relevance.json")
 DIGITS: Final = 2  # of a relevance as it is told
+# The least chance of what is from a time that alone is asked for: tells of it, or was stored then.
+TOLD_OF_TIME, STORED_THEN = 0.9, 0.5
 LARGEST: Final = 3.0  # of an input to either side: beyond it nothing was learned
 LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 ALIKE: Final = 0.1  # scores that differ by less from the next
@@ -103,13 +105,14 @@ class RelevanceFeatures:
 
     def chances(self, rows: Sequence[int]) -> Column:
         """Return the chance of each of these rows that it helps to answer."""
-        if self._is_of_time.any():
-            return self._is_of_time[np.array(rows, dtype=np.intp)].astype(np.float64)
-        return learned().chances(self.inputs(rows))
+        chosen, told = np.array(rows, dtype=np.intp), self.ranked.candidates.tells_of_day
+        of_time = np.where(self._is_of_time, np.where(told, TOLD_OF_TIME, STORED_THEN), 0.0)
+        chances: Column = np.maximum(learned().chances(self.inputs(rows)), of_time[chosen])
+        return chances
 
     @cached_property
     def _is_of_time(self) -> Mask:
-        """Which rows are from the time that a question asks for and for nothing else: they answer, no others do."""
+        """Which rows are from the time that a question asks for and for nothing else: they answer."""
         nothing = np.zeros(len(self.ranked.candidates))
         dates = self.ranked.parts.get("date", nothing) if self.measure.question.is_only_of_time else nothing
         return dates > 0
@@ -119,6 +122,11 @@ class RelevanceFeatures:
         return self._inputs[np.array(rows, dtype=np.intp)]
 
     @cached_property
+    def are_of_time(self) -> bool:
+        """Whether any of those in order is from the time that alone is asked for: what is complete answers then."""
+        return bool(self._is_of_time[self._order].any())
+
+    @cached_property
     def expected(self) -> float:
         """How many of the first ten are expected to help."""
         return float(self.chances(self.ranked.order[:FIRST]).sum())
@@ -126,7 +134,7 @@ class RelevanceFeatures:
     @cached_property
     def complete(self) -> Mask:
         """Which candidates hold every word that was asked for, or are from the time that alone was asked for."""
-        complete: Mask = self._is_of_time if self._is_of_time.any() else self._covered >= 1.0 - _OVER
+        complete: Mask = self._is_of_time | (self._covered >= 1.0 - _OVER)
         return complete
 
     @cached_property
@@ -138,7 +146,7 @@ class RelevanceFeatures:
     def twins(self, rows: Sequence[int], best: int) -> list[bool]:
         """Say of these rows whether they are as near as the row `best`, and have as much of the question."""
         cosines, chosen = or_nothing(self.ranked.candidates.similarity), list(rows)
-        near = (np.abs(cosines[chosen] - cosines[best]) <= TWINS) & ~self._is_of_time.any()
+        near = (np.abs(cosines[chosen] - cosines[best]) <= TWINS) & (not self.are_of_time)
         alike: list[bool] = (near & (np.abs(self._covered[chosen] - self._covered[best]) <= _OVER)).tolist()
         return alike
 
@@ -294,8 +302,8 @@ class Judge:
 
     def _least(self, best: float, features: RelevanceFeatures) -> float:
         """Return the least chance of a hit that is shown beside the best one."""
-        if features.expected < LEAST_EXPECTED and not features.narrowed:
-            return math.inf
+        if features.are_of_time or (features.expected < LEAST_EXPECTED and not features.narrowed):
+            return math.inf  # what is complete alone is shown
         return best * (SHARE_AMONG_TURNS if self.history or features.said >= SAID else SHARE_AMONG_FACTS)
 
 

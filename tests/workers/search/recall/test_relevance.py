@@ -1,6 +1,7 @@
 """The judge of hits: what moves a relevance, and what is shown of a reply."""
 
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -182,3 +183,17 @@ def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> N
     assert set(seed.relevance_of) == set(KINDS)
     assert np.isfinite(list(seed.relevance_of.values())).all()
     assert judged_hits(hits, ranking, judge, 1.0, explain=False).left_out == 3
+
+
+@pytest.mark.promise("KN-1")
+def test_a_time_alone_lifts_what_is_from_then_and_hides_nothing_that_has_the_words() -> None:
+    found, then = candidates(0.3, 0.3, 0.3, 0.3), date(2026, 3, 15)
+    found.covered[:], found.tells_of_day[0] = [0.0, 0.0, 1.0, 0.2], True
+    found.day = [then, then, date(2026, 1, 1), date(2026, 1, 1)]
+    measure = Measure.of(Question("2026-03-15", datetime(2026, 11, 28, tzinfo=UTC)), found)
+    judge = Judge.of(measure, by_score(measure, found), CURVE)
+    told, stored, named, other = judge.chances(range(4))
+    assert (told, stored) == (0.9, 0.5)
+    assert 0 < named < 1
+    assert 0 < other < 1
+    assert judge.shown(range(4), [told, stored, named, other], None) == [True, True, True, False]
