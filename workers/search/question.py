@@ -48,17 +48,29 @@ _GRAMMAR: Final = (
     "a about all am an and any are at been being but by can could did do does doing done during each else ever every "
     "for from get give go going gone got had has have having here how i in is it its just like made make many me "
     "might much my now of on our ours out over please s should so some t that the their them then there these they "
-    "this those till to until up upon us was we went were what whatever when where which while who why will with "
-    "would yes you your"
+    "this those through till to until up upon us was we went were what whatever when where which while who whom why "
+    "will with within would yes you your"
 )
 _WHATEVER: Final = (
     "activities activity agenda anything busy calendar day days decide decided diary discuss discussed entries entry "
     "event events everything finish finished happen happened happening happens journal know learn learned learnt list "
-    "log look memories memory met month new news next note noted notes plan planned plans recall recap remember "
+    "log look meet memories memory met month new news next note noted notes plan planned plans recall recap remember "
     "remind review said say saw schedule scheduled see show something stuff summarise summarize summary talk talked "
     "tell thing things time told took update updates week weekend work worked working year"
 )
 _NO_TOPIC: Final = frozenset(f"{_GRAMMAR} {_WHATEVER}".split())
+# A number is a year where any of these stands beside it.
+_ASKING: Final = frozenset(
+    f"{_WHATEVER} any did does during had how in was went were what whatever when where which who whom why".split()
+)
+# Somebody is told to do something: "go on, do all of it today". "Do I have anything today?" asks.
+_TO_DO: Final = re.compile(
+    r"\W*(?:(?:please|now|ok|okay|yes|so|and|then|just)\b\W*)*"
+    r"(?:do\b(?!\s+(?:I|we|you|they)\b)|make\b(?!\s+(?:me|us|an?)\b)|(?:go|get)\b)"
+    r"|.*\b(?:do|make|get|give|finish|plan|schedule|update|log|note|show|work\s+on)\s+"
+    r"(?:(?:all|some|any)\s+(?:of\s+)?)?(?:it|this|that|these|those|them)\b(?!\s+(?:day|week|weekend|month|year|time)s?\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 _JOINING: Final = ("and", "or")  # before a name: it is asked about as much as the one before
 NAMES: Final = 3  # in a question; more capitals are a title
 
@@ -120,9 +132,12 @@ class Question:
     @cached_property
     def is_only_of_time(self) -> bool:
         """Whether nothing but a time is asked for: "What did I do yesterday?". What is from then answers."""
-        if not (self._times.spans or self.is_bounded):
+        times = self._times
+        if not (times.spans or self.is_bounded) or _TO_DO.match(times.rest):
             return False
-        return all(word in _NO_TOPIC for word in _WORD.findall(self._times.rest.casefold()))
+        words = _WORD.findall(times.rest.casefold())
+        is_time = times.are_sure or not times.spans or not _ASKING.isdisjoint(words)
+        return is_time and all(word in _NO_TOPIC for word in words)
 
     @cached_property
     def days(self) -> tuple[Span, ...]:

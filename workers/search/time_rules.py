@@ -321,6 +321,7 @@ def _read_year(match: Match) -> Spans:
 _NEAR: Final = {"before yesterday": -2, "after tomorrow": 2, "yesterday": -1, "last night": -1, "tomorrow": 1}
 
 DATES: Final = (_read_month, _read_day, _read_slashed, _read_dotted, _read_month_day, _read_numbered_month)
+NUMBERS: Final = (_read_year, _read_quarter)
 Reader: TypeAlias = Callable[[Match], Spans]
 Rule: TypeAlias = tuple[re.Pattern[str], Reader]
 _OPTIONAL_YEAR: Final = rf"(?:,?\s*(?:of\s+|in\s+)?{_YEAR})?"

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from engramq.workers.search.spans import DAY, EVER, NEVER, Span, Spans, Tense, is_year
-from engramq.workers.search.time_rules import DATES, RULES_BY_START, TOKEN, Match
+from engramq.workers.search.time_rules import DATES, NUMBERS, RULES_BY_START, TOKEN, Match
 
 _BEFORE: Final = re.compile(r"(?:\b(as\s+of|[a-z]+)\s+)?(?:the\s+)?\Z", re.IGNORECASE)
 _PAST: Final = re.compile(
@@ -24,6 +24,7 @@ _FUTURE: Final = re.compile(
 _DIRECTIONS: Final = frozenset(
     ["as of", "since", "after", "before", "until", "till", "by", "between", "from", "and", "to", "through"]
 )
+_DASHES: Final = frozenset("-–—")
 _FROM: Final = frozenset(["between", "from"])
 _TO: Final = frozenset(["and", "to", "until", "till", "through"])
 
@@ -31,21 +32,27 @@ _TO: Final = frozenset(["and", "to", "until", "till", "through"])
 class Named(NamedTuple):
     """A time that a text names: where, by which word before it (since, until, between), and what it spans."""
 
-    start: int
+    start: int  # of that word, if there is one
     end: int
     how: str
     spans: Spans
     is_date: bool  # spelled out, by month and mostly day
+    is_sure: bool  # neither a year nor a quarter alone, which may as well be the name of something
+    is_next: bool  # to the time before: nothing else stands between
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What times a text names; `rest` is the text without them. `dates`: those that it spells out."""
+    """What times a text names; `rest` is the text without them. `dates`: those that it spells out.
+
+    `are_sure`: any of them is more than a number that may be a year.
+    """
 
     spans: Spans
     rest: str
     dates: Spans
     tense: Tense
+    are_sure: bool
 
     def hold(self, day: date) -> bool:
         """Say whether a day lies in one of the spans."""
@@ -62,7 +69,8 @@ def read_times(text: str, today: date | None) -> Times:
         rest.append(text[end : each.start])
         end = each.end
     dates = tuple(span for each in named if each.is_date for span in each.spans)
-    return Times(_joined(named, today, tense), " ".join([*rest, text[end:]]), dates, tense)
+    are_sure = any(each.is_sure for each in named)
+    return Times(_joined(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure)
 
 
 def _joined(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
@@ -72,10 +80,8 @@ def _joined(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
     for place, each in enumerate(named):
         before = named[place - 1] if place else None
         for span in each.spans:
-            if before is not None and before.how in _FROM and each.how in _TO:
-                first, last = before.spans[0], _dated(span, today, tense)
-                first = first.in_year(last.first.year) if first.every_year else first
-                spans[-1] = Span(min(first.first, last.last), max(first.first, last.last))
+            if before is not None and each.how in _TO and (before.how in _FROM or (each.is_next and each.how != "and")):
+                spans[-1:] = [_range(before.spans[0], span, today, tense)]
             elif span.every_year and years and not each.how:
                 spans += [span.in_year(year.first.year) for year in years]
             elif not (years and is_year(span) and any(other.every_year for one in named for other in one.spans)):
@@ -84,7 +90,7 @@ def _joined(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
 
 
 def _named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
-    end = 0
+    end = -1
     for token in TOKEN.finditer(text):
         start = token.start()
         if start < end or not (rules := RULES_BY_START.get("0" if token[0].isdigit() else token[0].lower())):
@@ -95,9 +101,24 @@ def _named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
             before = _BEFORE.search(text, max(0, start - 20), start)
             word = " ".join((before[1] or "").lower().split()) if before else ""
             if spans := read(Match(found, today, tense, word)):
+                how = "to" if text[max(end, 0) : start].strip() in _DASHES else word if word in _DIRECTIONS else ""
+                begin = before.start(1) if before and how and how == word else start
+                is_next = end >= 0 and not text[end:begin].strip(" -–—")
                 end = found.end()
-                yield Named(start, end, word if word in _DIRECTIONS else "", spans, read in DATES)
+                yield Named(begin, end, how, spans, read in DATES, bool(how) or read not in NUMBERS, is_next)
                 break
+
+
+def _range(first: Span, last: Span, today: date | None, tense: Tense) -> Span:
+    """Return what lies between two times, both included: "Dec 30 to Jan 2" goes over the end of a year."""
+    if last.every_year and not first.every_year:
+        year = first.first.year
+        last = last.in_year(year if last.in_year(year).last >= first.first else year + 1)
+    last = _dated(last, today, tense)
+    if first.every_year:
+        year = last.first.year
+        first = first.in_year(year if first.in_year(year).first <= last.last else year - 1)
+    return Span(min(first.first, last.last), max(first.first, last.last))
 
 
 def _directed(how: str, span: Span, today: date | None, tense: Tense) -> Span:

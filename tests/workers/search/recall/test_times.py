@@ -94,6 +94,14 @@ READ: Final = (
     ("in may", "2026-05-05", "2026-06-01"),
     ("between May and July 2023", "2023-07-31 2023-05-01", "2023-08-01"),
     ("from Nov 3 to Nov 5", "2026-11-04", "2026-11-06"),
+    ("What happened from Dec 30 to Jan 2?", "2025-12-30 2026-01-02", "2025-12-29 2026-01-03 2026-07-01"),
+    ("from Dec 30, 2024 to Jan 2", "2024-12-31 2025-01-02", "2025-01-03 2024-06-01"),
+    ("What happened March 31 to April 2?", "2026-03-31 2026-04-01 2026-04-02", "2026-03-30 2026-04-03"),
+    ("2026-03-31 - 2026-04-02", "2026-04-01", "2026-04-03"),
+    ("Monday and Wednesday", "2026-11-23 2026-11-25", "2026-11-24"),
+    ("29 February", "2024-02-29", "2025-02-28"),
+    ("What happened in February?", "2024-02-29 2026-02-28", "2026-03-01"),
+    ("29.02.2025", "", "2025-02-28 2025-03-01"),
     ("November 3-5", "2026-11-03 2026-11-05", "2026-11-06"),
     ("3 to 5 November 2026", "2026-11-04", "2026-11-06"),
     ("before May 2023", "2023-04-30", "2023-05-01"),
@@ -202,11 +210,30 @@ def test_no_row_of_words_is_too_odd(text: str, today: date) -> None:
         ("2026-11-23", True), ("What's on my calendar tomorrow?", True), ("What did we work on in Q3?", True),
         ("What did Ada do yesterday?", False), ("Why was checkout down in October?", False), ("What did I do?", False),
         ("", False), ("the deploy of last Friday", False),
+        ("What did I do since Monday?", True), ("what happened after Nov 20", True), ("anything before March?", True),
+        ("What did I do between Monday and Wednesday?", True), ("since yesterday", True), ("as of yesterday", True),
+        ("who did I meet yesterday?", True), ("what did I do from Monday through Wednesday?", True),
+        ("where did I go last week?", True), ("after the offsite yesterday", False), ("since 2024", True),
+        ("2024", False), ("1984", False), ("2026-03-15", True), ("Q3 2026", False), ("2024 to do", False),
+        ("What happened in 2024?", True), ("notes of 2024", True), ("port 1984", False),
+        ("do it today", False), ("go on, do all of it today", False), ("make it now, today please", False),
+        ("can you finish this by Friday", False), ("ok, now do all of that today", False),
+        ("do I have anything today?", True), ("What did we do that day, 2026-03-15?", True),
     ],
 )  # fmt: skip
 @pytest.mark.promise("KN-6")
 def test_a_question_that_holds_little_but_a_time_is_told_from_others(text: str, is_only: bool) -> None:
     assert Question(text, datetime(2026, 11, 28, 12, tzinfo=ZoneInfo("UTC"))).is_only_of_time is is_only
+
+
+@pytest.mark.promise("KN-6")
+def test_a_day_of_leap_years_is_the_last_or_the_next_there_is() -> None:
+    day, month = (
+        Question(f"What did I do {when}?", datetime(2026, 11, 28, tzinfo=ZoneInfo("UTC"))).days
+        for when in ("on 29 February", "in February")
+    )
+    assert day == (Span(date(2024, 2, 29), date(2024, 2, 29)),)
+    assert month == (Span(date(2026, 2, 1), date(2026, 2, 28)),)
 
 
 @pytest.mark.promise("KN-6")
