@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from enum import StrEnum
 from functools import cache, partial
 from typing import Any, Final
@@ -303,7 +303,10 @@ def _moment(name: str, text: str, zone: tzinfo) -> Any:
     else:
         return text
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=zone).isoformat()
+        moment = datetime.fromisoformat(text).replace(tzinfo=zone)
+        # Before standard time came zones had seconds in their offset, which a written time cannot have.
+        minutes = round((moment.utcoffset() or timedelta()) / timedelta(minutes=1))
+        return moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat()
     except (ValueError, OverflowError):  # the check says what is wrong with it
         return f"{text}Z"
 

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec import UNSET
@@ -159,6 +160,16 @@ def test_a_day_at_the_end_of_a_span_stands_for_its_last_instant() -> None:
     command = checked("search_memories", since="2026-01-31", until="2026-01-31")
     assert isinstance(command, SearchMemories)
     assert (command.since, command.until) == (DAY, DAY + timedelta(days=1, microseconds=-1))
+
+
+@pytest.mark.promise("KN-6")
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Europe/Amsterdam", "America/New_York"])
+def test_a_day_before_standard_time_is_one(zone: str) -> None:
+    given = {**MINIMAL["search_memories"], "since": "1880-01-01"}
+    command = check_arguments(TOOLS["search_memories"], given, ZoneInfo(zone)).parameters
+    assert isinstance(command, SearchMemories)
+    local = datetime(1880, 1, 1, tzinfo=ZoneInfo(zone))
+    assert abs(command.since - local) <= timedelta(seconds=30)  # type: ignore[operator]
 
 
 @pytest.mark.promise("AG-9")

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
@@ -194,8 +195,13 @@ def _holds(memory: Mapping[str, Any]) -> bool:
 
 
 def _when(memory: dict[str, Any]) -> str:
-    moment = memory.get("occurred_at") or memory.get("created_at")
-    return f"{moment[:10]}: " if isinstance(moment, str) else ""
+    """Return the day that a memory tells of, else the one on which it was stored, here."""
+    if isinstance(moment := memory.get("occurred_at"), str):
+        return f"{moment[:10]}: "
+    try:
+        return f"{datetime.fromisoformat(str(memory.get('created_at'))).astimezone():%Y-%m-%d}: "
+    except ValueError:
+        return ""
 
 
 def _who(memory: dict[str, Any]) -> str:

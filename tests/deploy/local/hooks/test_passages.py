@@ -1,5 +1,6 @@
 """What hooks tell of long memories holds the answer, and a paste beside a prompt's question changes nothing."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -39,6 +40,21 @@ def test_the_reply_that_followed_is_told_where_there_is_room() -> None:
         block.add(hit)
         assert ("Which one? -> Ben said: The green one." in block.text()) == told_whole
         assert "Which one?" in block.text()
+
+
+@pytest.mark.promise("KN-6")
+def test_the_day_on_which_a_memory_was_stored_is_one_of_the_zone_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        block = MemoryBlock(RECALLED, "", 300)
+        block.add({"id": "m", "content": "Tea.", "created_at": "2026-01-05T20:00:00.000000Z"})
+        block.add({"id": "n", "content": "Rye.", "occurred_at": "2026-01-05T20:00:00.000000Z"})
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "- 2026-01-06: Tea." in block.text()
+    assert "- 2026-01-05: Rye." in block.text()
 
 
 @pytest.mark.promise("KN-8", "KN-9")
