@@ -8,7 +8,7 @@ import asyncio
 import math
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Final
 
@@ -70,13 +70,13 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
     context.after_reply = None if search.refresh is None else follow
     is_silent = context.services[Floor].least is None
     # 200 long memories take a second
-    reply = await asyncio.to_thread(_surveyed, command, search, named, is_silent=is_silent)
+    reply = await asyncio.to_thread(_surveyed, command, search, named, context.settings.timezone, is_silent=is_silent)
     if not reply.extracts and not command.cursor:
         reply.hint = await hint_elsewhere(asked, context)
     return reply
 
 
-def _surveyed(command: SurveyMemories, search: Searched, named: Named, *, is_silent: bool) -> Surveyed:
+def _surveyed(command: SurveyMemories, search: Searched, named: Named, zone: tzinfo, *, is_silent: bool) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
     result = search.result
@@ -84,7 +84,7 @@ def _surveyed(command: SurveyMemories, search: Searched, named: Named, *, is_sil
     memories = result.memories if is_about else []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
     page = page_of(command.topic, groups[: command.limit], command.order)
-    extracts = extracts_of(page)
+    extracts = extracts_of(page, zone)
     notices = [search.notice, BEYOND.format(beyond) if (beyond := named.memories - named.found) > 0 else UNSET]
     goes_on = bool(page) and len(groups) > len(page)
     return Surveyed(
@@ -176,7 +176,7 @@ def texts_of(topic: str, contents: Sequence[str], chars: int = PAGE_CHARS) -> li
     return texts
 
 
-def extracts_of(page: Sequence[tuple[Sequence[Memory], str]]) -> list[Extract]:
+def extracts_of(page: Sequence[tuple[Sequence[Memory], str]], zone: tzinfo = UTC) -> list[Extract]:
     """Return the extract of each group, thread and speaker only where they are not those of the extract before."""
     first = [group[0] for group, _ in page]
     threads = _changes([memory.thread for memory in first])
@@ -184,7 +184,7 @@ def extracts_of(page: Sequence[tuple[Sequence[Memory], str]]) -> list[Extract]:
     return [
         Extract(
             id=memory.id,
-            at=_moment(memory)[:_DAY],
+            at=_day_of(memory, zone),
             thread=thread,
             speaker=speaker,
             text=text,
@@ -209,5 +209,6 @@ def _place(memory: Memory) -> tuple[datetime, str, int, str]:
     return memory.moment, memory.thread or "", memory.position or 0, memory.id
 
 
-def _moment(memory: Memory) -> str:
-    return memory.occurred_at or memory.created_at
+def _day_of(memory: Memory, zone: tzinfo) -> str:
+    """Return the day that a memory tells of, else the one on which it was stored, in a zone."""
+    return (memory.occurred_at or memory.moment.astimezone(zone).isoformat())[:_DAY]

@@ -1,6 +1,7 @@
 """What a survey makes of memories: groups, texts within their share, in whole words."""
 
 from collections import Counter
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,17 @@ def test_extracts_are_whole_sentences_of_which_fewer_fit() -> None:
     page = page_of("keel from Porto", [[memory] for memory in _memories(contents)], SurveyOrder.TIME)
     assert [text for _, text in page] == [said.format(number, number * 7) for number in range(len(page))]
     assert 40 < len(page) < 60
+
+
+@pytest.mark.promise("KN-6")
+def test_the_day_on_which_a_memory_was_stored_is_one_of_the_zone() -> None:
+    (memory,) = _memories(["Tea"])
+    memory.created_at = "2026-01-05T20:00:00.000000Z"
+    (extract,) = extracts_of([([memory], "Tea")], ZoneInfo("Asia/Tokyo"))
+    assert extract.at == "2026-01-06"
+    memory.occurred_at = memory.created_at
+    (extract,) = extracts_of([([memory], "Tea")], ZoneInfo("Asia/Tokyo"))
+    assert extract.at == "2026-01-05"
 
 
 def test_totals_name_the_largest_and_count_the_rest() -> None:
