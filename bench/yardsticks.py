@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,7 +31,7 @@ from engramq.workers.memories.change import erase
 from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import SEARCHES_FIRST, Copies, Proven
-from engramq.workers.search.search import find
+from engramq.workers.search.search import find, question_of
 
 
 @dataclass(slots=True)
@@ -222,7 +223,7 @@ class Parts:
                 await copies.prepare(self.namespace, PARTITIONS)
             for command, embedding in self._asked(questions, vectors):
                 started = time.perf_counter()
-                proven = await copies.current(self.namespace, PARTITIONS, command.query)
+                proven = await copies.current(self.namespace, PARTITIONS, question_of(command, UTC))
                 proof_ms.append((time.perf_counter() - started) * 1000)
                 if proven is None:
                     return {}

@@ -164,7 +164,7 @@ async def choose_query(
     """Return the query that finds the candidates best, and its parameters; prepare the transaction for it."""
     size = await sizes.of(tx, filters.partitions)
     values = filters.values | {
-        "question": " ".join((question.text, *question.pasted)),
+        "question": question.words,
         "spellings": question.spellings,
         "zone": question.zone,
         "asked_days": days_as_text(question),

@@ -38,7 +38,7 @@ asked as materialized (
     ) asked
 ), ranked as materialized (
     select
-        query, memories, is_spelling, row_number() over rarest as place,
+        query, memories, is_spelling, row_number() over (order by is_spelling, memories, lexeme) as place,
         sum(memories) over rarest <= %(postings)s or sum(memories) over rarest - memories < %(candidates)s as rare
     from asked
     window rarest as (order by memories, lexeme rows unbounded preceding)

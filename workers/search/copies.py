@@ -75,7 +75,7 @@ class Proven:
 class _Round:
     """Questions that are asked together. `answers` is None when the copy could not be proven."""
 
-    questions: list[str] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
     answers: list[Proven] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -104,9 +104,9 @@ _state: Final = msgspec.json.Decoder(_State)
 _lexemes: Final = msgspec.json.Decoder(list[list[str]])
 
 
-def _texts(questions: Sequence[str]) -> list[str]:
+def _texts(questions: Sequence[Question]) -> list[str]:
     """Return the texts whose words are looked up: each question, followed by its other spellings."""
-    return [text for question in questions for text in (question, Question(question).spellings)]
+    return [text for question in questions for text in (question.words, question.spellings)]
 
 
 class Copies:
@@ -123,7 +123,7 @@ class Copies:
         self._loading = asyncio.Lock()
 
     async def current(
-        self, namespace: str, partitions: Sequence[Partition], question: str, viewer: Viewer = PUBLIC
+        self, namespace: str, partitions: Sequence[Partition], question: Question, viewer: Viewer = PUBLIC
     ) -> Proven | None:
         """Return the copy of what somebody sees of these partitions, proven current after this call began.
 
@@ -165,7 +165,7 @@ class Copies:
         own = viewer if (namespace, viewer) in self._owning else PUBLIC
         return namespace, tuple(sorted(set(partitions))), own
 
-    async def _ask(self, key: CopyKey, kept: _Kept, viewer: Viewer, questions: list[str]) -> list[Proven] | None:
+    async def _ask(self, key: CopyKey, kept: _Kept, viewer: Viewer, questions: list[Question]) -> list[Proven] | None:
         answers, gone = None, False
         try:
             answers = await self._proven(key, kept.copy, viewer, questions)
@@ -196,7 +196,7 @@ class Copies:
             total -= oldest.copy.size_bytes
 
     async def _proven(
-        self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, questions: list[str]
+        self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, questions: list[Question]
     ) -> list[Proven] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
         namespace, partitions, whose = key

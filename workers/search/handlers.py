@@ -34,9 +34,8 @@ from engramq.workers.search.candidates import QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
 from engramq.workers.search.elsewhere import hint_of
-from engramq.workers.search.question import Question
 from engramq.workers.search.relevance import Floor
-from engramq.workers.search.search import Lift, SearchResult, filters_of, find
+from engramq.workers.search.search import Lift, SearchResult, filters_of, find, question_of
 from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
@@ -96,12 +95,13 @@ async def searched(
     """Find memories, as `find` does; while the model runs, the copy of a small namespace is proven."""
     namespace, viewer, copies = context.envelope.namespace, context.store.viewer, context.services[Copies]
     project = context.envelope.project_named(command.project)
-    prompt, zone = read_prompt(command.query), context.settings.timezone
+    zone = context.settings.timezone
+    question = question_of(command, zone)
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
-    names = () if command.ranking is Ranking.SIMILARITY else Question(prompt.asked).names
+    names = () if command.ranking is Ranking.SIMILARITY else question.names
     embedding, proven = await asyncio.gather(
-        context.services[Vectorizer].try_read(prompt.asked, names),
-        copies.current(namespace, command.partitions, prompt.words, viewer),
+        context.services[Vectorizer].try_read(question.text, names),
+        copies.current(namespace, command.partitions, question, viewer),
     )
     # Cosines alone were asked for: no judge of relevance takes any of them away.
     floor = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[Floor].least
@@ -111,7 +111,7 @@ async def searched(
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
     if embedding is not None and not embedding.is_blank:
-        read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [prompt.asked])
+        read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [question.text])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
     if proven is None:
         sizes = context.services[Sizes]

@@ -243,7 +243,7 @@ class NamespaceCopy:
                 hits.append((rows, lexeme in own))
             else:
                 missing += lexeme in own
-        hits.sort(key=lambda hit: len(hit[0]))
+        hits.sort(key=lambda hit: (not hit[1], len(hit[0])))  # spellings take no word's place
         asked_weight = min(missing, WORDS) * math.log(1 + (size + 0.5) / 0.5)
         for rows, is_own in hits[:WORDS]:
             weight = math.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5))

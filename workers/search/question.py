@@ -125,6 +125,11 @@ class Question:
         return bool(named or _IDENTIFIER.search(self._read))
 
     @property
+    def words(self) -> str:
+        """The text whose words are looked up: what is asked, and the names that were pasted beside it."""
+        return " ".join((self.text, *self.pasted))
+
+    @property
     def names_a_date(self) -> bool:
         """Whether a day, a month, a year or another time is named."""
         return bool(self._times.spans)

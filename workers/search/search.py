@@ -108,8 +108,7 @@ async def find(
     Without an embedding words alone decide, whatever ranking is wanted. `floor`: the least relevance of what is shown
     where the command names none; None: as learned. `zone`: whose days the times in the question mean.
     """
-    prompt, filters = read_prompt(command.query), filters_of(command, project)
-    question = Question(prompt.asked, datetime.now(zone), prompt.names, is_bounded=any(filters.times))
+    question, filters = question_of(command, zone), filters_of(command, project)
     candidates = await vectors.by_all(lambda embedding: source.candidates(question, embedding, filters))
     if not len(candidates):
         return NOTHING
@@ -133,7 +132,7 @@ async def find(
         ]
     )
     if wishes is not None:
-        wishes.read(besides[0], prompt.asked, vectors.embedding)
+        wishes.read(besides[0], question.text, vectors.embedding)
     assert around is not None
     nearby = _around.decode(around)
     linked = await _linked(source, nearby, candidates, vectors, question, filters)
@@ -148,7 +147,7 @@ async def find(
     if lift is not None:
         return found  # extracts show nothing of what differs
     against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}
-    await add_replies(source.ask, found.memories, prompt.asked, filters)
+    await add_replies(source.ask, found.memories, question.text, filters)
     mark(found.memories, _beside(found.memories, best[: command.limit + SPARE], read), against)
     return found
 
@@ -311,6 +310,12 @@ class Twins:
         repeated = Partition.TRUSTED in seen or memory.partition in seen
         seen.add(memory.partition)
         return repeated
+
+
+def question_of(command: SearchMemories, zone: tzinfo) -> Question:
+    """Return what a search asks now, in a zone."""
+    prompt = read_prompt(command.query)
+    return Question(prompt.asked, datetime.now(zone), prompt.names, is_bounded=any(filters_of(command, None).times))
 
 
 def filters_of(command: SearchMemories, project: str | None) -> Filters:

@@ -26,6 +26,7 @@ from engramq.workers.embedders.interface import EmbedderSpec, InputRejected, Vec
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.queue.background import Activity
 from engramq.workers.search import copies
+from engramq.workers.search.question import Question
 from engramq.workers.upkeep import reembedding
 from engramq.workers.upkeep.reembedding import Reembedding
 from tests.jobs import job
@@ -170,7 +171,7 @@ async def test_searches_are_complete_while_it_goes_on(change: Change, in_copy: b
     if in_copy:
         for _ in range(copies.SEARCHES_FIRST):
             await world.services[copies.Copies].prepare(DEFAULT_NAMESPACE, BOTH)
-        assert await world.services[copies.Copies].current(DEFAULT_NAMESPACE, BOTH, "pump") is not None
+        assert await world.services[copies.Copies].current(DEFAULT_NAMESPACE, BOTH, Question("pump")) is not None
     told = []
     for _ in range(5):
         await change.search("pump")  # after which what is left is counted again

@@ -30,11 +30,13 @@ from engramq.workers.db.vectors import Sizes, packed, unpacked
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
-from engramq.workers.search.candidates import QuestionVectors, Tables
+from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.copies import Copies, Proven
 from engramq.workers.search.namespace_copy import NamespaceCopy
+from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import DEFAULT_WEIGHTS
-from engramq.workers.search.search import find
+from engramq.workers.search.search import find, question_of
+from engramq.workers.search.spans import MONTHS
 from tests.jobs import job
 from tests.workers.search.recall.conftest import Scene, ids
 
@@ -234,7 +236,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
         command = question(rng)
         await copied(copies, command.partitions)
         before = await found(scene, command, None)
-        proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, command.query)
+        proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, question_of(command, UTC))
         if proven is not None:  # else something is gone, and the tables serve
             from_copy, after = await found(scene, command, proven), await found(scene, command, None)
             if [(item.id, item.score) for item in before] == [(item.id, item.score) for item in after]:
@@ -253,12 +255,12 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
 async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: Scene) -> None:
     first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
     copies = Copies(scene.world.store, Sizes())
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
     command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
 
     async def search() -> list[str] | None:
-        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_of(command, UTC))
         return None if proven is None else ids(await found(scene, command, proven))
 
     assert await search() == [first, second]
@@ -272,17 +274,35 @@ async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: S
     assert await search() == [third]
 
 
+@pytest.mark.promise("KN-7")
+async def test_no_spelling_of_a_date_takes_the_place_of_a_word(scene: Scene) -> None:
+    dates = ", ".join(f"{month} {day}, 20{day}" for day, month in enumerate(MONTHS[:5], 12))
+    question, filters = Question(f"zucchini telescope {dates}"), Filters(partitions=TRUSTED)
+    await scene.keep(question.spellings)
+    wanted = [await scene.keep(f"The zucchini beside telescope {number}") for number in "abc"]
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question)
+    assert proven is not None
+    tables = await scene.world.store.read(
+        DEFAULT_NAMESPACE, lambda tx: find_candidates(tx, Sizes(), question, None, filters)
+    )
+    for found_by in (tables, await proven.candidates(question, None, filters)):
+        lexical = dict(zip(found_by.ids, found_by.lexical.tolist(), strict=True))
+        assert [lexical.get(memory, 0.0) > 0.5 for memory in wanted] == [True] * 3
+
+
 async def test_a_copy_may_be_empty_and_may_hold_vectors_of_another_model_only(scene: Scene) -> None:
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
     command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_of(command, UTC))
     assert proven is not None
     assert await found(scene, command, proven) == []
     kept = await scene.keep("The red kettle whistles")
     other = await scene.world.store.register_embedding_model("another", "", 384)
     scene.world.rows("update memories set model_id = %s returning 1", other)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_of(command, UTC))
     assert proven is not None
     (only,) = await found(scene, command, proven)
     assert (only.id, only.similarity) == (kept, None)
@@ -292,7 +312,7 @@ async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene)
     first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert proven is not None
     await scene.world.outcome(job(ForgetMemory(memory_id=first)))
     for ranking in Ranking:
@@ -307,10 +327,10 @@ async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
         await scene.keep("The blue kettle sings")
         copies = Copies(scene.world.store, Sizes())
         await copied(copies, TRUSTED)
-        before = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+        before = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
         assert before is not None
         slow.commit()
-    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert after is not None
     memories = await found(scene, SearchMemories(query="What did Ada say?", explain=True), after)
     spoken = next(memory for memory in memories if memory.id == kept)
@@ -333,7 +353,7 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
 
     monkeypatch.setattr(Copies, "_proven", counted)
     queries = [f"kettle {number}" for number in range(9)]
-    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, query) for query in queries))
+    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question(query)) for query in queries))
     assert asked == [queries[:1], queries[1:]]
     assert all(answer is not None for answer in answers)
     assert len({tuple(answer.words.lexemes) for answer in answers if answer}) == 9
@@ -348,15 +368,15 @@ async def test_what_grows_beyond_the_bound_or_changes_too_much_goes_to_the_table
     await copied(copies, TRUSTED)
     for number in range(3):
         await scene.keep(f"Kettle {number}")
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
     monkeypatch.setattr(module, "ROWS_MAX", 4)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
     await scene.keep("One too many")
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     too_large = Copies(scene.world.store, Sizes())
     await copied(too_large, TRUSTED)
-    assert await too_large.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await too_large.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
 
 
 async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
@@ -365,8 +385,8 @@ async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
     copies = await one_memory_each(scene)
     monkeypatch.setattr(module, "BYTES_MAX", 1)
     await copied(copies, UNTRUSTED)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
-    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
+    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, Question("kettle")) is None
 
 
 async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
@@ -377,11 +397,11 @@ async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
     monkeypatch.setattr(module, "COPY_BYTES_MAX", module.BYTES_MAX // 400)
     for number in range(64):
         await scene.keep(f"Kettle {number}")
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None  # a last time
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None  # a last time
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None  # not before many searches
-    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, "kettle") is not None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None  # not before many searches
+    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, Question("kettle")) is not None
 
 
 async def test_a_copy_of_a_server_that_has_recovered_since_is_not_believed(scene: Scene) -> None:
@@ -390,9 +410,9 @@ async def test_a_copy_of_a_server_that_has_recovered_since_is_not_believed(scene
     await copied(copies, TRUSTED)
     (kept,) = copies._copies.values()
     kept.copy.server = "before the crash"
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
 
 
 async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
@@ -408,10 +428,10 @@ async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Copies, "_proven", never)
-    busy = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    busy = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
     await asking.wait()
-    leader = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
-    joined = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    leader = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
+    joined = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
     await asyncio.sleep(0)
     leader.cancel()
     assert await asyncio.wait_for(joined, 5) is None
@@ -419,7 +439,7 @@ async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
     with suppress(asyncio.CancelledError):
         await busy
     monkeypatch.undo()
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None  # nothing of it was half done
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None  # nothing half done
 
 
 async def test_rows_of_a_subtransaction_are_not_missed(scene: Scene) -> None:
@@ -433,7 +453,7 @@ async def test_rows_of_a_subtransaction_are_not_missed(scene: Scene) -> None:
         copies = Copies(scene.world.store, Sizes())
         await copied(copies, TRUSTED)
         slow.commit()
-    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert after is not None
     assert "Ada" in after.copy._columns["speaker"]
 
@@ -449,13 +469,13 @@ async def test_a_caller_who_hangs_up_costs_no_copy(scene: Scene) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(store), "look_up", slow)
-        asked = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+        asked = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")))
         await begun.wait()
         asked.cancel()
         with suppress(asyncio.CancelledError):
             await asked
     assert store.look_up == usual
-    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None
 
 
 def row(number: int) -> dict[str, Any]:
