@@ -36,6 +36,7 @@ _WORD: Final = r"[^\W_]+"
 _DENSE: Final = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
 _ENDING: Final = r"(?:ing|ies|ed|es|[sy])\Z"
 _STEM_CHARS: Final = 7
+_WORDS: Final = 64  # of a question that count, since each is looked for in every text
 _WHOLE_WORD: Final = 3  # characters up to which a word is compared whole
 _LONGER: Final = 5  # characters that a word may have beyond its stem
 _COMMON_WORDS: Final = (
@@ -51,11 +52,15 @@ _COMMON: Final = frozenset(_COMMON_WORDS.split())
 
 
 def words_of(question: str) -> tuple[str, ...]:
-    """Return the words by which pieces are chosen, without endings: each letter pair where words are not divided."""
+    """Return the words by which pieces are chosen, without endings: each letter pair where words are not divided.
+
+    Of a long question those count that it begins and ends with.
+    """
     lower = _lower(question)
     pairs = (run[start : start + 2] for run in re.findall(_DENSE, lower) for start in range(max(1, len(run) - 1)))
     words = (word for word in re.findall(_WORD, re.sub(_DENSE, " ", lower)) if word not in _COMMON and len(word) > 1)
-    return tuple(dict.fromkeys([*map(_stem, words), *pairs]))
+    every = tuple(dict.fromkeys([*map(_stem, words), *pairs]))
+    return every if len(every) <= _WORDS else every[: _WORDS // 2] + every[-_WORDS // 2 :]
 
 
 def _stem(word: str) -> str:
@@ -221,10 +226,8 @@ class Passages:
     def _ends(self) -> list[int]:
         """Where pieces end, without the white space behind."""
         starts = self._starts
-        return [
-            start + len(self.text[start:after].rstrip())
-            for start, after in zip(starts, [*starts[1:], len(self.text)], strict=True)
-        ]
+        afters = [*starts[1:], len(self.text)]  # one more where there are no pieces
+        return [start + len(self.text[start:after].rstrip()) for start, after in zip(starts, afters, strict=False)]
 
     @cached_property
     def _hits(self) -> dict[str, list[int]]:
@@ -237,15 +240,17 @@ class Passages:
         """What each piece weighs."""
         starts, headings, _ = self._pieces
         weights = [0.0] * len(starts)
+        titled = dict.fromkeys(self._titles, 0.0)  # what the words of headings weigh
         for word, places in self._hits.items():
             pieces = {bisect_right(starts, at) - 1 for at in places}
             worth = math.log(1 + len(starts) / len(pieces)) if self._given is None else self._given.get(word, 0.0)
-            for piece in pieces:
-                weights[piece] += worth
             titles = pieces & self._titles
-            for piece, heading in headings.items() if titles else ():
-                if heading in titles and piece not in pieces:
-                    weights[piece] += worth * _OF_HEADING
+            for title in titles:
+                titled[title] += worth
+            for piece in pieces:  # a word that a piece has itself does not count for its heading too
+                weights[piece] += worth * (1 - _OF_HEADING if headings.get(piece) in titles else 1)
+        for piece, heading in headings.items():
+            weights[piece] += titled[heading] * _OF_HEADING
         for place, weight in enumerate(weights):
             if weight and any(map(self.text[starts[place] : self._ends[place]].__contains__, "0123456789")):
                 weights[place] += _OF_NUMBER

@@ -1,6 +1,7 @@
 """Passages are whole sentences that bear on a question; parts are always the same, and together the text (KN-9)."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -83,3 +84,25 @@ def test_no_passage_is_longer_than_its_room_and_parts_are_the_text(text: str, qu
     most = WHOLE_CHARS if len(passages.parts) == 1 else PART_CHARS
     assert all(len(json.dumps(part, ensure_ascii=False)) - 2 <= most for part in passages.parts)
     assert all(passages.parts) or text == ""
+
+
+def test_a_text_without_pieces_has_parts() -> None:
+    blank = "  \n" * 4_000
+    assert "".join(Passages(blank).parts) == blank
+    assert Passages(blank, ("sea",)).part == 1
+    assert len(Passages(blank, ("sea",)).within(100)) == 100
+    assert Passages(blank, ("sea",)).sentence(100, 100) == ""
+
+
+def test_the_words_at_both_ends_of_a_long_question_count() -> None:
+    words = words_of(" ".join(f"word{number}" for number in range(5_000)))
+    assert len(words) == 64
+    assert (words[0], words[-1]) == ("word0", "word4999")
+
+
+def test_many_headings_and_words_are_weighed_in_time_that_grows_with_the_text() -> None:
+    words = words_of(" ".join(f"word{number}" for number in range(5_000)))
+    text = "".join(f"# {words[number % 64]}\n\n{words[number % 7]} is here.\n\n" for number in range(2_000))
+    started = time.process_time()
+    assert Passages(text, words).within(600)
+    assert time.process_time() - started < 1
