@@ -41,6 +41,13 @@ _ANY_ASKING: Final = _ASKING.replace(" ", "|")
 _COMMANDS: Final = (
     rf"(?i)(?:(?:{_BEFORE_IT})\b[,:]? +)*(?:(?:please|pls|bitte|por favor) \w|(?:{_ANY_ASKING})\b(?!\s*[:=(]))"
 )
+# Of what may be a statement as well: a mark, or words to somebody.
+_REQUESTS: Final = (
+    rf"(?i)\A(?:(?:{_BEFORE_IT})\b[,:]? +)*(?:(?:please|pls|bitte|por favor) \w|(?:can|could|would|will) you\b|"
+    rf"(?:kannst|könntest|würdest) du\b|(?:können|könnten|würden) Sie\b|(?:peux|pourrais)-tu\b|"
+    rf"(?:pouvez|pourriez)-vous\b|(?:{_ANY_ASKING}) (?:me|mir|uns)\b|I (?:need|want|would like) you to\b|"
+    rf"I'd like you to\b)|[, ](?:please|pls|bitte|por favor)[.!]*\Z"
+)
 _SAID_BEHIND: Final = rf"(?<=\s)(?:{_ANY_ASKING.title()})\b[^{{}}\[\]<>|;]{{5,300}}[?]\s*\Z"  # in the line of a paste
 _PRINTED: Final = (
     r"\s{2}|\t|[-+@>|<{}\[\]#*=/\\$%&^~;]|\d+[:.\-/T]\d|[\w.]+(?:Error|Exception|Warning)\b|"
@@ -112,9 +119,9 @@ _CUT: Final = "\n...\n"
 
 
 def asks(text: str) -> bool:
-    """Say whether a text is a question or a request, by its first or its last sentences."""
-    head, tail = _both_ends(text)
-    return bool(_question(head) or _question(tail))
+    """Say whether a text asks somebody for something, by its first or its last sentences; "Will is here." does not."""
+    units = [unit for end in _both_ends(text) for unit in end[:_LOOKED_AT] if unit.is_prose]
+    return any(re.search(_ASKS, unit.text) or re.search(_REQUESTS, unit.text) for unit in units)
 
 
 def _both_ends(text: str) -> tuple[list["_Unit"], list["_Unit"]]:

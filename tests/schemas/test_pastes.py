@@ -77,6 +77,28 @@ def test_a_paste_adds_few_names_where_the_question_names_little() -> None:
     assert "layer8.call" not in read_prompt(f"{PYTHON_TRACE}\n\nWhy?").names
 
 
+ASKED = (
+    "Could you paint the fence.",
+    "Tell me which boat it was.",
+    "I need you to paint the fence.",
+    "Paint the fence, please.",
+    "Kannst du den Zaun streichen",
+    "Ok, so can you paint it",
+    "We met. Where is the key?",
+)
+STATED = (
+    "Will is here.",
+    "Can opener bought.",
+    "Plan B was chosen.",
+    "Check valve replaced on 3 May.",
+    "May Lee runs the harbour.",
+    "Is known as the green boat.",
+    "Find of the day: an old anchor.",
+    "List of boats: three.",
+    "She was pleased.",
+)
+
+
 @pytest.mark.parametrize(
     ("text", "is_asked"),
     [
@@ -85,6 +107,8 @@ def test_a_paste_adds_few_names_where_the_question_names_little() -> None:
         ("I have a list of boats. Can you sort it?\n\n```\nboat = 1\n```", True),
         ("Write me a poem", True),
         ("The fence is painted.", False),
+        *((text, True) for text in ASKED),
+        *((text, False) for text in STATED),
         ("x = y ? 1 : 2", False),
         ("", False),
     ],
