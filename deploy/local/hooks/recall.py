@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
@@ -15,6 +16,7 @@ from engramq.schemas.pastes import both_ends, read_prompt
 _HITS_MAX: Final = 12
 _QUERY_CHARS: Final = 30_000  # of 32,768
 _CONTENT_CHARS: Final = 600
+_PROMPT_CHARS: Final = 8_000  # at whose ends what is asked is looked for
 REPLY_CHARS: Final = 40_000
 LEAST_RELEVANCE: Final = 0.16  # of a hit that nobody has asked for
 # What a token has in bytes of UTF-8, at the least, over the languages that tests measure.
@@ -63,13 +65,17 @@ class MemoryBlock:
         self._left = tokens - tokens_of(within(mark, head))
         self.ids: list[str] = []
 
+    @cached_property
+    def _asked(self) -> tuple[str, ...]:
+        return words_of(read_prompt(both_ends(self._prompt, _PROMPT_CHARS)).words)
+
     def add(self, memory: dict[str, Any]) -> None:
         """Add a memory, if there is room for it."""
         content, known_as = memory.get("content"), memory.get("id")
         if not isinstance(content, str) or not isinstance(known_as, str):
             return
         if len(content) > _CONTENT_CHARS:
-            content = Passages(content, words_of(read_prompt(self._prompt).words)).within(_CONTENT_CHARS)
+            content = Passages(content, self._asked).within(_CONTENT_CHARS)
         text = harmless(content)
         line = f"- {_when(memory)}{memory.get(GROUNDED, '')}{_who(memory)}{text}"
         reply = memory.get("followed_by")
