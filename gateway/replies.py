@@ -1,6 +1,6 @@
 """Turn a worker's reply into what a client reads: its form, its notices, how to get what a budget leaves out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -192,10 +192,10 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
     budget = f"max_chars={needed}" if is_advised else "A larger max_chars, where the client shows so much,"
     memory = body.get("memory") or body.get("stored")
     if isinstance(memory, dict) and not is_advised and "id" in memory:
-        return f'get_memory(memory_id="{memory["id"]}", part={memory.get("part", 1)}) shows that part whole.'
-    in_parts = (
-        "" if is_advised or not _shows_contents(body) else " get_memory(memory_id, part) shows one whole, in parts."
-    )
+        return f"{_part_of(memory, memory.get('part', 1))} shows that part whole."
+    shown = [] if is_advised else _shown(body)
+    too = _too(shown)
+    in_parts = f" get_memory(memory_id, part{too}) shows one whole, in parts." if shown else ""
     if "next_cursor" in body:
         return f"{budget} shows more of each. next_cursor goes on where this page ends.{in_parts}"
     full = f', detail="{Detail.FULL}"' if is_full else ""
@@ -214,8 +214,22 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
     return f"{budget} shows more, and {narrower} more of each.{in_parts}"
 
 
-def _shows_contents(body: Body) -> bool:
-    return any(name in body for name in ("memories", "old", "source_content"))
+def _shown(body: Body) -> list[Body]:
+    """Return what holds contents in a reply that shows some."""
+    if not any(name in body for name in ("memories", "old", "source_content")):
+        return []
+    return [body, *(each for each in (*(body.get("memories") or ()), body.get("old"), body.get("new")) if each)]
+
+
+def _too(shown: Sequence[Body]) -> str:
+    """Return the argument without which one of these is not found."""
+    untrusted = Partition.UNTRUSTED.value
+    is_untrusted = any(each.get("partition") == untrusted or each.get(untrusted) for each in shown)
+    return ", include_untrusted=true" if is_untrusted else ""
+
+
+def _part_of(memory: Body, part: int) -> str:
+    return f'get_memory(memory_id="{memory["id"]}", part={part}{_too([memory])})'
 
 
 def in_parts(body: Body, asked: int | UnsetType, budget: int) -> Body:
@@ -237,7 +251,5 @@ def in_parts(body: Body, asked: int | UnsetType, budget: int) -> Body:
     place = {"part": number, "parts": len(parts)}
     kept = {name: value for name, value in memory.items() if name not in outside and name != "digest"}
     around = {name: value for name, value in body.items() if name not in outside}
-    rest = (
-        {"rest": f'get_memory(memory_id="{memory["id"]}", part={number + 1}) goes on.'} if number < len(parts) else {}
-    )
+    rest = {"rest": f"{_part_of(memory, number + 1)} goes on."} if number < len(parts) else {}
     return {**around, "memory": {**kept, "content": parts[number - 1], **place}, **place, **rest}
