@@ -8,7 +8,7 @@ in silence: `rest` says how to get it.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import msgspec
@@ -165,10 +165,14 @@ class _Fitting:
         self._leave_out_objects(at_least=self._budget)  # such a one can never stay
         self._texts = [_CutText(*found, self._asked) for found in _strings(self._inner) if found[1] in _TEXTS]
         least = LEAST_CHARS
-        self._cut(least)
-        for harsher in (self._leave_out_objects, self._end_lists):
-            if not self._fits():
-                harsher()
+        # Beginnings tell which items cannot stay: to choose sentences of a long text takes milliseconds.
+        for cut in (self._shorten_texts, partial(self._cut, least)):
+            cut()
+            for harsher in (self._leave_out_objects, self._end_lists):
+                if not self._fits():
+                    harsher()
+            here = {id(holder) for holder in _holders(self._inner)}
+            self._texts = [text for text in self._texts if id(text.holder) in here]
         if not self._fits():
             least = SHORTEST_CHARS
             self._texts += [_CutText(*found, ()) for found in _strings(self._inner) if found[1] not in _TEXTS]
@@ -190,6 +194,10 @@ class _Fitting:
             text.restore()
         for text in self._texts:
             text.cut(length)
+
+    def _shorten_texts(self) -> None:
+        for text in self._texts:
+            text.holder[text.key] = text.whole[:SHORTEST_CHARS]
 
     def _lengthen(self, least: int) -> None:
         most = min(self._budget, max((len(text.whole) for text in self._texts), default=0))

@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 
 # Threads that look for secrets: a process computes in one at a time, and the others are for what waits.
 REDACTING_THREADS: Final = 2
+AT_ONCE_CHARS: Final = 200_000  # of a reply: what is longer is cut beside the calls of others
 
 
 # Takes how much of a total is done, the total, and that in words.
@@ -186,7 +187,7 @@ class Service:
         session, secrets = arguments.session or caller.session, 0
         if not isinstance(arguments.parameters, Command):
             body = to_body(await self._local[tool.name](call, session, arguments.parameters))
-            return self._rendered(call, reader, arguments, body)
+            return await self._rendered(call, reader, arguments, body)
         command: Command = arguments.parameters
         authorize(command, caller.principal)
         if caller.principal.untrusted and isinstance(command, StoreMemory):
@@ -263,7 +264,7 @@ class Service:
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
-            return self._rendered(call, reader, arguments, body)
+            return await self._rendered(call, reader, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
         secret = await self._secrets.cursor_secret()
         seal = partial(
@@ -271,7 +272,7 @@ class Service:
         )
         ends = reply.positions()
         body[cursors.NEXT_CURSOR] = seal(ends[-1]) if ends else None
-        body = self._rendered(call, reader, arguments, body).body
+        body = (await self._rendered(call, reader, arguments, body)).body
         shown = len(body[reply.listed])
         if shown == len(ends):
             body[cursors.NEXT_CURSOR] = None if after is None else seal(after)
@@ -279,7 +280,7 @@ class Service:
             body[cursors.NEXT_CURSOR] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
-    def _rendered(self, call: Call, reader: Reader, arguments: Arguments, body: Body) -> ToolReply:
+    async def _rendered(self, call: Call, reader: Reader, arguments: Arguments, body: Body) -> ToolReply:
         """Return a reply for its reader: in words that fit their tools, and within its budget."""
         body = worded_body(body, reader)
         if not call.tool.bounded:
@@ -292,8 +293,15 @@ class Service:
         budget, asked = arguments.max_chars or self._style.max_chars, arguments.parameters
         if isinstance(asked, GetMemory):
             body = in_parts(body, asked.part, budget)
-        query = asked.query if isinstance(asked, SearchMemories) and len(text_of(body)) > budget else ""
-        return ToolReply(body, within(body, budget, rest, words_of(read_prompt(query).words)), is_error=False)
+        size = len(text_of(body))
+        query = asked.query if isinstance(asked, SearchMemories) and size > budget else ""
+
+        def fitted() -> str:
+            return within(body, budget, rest, words_of(read_prompt(query).words))
+
+        # Sentences of many long texts take a second, in which others are answered.
+        text = fitted() if size <= AT_ONCE_CHARS else await anyio.to_thread.run_sync(fitted)
+        return ToolReply(body, text, is_error=False)
 
     async def _begin_session(self, call: Call, session: str, _asked: msgspec.Struct) -> SessionBegun:
         session = session or fresh_session()

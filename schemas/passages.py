@@ -92,6 +92,8 @@ class Passages:
         chosen: set[int] = set()
         left, late = room - _AROUND, []
         for place, is_beside in self._order:
+            if left <= 0:
+                break
             size = self._ends[place] - self._starts[place]
             if is_beside and size > _BESIDE * room:
                 late.append(place)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from engramq.gateway import budget
 from engramq.gateway.brief import BriefMemory, brief_of, withheld
 from engramq.gateway.budget import LEAST_CHARS, Body, text_of, within
 from engramq.gateway.replies import body_of, in_parts, notice_of, rest_of
@@ -32,7 +33,7 @@ from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
-from engramq.schemas.passages import words_of
+from engramq.schemas.passages import Passages, words_of
 from engramq.schemas.records import (
     Memory,
     MemoryPreview,
@@ -326,6 +327,35 @@ def test_of_a_long_hit_the_sentences_are_shown_that_bear_on_the_question() -> No
     assert "Backups are kept for 35 days in Frankfurt." in long["content"]
     assert (long["truncated"], long["passage"], long["part"], long["parts"]) == (True, True, 3, 5)
     assert short.keys().isdisjoint({"truncated", "passage", "part", "parts"})
+
+
+@pytest.mark.promise("KN-9")
+def test_no_sentences_are_chosen_of_hits_that_cannot_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+
+    class Counted(Passages):
+        def __init__(self, text: str, words: tuple[str, ...]) -> None:
+            super().__init__(text, words)
+            chosen.append(text)
+
+    monkeypatch.setattr(budget, "Passages", Counted)
+    body = brief(MemoryList(memories=[memory(LONG) for _ in range(50)], count=50))
+    within(body, 4_000, lambda _: "more", words_of("keel"))
+    assert body["count"] <= len(chosen) <= 30
+
+
+@pytest.mark.promise("KN-9")
+def test_a_part_of_an_untrusted_memory_is_asked_for_as_one() -> None:
+    body = brief(MemoryFound(memory=memory(LONG, partition=Partition.UNTRUSTED), status="success"))
+    known = body["memory"]["id"]
+    assert in_parts(body, 1, limits.REPLY_CHARS)["rest"] == (
+        f'get_memory(memory_id="{known}", part=2, include_untrusted=true) goes on.'
+    )
+    told = rest_of(TOOLS["get_memory"], body, is_full=False, needed=limits.REPLY_CHARS_MAX)
+    assert f'get_memory(memory_id="{known}", part=1, include_untrusted=true)' in told
+    hits = brief(MemoryList(memories=[memory(LONG, partition=Partition.UNTRUSTED)], count=1))
+    told = rest_of(TOOLS["search_memories"], hits, is_full=False, needed=limits.REPLY_CHARS_MAX)
+    assert told.endswith("get_memory(memory_id, part, include_untrusted=true) shows one whole, in parts.")
 
 
 @pytest.mark.promise("KN-9")
