@@ -8,6 +8,7 @@ nothing, nor does what I did without any other word. See docs/decisions/search.m
 import re
 from collections import Counter
 from collections.abc import Collection
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -18,6 +19,8 @@ from engramq.workers.search.candidates import Filters
 MONTHS_SHOWN: Final = 12
 THREADS_SHOWN: Final = 8
 WORDS: Final = 32  # of a topic; more are a document
+READ_WORDS: Final = 4 * WORDS  # of a topic, those of asking among them
+READ_CHARS: Final = 2_000  # of a topic or question
 # Words of who asks for a survey. What is a stop word of its language is left out by full text.
 _ASKING: Final = (
     "a about again all also am an and any anything are asked asking been can change changed count could "
@@ -34,7 +37,7 @@ _SUBJECTS: Final = frozenset(["i", "i've", "we", "we've", "you", "he", "she", "t
 _BETWEEN: Final = frozenset(["have", "had", "ever", "already", "just", "also", "always", "never", "did", "do"])
 _WORD: Final = re.compile(r"\w(?:[^\s,;!?()\"\u201c\u201d\u201e]*\w)?")
 _ENDS: Final = re.compile(r"['\u2019]s$")
-_STARTS: Final = re.compile(r"(?:^|[.!?:]\s+)\W*$")
+_SENTENCE_END: Final = re.compile(r"[.!?:]\s")  # between two words
 _IDENTIFIER: Final = re.compile(r".*[\d_]|.*\w[A-Z]|.*\w[./@#+]\w")
 
 
@@ -53,12 +56,17 @@ class Naming(NamedTuple):
 
 
 def naming_of(topic: str) -> Naming:
-    """Return the words by which a memory names a topic; those of asking alone where it has no other."""
-    names, others, verbs, before = list[str](), list[str](), list[str](), ""
-    words = [(match, _ENDS.sub("", match.group())) for match in _WORD.finditer(topic)]
+    """Return the words by which a memory names a topic; those of asking alone where it has no other.
+
+    Of a long topic its beginning is read: a word costs what stands between it and the one before.
+    """
+    names, others, verbs, before, end = list[str](), list[str](), list[str](), "", 0
+    topic = topic[:READ_CHARS]
+    words = [(match, _ENDS.sub("", match.group())) for match in islice(_WORD.finditer(topic), READ_WORDS)]
     for match, word in words:
         plain = word.casefold()
-        is_first = _STARTS.search(topic, 0, match.start()) is not None
+        is_first = not end or _SENTENCE_END.search(topic, end, match.start()) is not None
+        end = match.end()
         if plain not in _FRAME:
             is_name = _IDENTIFIER.match(word) or (word[0].isupper() and not is_first)
             (names if is_name else verbs if before in _SUBJECTS else others).append(word)
@@ -71,7 +79,7 @@ def naming_of(topic: str) -> Naming:
 
 def asks_for_all(question: str) -> bool:
     """Say whether a question asks for all about something that a few words name."""
-    if not _ALL.search(question):
+    if not _ALL.search(question, 0, READ_CHARS):
         return False
     naming = naming_of(question)
     return not naming.one and len(naming.all) <= FEW

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engramq.schemas.limits import EXTRACT_CHARS
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import SurveyOrder
-from engramq.workers.search.counts import Named, naming_of
+from engramq.workers.search.counts import READ_CHARS, READ_WORDS, Named, asks_for_all, naming_of
 from engramq.workers.search.survey import PAGE_CHARS, extracts_of, folded, page_of
 
 pytestmark = pytest.mark.promise("PR-5")
@@ -93,3 +93,14 @@ def test_the_words_that_name_a_topic_are_told_from_those_of_asking(
 ) -> None:
     naming = naming_of(topic)
     assert (sorted(naming.all), naming.one) == (sorted(every), one)
+
+
+@pytest.mark.promise("KN-10")
+def test_of_a_long_topic_the_beginning_alone_is_read() -> None:
+    for text in ("a " * 16_000, "Then Ada went to Porto by boat. " * 1_000, ". " + " " * 1_000 + "a " * 15_000):
+        assert naming_of(text + "Ingrid") == naming_of(text[:READ_CHARS])
+        assert not asks_for_all(text + "who is Ingrid")
+    assert len(naming_of("a " * 16_000).all) < READ_WORDS
+    assert naming_of("a " * (READ_WORDS - 1) + "Ada").all == ["Ada"]
+    assert "Ada" not in naming_of("a " * READ_WORDS + "Ada").all
+    assert naming_of("keys. \u201c Ada saw Ben").all == ["Ben"]
