@@ -1,5 +1,7 @@
 """Say what other projects have where nothing was found in one, and which may be meant by a name that none has."""
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
@@ -12,7 +14,10 @@ SHOWN: Final = 3  # projects in one sentence
 NEAR: Final = 0.6  # likeness of a name that may be meant: shop-api for shopp
 ALIKE: Final = 0.75  # of one that is probably meant, where the other one is new
 NAMES: Final = 1_000  # that are compared, in some 20 ms
+NAME_CHARS: Final = 60  # of a name that are shown
 LISTED: Final = 1_000  # memories of a list that are counted, the newest
+
+_PLAIN: Final = re.compile(r"[\w./-]+")
 
 
 class Beside(NamedTuple):
@@ -85,5 +90,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a name on one line."""
-    return " ".join(name.split())
+    """Return a name on one line, without what is invisible in it; in quotation marks where it may read as a text."""
+    line = "".join(filter(str.isprintable, " ".join(name.split())))
+    cut = line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}\u2026"
+    return cut if _PLAIN.fullmatch(line) else json.dumps(cut, ensure_ascii=False)
