@@ -2,12 +2,17 @@
 
 import itertools
 from contextlib import AsyncExitStack
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from engramq.schemas.commands import SearchMemories
+from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Scope
-from engramq.workers.memories.other_projects import NAME_CHARS, nearest, places
+from engramq.workers.memories.other_projects import NAME_CHARS, Beside, nearest, places
+from engramq.workers.runner import Context
+from engramq.workers.search.elsewhere import hint_of
 from tests.scenarios.stage import Agent, Stage, agent_of, until
 
 WORDS = "The deploy password rotates every"
@@ -244,3 +249,21 @@ def test_a_name_is_shown_as_a_name_whatever_is_in_it() -> None:
     assert shown("sh\u202eop\u200b\x07") == "shop"
     assert len(shown("x" * 255)) == NAME_CHARS
     assert len(shown("x y" * 85)) == NAME_CHARS + 2
+
+
+@pytest.mark.promise("KN-12")
+async def test_what_is_in_no_project_is_elsewhere_for_one_project_alone() -> None:
+    async def read(_namespace: str, _work: object) -> Beside:
+        return Beside(is_known=True, has_others=True)
+
+    async def search(_command: SearchMemories) -> list[Memory]:
+        at = "2026-01-05T09:00:00.000000Z"
+        named = {"content": "x", "created_by": "ada", "created_at": at, "updated_at": at}
+        return [Memory(id="0", project=None, **named), Memory(id="1", project="mars", **named)]
+
+    envelope = SimpleNamespace(namespace="n", project_named=lambda _project: "shop")
+    context = cast(Context, SimpleNamespace(envelope=envelope, store=SimpleNamespace(read=read)))
+    wide = await hint_of(SearchMemories(query="x"), context, search)
+    alone = await hint_of(SearchMemories(query="x", project_only=True), context, search)
+    assert wide == '1 hit in project mars; project="*" shows them.'
+    assert alone == '1 hit in no project, 1 hit in project mars; project="*" shows them.'

@@ -39,7 +39,9 @@ async def hint_of(command: SearchMemories, context: Context, search: Search) -> 
     if there.has_others or command.project_only:
         hits = await search(_everywhere(command))
         hits = sorted(hits, key=lambda hit: 0.0 if hit.relevance is UNSET else -hit.relevance)
-        said.append(places(Counter(hit.project for hit in hits if hit.project != project), HITS))
+        # What is in no project was looked at already, unless one project alone was.
+        beside_it = (hit.project for hit in hits if hit.project != project and (hit.project or command.project_only))
+        said.append(places(Counter(beside_it), HITS))
     return " ".join(filter(None, said)) or UNSET
 
 
