@@ -258,8 +258,10 @@ async def test_what_is_in_no_project_is_elsewhere_for_one_project_alone() -> Non
 
     async def search(_command: SearchMemories) -> list[Memory]:
         at = "2026-01-05T09:00:00.000000Z"
-        named = {"content": "x", "created_by": "ada", "created_at": at, "updated_at": at}
-        return [Memory(id="0", project=None, **named), Memory(id="1", project="mars", **named)]
+        return [
+            Memory(id=project or "none", project=project, content="x", created_by="ada", created_at=at, updated_at=at)
+            for project in (None, "mars")
+        ]
 
     envelope = SimpleNamespace(namespace="n", project_named=lambda _project: "shop")
     context = cast(Context, SimpleNamespace(envelope=envelope, store=SimpleNamespace(read=read)))

@@ -352,8 +352,8 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
         return await proven(self, place, copy, viewer, questions)
 
     monkeypatch.setattr(Copies, "_proven", counted)
-    queries = [f"kettle {number}" for number in range(9)]
-    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, Question(query)) for query in queries))
+    queries = [Question(f"kettle {number}") for number in range(9)]
+    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, query) for query in queries))
     assert asked == [queries[:1], queries[1:]]
     assert all(answer is not None for answer in answers)
     assert len({tuple(answer.words.lexemes) for answer in answers if answer}) == 9
