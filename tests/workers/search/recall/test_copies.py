@@ -344,10 +344,10 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
     await scene.keep("The red kettle whistles")
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
-    asked: list[list[str]] = []
+    asked: list[list[Question]] = []
     proven = Copies._proven
 
-    async def counted(self: Copies, place: Any, copy: Any, viewer: Viewer, questions: list[str]) -> Any:
+    async def counted(self: Copies, place: Any, copy: Any, viewer: Viewer, questions: list[Question]) -> Any:
         asked.append(list(questions))
         return await proven(self, place, copy, viewer, questions)
 
