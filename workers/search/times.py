@@ -79,10 +79,12 @@ def _joined(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
     spans: list[Span] = []
     for place, each in enumerate(named):
         before = named[place - 1] if place else None
+        if before is not None and each.how in _TO and (before.how in _FROM or (each.is_next and each.how != "and")):
+            pairs = zip(before.spans, each.spans, strict=False)
+            spans[-len(before.spans) :] = [_range(first, last, today, tense) for first, last in pairs]
+            continue
         for span in each.spans:
-            if before is not None and each.how in _TO and (before.how in _FROM or (each.is_next and each.how != "and")):
-                spans[-1:] = [_range(before.spans[0], span, today, tense)]
-            elif span.every_year and years and not each.how:
+            if span.every_year and years and not each.how:
                 spans += [span.in_year(year.first.year) for year in years]
             elif not (years and is_year(span) and any(other.every_year for one in named for other in one.spans)):
                 spans.append(_directed(each.how, span, today, tense))
