@@ -421,7 +421,8 @@ create index memories_lexemes on memories using gin (lexemes);
 create index memories_recent on memories (tenant, created_at desc);
 -- What somebody sees, without reading what is private to others.
 create index memories_seen on memories (tenant, owner);
-create index memories_thread on memories (tenant, thread, position) where thread is not null;
+-- In the order in which a thread is read on from a memory of it.
+create index memories_thread on memories (tenant, thread, position, created_at, node_id) where thread is not null;
 create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
 create index memories_told on memories (tenant, told_on) where told_on is not null;

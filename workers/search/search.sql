@@ -71,8 +71,9 @@ from (
 ) shown
 
 -- name: followed_by
--- What followed some memories in their threads, of their partition and project: the next by position, else by when it was
--- stored; where both say who spoke, the first of the next three by somebody else.
+-- What followed some memories in their threads, of their partition and project: the next by position, or where the memory
+-- has none by when it was stored; where both say who spoke, the first of these by somebody else. No more than the next
+-- eight of the thread are read, as they stand in its index, whether they are shown or not.
 select json_agg(json_build_array(hit.id, reply.id, reply.speaker, reply.content))::text
 from unnest(%(ids)s::uuid[]) as wanted (id)
 cross join lateral (
@@ -84,27 +85,32 @@ cross join lateral (
 cross join lateral (
     select near.id, near.speaker, near.content
     from (
-        (
-            select m.node_id as id, m.speaker, m.content, 1 as place, m.position, m.created_at
-            from memories m
-            where {visible} and m.partition in (%(first)s, %(last)s) and m.partition = hit.partition
-                and m.thread = hit.thread and m.position > hit.position and m.project is not distinct from hit.project
-            order by m.position, m.created_at, m.node_id
-            limit 3
-        )
-        union all
-        (
-            select m.node_id, m.speaker, m.content, 2, null, m.created_at
-            from memories m
-            where {visible} and m.partition in (%(first)s, %(last)s) and m.partition = hit.partition
-                and m.thread = hit.thread and m.project is not distinct from hit.project
-                and (hit.position is null or m.position is null)
-                and (m.created_at, m.node_id) > (hit.created_at, hit.id)
-            order by m.created_at, m.node_id
-            limit 3
-        )
+        select m.node_id as id, m.speaker, m.content, m.position, m.created_at
+        from (
+            (
+                select m.*
+                from memories m
+                where m.tenant = %(tenant)s and m.thread = hit.thread and m.position > hit.position
+                    and m.partition in (%(first)s, %(last)s) and m.partition = hit.partition
+                order by m.position, m.created_at, m.node_id
+                limit 8
+            )
+            union all
+            (
+                select m.*
+                from memories m
+                where hit.position is null and m.tenant = %(tenant)s and m.thread = hit.thread and m.position is null
+                    and (m.created_at, m.node_id) > (hit.created_at, hit.id)
+                    and m.partition in (%(first)s, %(last)s) and m.partition = hit.partition
+                order by m.position, m.created_at, m.node_id
+                limit 8
+            )
+        ) m
+        where {visible} and m.project is not distinct from hit.project
+        order by m.position, m.created_at, m.node_id
+        limit 3
     ) near
     where near.speaker is null or hit.speaker is null or near.speaker <> hit.speaker
-    order by near.place, near.position, near.created_at, near.id
+    order by near.position, near.created_at, near.id
     limit 1
 ) reply
