@@ -6,6 +6,7 @@ nothing, nor does what I did without any other word. See docs/decisions/search.m
 """
 
 import re
+import time
 from collections import Counter
 from collections.abc import Collection
 from itertools import islice
@@ -13,7 +14,9 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from engramq.schemas.records import Memory, SurveyTotals
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.errors import StatementTimeout
+from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.runner import Context
 from engramq.workers.search.candidates import Filters
 
 MONTHS_SHOWN: Final = 12
@@ -45,7 +48,12 @@ _IDENTIFIER: Final = re.compile(r".*[\d_]|.*\w[A-Z]|.*\w[./@#+]\w")
 _ALL: Final = re.compile(
     r"\b(?:about|all|anything|everything|know of|mention(?:ed|ing|s)?|who is|who was)\b", re.IGNORECASE
 )
+COUNT_S: Final = 1.0  # of a reply, which is of use without its count: 100,000 memories take up to 0.8
 FEW: Final = 3  # words that name something
+
+
+class _TooLong(Exception):
+    """Raised by a count: the time for it is over."""
 
 
 class Naming(NamedTuple):
@@ -110,16 +118,28 @@ class Named(NamedTuple):
         )
 
 
-async def count_named(tx: Transaction, topic: str, filters: Filters, found: Collection[Memory]) -> Named:
-    """Count the memories that name a topic among all that a search may find."""
+async def count_named(context: Context, topic: str, filters: Filters, found: Collection[Memory]) -> Named | None:
+    """Count the memories that name a topic among all that a search may find; None where that takes too long."""
     naming = naming_of(topic)
-    rows = await tx.rows(
-        "topic_named",
-        **filters.values,
-        all=naming.all,
-        one=naming.one,
-        found=[UUID(memory.id) for memory in found],
-    )
+
+    async def count(tx: Transaction) -> list[Row]:
+        await tx.limit_statements(min(COUNT_S, context.patience_s - (time.monotonic() - context.since)))
+        try:
+            return await tx.rows(
+                "topic_named",
+                **filters.values,
+                all=naming.all,
+                one=naming.one,
+                found=[UUID(memory.id) for memory in found],
+                zone=str(context.settings.timezone),
+            )
+        except StatementTimeout:
+            raise _TooLong from None
+
+    try:
+        rows = await context.store.read(context.envelope.namespace, count)
+    except _TooLong:
+        return None
     by_month, by_thread = Counter[str](), Counter[str]()
     for row in rows:
         by_month[row["month"]] += row["memories"]

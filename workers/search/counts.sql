@@ -14,7 +14,7 @@ select (
 ) as query
 
 -- name: topic_named
--- How many memories name a topic, by month and thread, and how many of them a search found: those that hold all of some
+-- How many memories name a topic, by month of a zone and thread, and how many of them a search found: those that hold all of some
 -- words, and one of others if there are any.
 with naming as materialized (
     select concat_ws(
@@ -26,7 +26,7 @@ with naming as materialized (
     )::tsquery as query
 )
 select
-    to_char(coalesce(m.occurred_at, m.created_at) at time zone 'UTC', 'YYYY-MM') as month, m.thread,
+    to_char(coalesce(m.occurred_at, m.created_at) at time zone %(zone)s::text, 'YYYY-MM') as month, m.thread,
     count(*) as memories, count(*) filter (where m.node_id = any(%(found)s::uuid[])) as found
 from memories_in_namespace m
 where m.lexemes @@ (select query from naming) and {chosen}

@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands import MemoryList, SearchMemories
+from engramq.schemas.commands import MemoryList, SearchMemories, SurveyMemories
 from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.pastes import read_prompt
 from engramq.schemas.records import Memory
@@ -30,7 +31,7 @@ from engramq.workers.memories.grounds import mark_grounds
 from engramq.workers.queue.background import Debounce
 from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
-from engramq.workers.search.candidates import QuestionVectors, Tables
+from engramq.workers.search.candidates import CANDIDATES, QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
 from engramq.workers.search.elsewhere import hint_of
@@ -75,6 +76,9 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
 
 
 MORE_QUERY_CHARS: Final = 120  # of a query that a call repeats
+_REPEATED: Final = frozenset({"query", "limit", "explain"})
+_OF_SURVEYS: Final = frozenset(SurveyMemories.__struct_fields__) - _REPEATED
+_OF_RANKING: Final = frozenset({"ranking", "min_similarity", "min_relevance", "collapse_duplicates"})
 LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
 NO_SURE_ANSWER: Final = "No sure answer here. {} hidden, best {:.2f}; min_relevance 0 shows them."
@@ -201,22 +205,33 @@ def _hint(result: SearchResult) -> str | UnsetType:
 async def _more(command: SearchMemories, context: Context, result: SearchResult) -> MoreNamed | UnsetType:
     """Say how many memories that name what was asked for are not shown, and the call that lists them.
 
-    Full text counts them where all about something is asked for, which words besides its name hide from the search.
+    Full text counts them where all about something is asked for, which words besides its name hide from the search, and
+    where all candidates name it: there are probably more. Nothing is said where counting takes too long.
     """
     beyond, shown = result.unshown, len(result.memories)
-    prompt = read_prompt(command.query)
-    if shown and (shown == command.limit or result.left_out) and asks_for_all(prompt.asked):
+    asked = read_prompt(command.query).asked
+    asks_all = shown and (shown == command.limit or result.left_out) and asks_for_all(asked)
+    if asks_all or result.named >= CANDIDATES:
         filters = filters_of(command, context.envelope.project_named(command.project))
-        count = partial(count_named, topic=prompt.asked, filters=filters, found=result.memories)
-        named = await context.store.read(context.envelope.namespace, count)
-        beyond = named.memories - named.found
+        named = await count_named(context, asked, filters, result.memories)
+        beyond = 0 if named is None else max(named.memories - named.found, result.unshown)
     if beyond < 1:
         return UNSET
-    query = json.dumps(prompt.asked[:MORE_QUERY_CHARS], ensure_ascii=False)
-    is_listed = beyond + shown <= limits.SEARCH_LIMIT and beyond == result.unshown
-    return MoreNamed(
-        n=beyond,
-        call=f"search_memories(query={query}, limit={beyond + shown})"
-        if is_listed
-        else f"survey_memories(topic={query})",
-    )
+    return MoreNamed(n=beyond, call=call_for_more(command, asked, beyond, is_listed=beyond == result.unshown))
+
+
+def call_for_more(command: SearchMemories, asked: str, beyond: int, *, is_listed: bool) -> str:
+    """Return the call that shows more, with the filters of the command; `is_listed`: a longer list has them all.
+
+    It is a survey where the longest list has no room, unless that has not all of the filters.
+    """
+    given: dict[str, Any] = msgspec.to_builtins(command)
+    filters = {name: given[name] for name in command.__struct_fields__ if name in given and name not in _REPEATED}
+    limit = min(limits.SEARCH_LIMIT, command.limit + beyond)
+    if (is_listed and limit == command.limit + beyond) or filters.keys() - _OF_SURVEYS - _OF_RANKING:
+        tool, values = "search_memories", {"query": asked[:MORE_QUERY_CHARS], "limit": limit, **filters}
+    else:
+        of_surveys = {name: value for name, value in filters.items() if name in _OF_SURVEYS}
+        tool, values = "survey_memories", {"topic": asked[:MORE_QUERY_CHARS], **of_surveys}
+    said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    return f"{tool}({said})"

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,7 +20,7 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.ids import mark_of
 from engramq.schemas.passages import Passages, words_of
 from engramq.schemas.pastes import read_prompt
-from engramq.schemas.records import Extract, Memory
+from engramq.schemas.records import Extract, Memory, SurveyTotals
 from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
@@ -35,6 +34,7 @@ from engramq.workers.search.search import filters_of
 LEAST_EXPECTED: Final = 0.03
 DEPTH: Final = 200  # memories that are looked at, the nearest
 BEYOND: Final = "{} more name it than all pages show: narrow it by since and until, thread, tags or more words."
+UNCOUNTED: Final = "Counting all took too long: the totals are of what was found, the nearest 200 at the most."
 PAGE_CHARS: Final = 5_000  # of the texts of a page: with all that is around them they take 3,000 tokens at the most
 NAMED_CHARS: Final = 24  # fewer for each thread and speaker that is named
 SAID_BY_USER: Final = 1.0  # deviations of the score; on BEAM orders of events .54 to .65 among 40
@@ -59,9 +59,7 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
     asked, envelope = _search(command), context.envelope
     search = await searched(asked, context, lift=lambda candidates: lifted(command.topic, candidates))
     filters = filters_of(asked, envelope.project_named(command.project))
-    named = await context.store.read(
-        envelope.namespace, partial(count_named, topic=command.topic, filters=filters, found=search.result.memories)
-    )
+    named = await count_named(context, command.topic, filters, search.result.memories)
 
     async def follow(_use: SessionUse | None) -> None:
         if search.refresh is not None:
@@ -76,26 +74,34 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
     return reply
 
 
-def _surveyed(command: SurveyMemories, search: Searched, named: Named, zone: tzinfo, *, is_silent: bool) -> Surveyed:
+def _surveyed(
+    command: SurveyMemories, search: Searched, named: Named | None, zone: tzinfo, *, is_silent: bool
+) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
     result = search.result
-    is_about = result.named or named.found or result.expected >= LEAST_EXPECTED or not is_silent
+    is_about = result.named or (named and named.found) or result.expected >= LEAST_EXPECTED or not is_silent
     memories = result.memories if is_about else []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
     page = page_of(command.topic, groups[: command.limit], command.order)
     extracts = extracts_of(page, zone)
-    notices = [search.notice, BEYOND.format(beyond) if (beyond := named.memories - named.found) > 0 else UNSET]
+    if named is None:
+        those = min(result.named, len(memories))
+        totals = SurveyTotals(named=those, near=len(memories) - those, by_month={}, by_thread={})
+        counted: str | UnsetType = UNCOUNTED
+    else:
+        totals, beyond = named.totals(len(memories)), named.memories - named.found
+        counted = BEYOND.format(beyond) if beyond > 0 else UNSET
     goes_on = bool(page) and len(groups) > len(page)
     return Surveyed(
         topic=preview_of(command.topic, limits.PREVIEW_CHARS),
         answered=result.answered if memories else "no",
         extracts=extracts,
-        totals=named.totals(len(memories)),
+        totals=totals,
         next_cursor=shown + "".join(mark_of(extract.id) for extract in extracts) if goes_on else None,
         shown=shown,
         degraded=search.degraded,
-        notice=" ".join(text for text in notices if text is not UNSET) or UNSET,
+        notice=" ".join(text for text in (search.notice, counted) if text is not UNSET) or UNSET,
     )
 
 

@@ -1,20 +1,31 @@
 """What a survey makes of memories: groups, texts within their share, in whole words."""
 
+import time
 from collections import Counter
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
+from engramq.schemas.commands import SearchMemories, SurveyMemories
 from engramq.schemas.limits import EXTRACT_CHARS
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import SurveyOrder
-from engramq.workers.search.counts import READ_CHARS, READ_WORDS, Named, asks_for_all, naming_of
-from engramq.workers.search.survey import PAGE_CHARS, extracts_of, folded, page_of
+from engramq.workers.db.errors import StatementTimeout
+from engramq.workers.search.candidates import Filters
+from engramq.workers.search.counts import COUNT_S, READ_CHARS, READ_WORDS, Named, asks_for_all, count_named, naming_of
+from engramq.workers.search.handlers import Searched, call_for_more
+from engramq.workers.search.search import SearchResult
+from engramq.workers.search.survey import PAGE_CHARS, UNCOUNTED, _surveyed, extracts_of, folded, page_of
 
 pytestmark = pytest.mark.promise("PR-5")
 
+SINCE = datetime(2026, 1, 5, 9, tzinfo=UTC)
 WORDS = ("ada", "boat", "tea", "never", "7", "lyon", "porto", "x" * 40)
 CONTENTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=60).map(" ".join), min_size=1, max_size=45)
 
@@ -104,3 +115,44 @@ def test_of_a_long_topic_the_beginning_alone_is_read() -> None:
     assert naming_of("a " * (READ_WORDS - 1) + "Ada").all == ["Ada"]
     assert "Ada" not in naming_of("a " * READ_WORDS + "Ada").all
     assert naming_of("keys. \u201c Ada saw Ben").all == ["Ben"]
+
+
+@pytest.mark.promise("KN-1")
+@pytest.mark.parametrize(
+    ("given", "beyond", "call"),
+    [
+        ({}, 2, 'search_memories(query="zebra", limit=7)'),
+        ({"limit": 20}, 2, 'search_memories(query="zebra", limit=22)'),
+        ({"tags": ("a",), "since": SINCE}, 2,
+         'search_memories(query="zebra", limit=7, tags=["a"], since="2026-01-05T09:00:00Z")'),
+        ({"tags": ("a",), "thread": "t", "min_relevance": 0.1}, 60,
+         'survey_memories(topic="zebra", thread="t", tags=["a"])'),
+        ({"project_only": True}, 60, 'search_memories(query="zebra", limit=50, project_only=true)'),
+    ],
+)  # fmt: skip
+def test_a_call_for_more_shows_no_less_and_keeps_the_filters(given: dict[str, Any], beyond: int, call: str) -> None:
+    assert call_for_more(SearchMemories(query="zebra", **given), "zebra", beyond, is_listed=True) == call
+
+
+@pytest.mark.promise("KN-10")
+async def test_a_count_that_takes_too_long_is_left_out() -> None:
+    class Slow:
+        async def limit_statements(self, seconds: float) -> None:
+            assert seconds <= COUNT_S
+
+        async def rows(self, _query: str, **values: Any) -> list[Any]:
+            assert values["zone"] == "Europe/Berlin"
+            raise StatementTimeout
+
+    async def read(_namespace: str, work: Any) -> Any:
+        return await work(Slow())
+
+    context: Any = SimpleNamespace(
+        envelope=SimpleNamespace(namespace="n"), store=SimpleNamespace(read=read), patience_s=9.0,
+        since=time.monotonic(), settings=SimpleNamespace(timezone=ZoneInfo("Europe/Berlin")),
+    )  # fmt: skip
+    assert await count_named(context, "zebra", Filters(partitions=()), []) is None
+    memories = _memories(["Zebra 1", "Tea"])
+    search = Searched(SearchResult(memories, "yes", named=1), UNSET, UNSET, None)
+    reply = _surveyed(SurveyMemories(topic="zebra"), search, None, UTC, is_silent=False)
+    assert (reply.totals.named, reply.totals.near, reply.notice) == (1, 1, UNCOUNTED)
