@@ -33,7 +33,7 @@ PURE: Final = (
 )
 # All that these may import, besides each other.
 PURE_LIBRARIES: Final = _words(
-    "collections dataclasses datetime enum functools heapq itertools math msgspec numpy re typing uuid"
+    "calendar collections dataclasses datetime enum functools heapq itertools math msgspec numpy re typing uuid"
 )
 PURE_SCHEMAS: Final = (
     "engramq.schemas.commands",
