@@ -43,6 +43,7 @@ LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 ALIKE: Final = 0.1  # scores that differ by less from the next
 TWINS: Final = 0.1  # cosines that differ by less: few candidates spread any two that are nearly equal
 _OVER: Final = 0.001  # by which shares are equal
+LENGTH_READ: Final = 60.0  # different words of a memory; facts that were learned from have no more, handbooks do
 NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # The inputs by kind: `q_` of the question and of all that was found, the others of a hit. A kind is explained as one.
 KINDS: Final[Mapping[str, Sequence[str]]] = {
@@ -172,7 +173,7 @@ class RelevanceFeatures:
             "as_covered": np.log1p(len(shares) - np.searchsorted(shares, covered - _OVER)),
             "q_covered": float(shares[-1]),
             "worth": worth,
-            "words": np.log1p(candidates.words),
+            "words": np.log1p(np.minimum(candidates.words, LENGTH_READ)),
             "tells_self": candidates.tells_self,
             "neighbours": sum((parts[name] for name in NEIGHBOURS if name in parts), nothing),
             "q_worth": float(worth[order].max()),
