@@ -51,7 +51,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "gateway": Lazy("gateway", "Serve MCP over HTTP (or on a socket), with the servers of the environment."),
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
-    "search": Lazy("memories", "Find memories by meaning and words, best first.", "search"),
+    "search": Lazy("memories", "Find memories by meaning and words, likely ones first.", "search"),
     "survey": Lazy("memories", "Survey a topic: extracts of all about it, in order of time.", "survey"),
     "list": Lazy("memories", "List memories, newest first, all that the options name.", "list_memories"),
     "recent": Lazy("memories", "Show the newest memories, of every kind of trust.", "recent"),

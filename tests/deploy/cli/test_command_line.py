@@ -206,7 +206,7 @@ def test_the_list_and_commands_of_tools_load_neither_gateway_nor_workers(argumen
 def test_stdio_reads_its_options_itself_as_click_would(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[dict[str, str]] = []
 
-    def serve(environment: dict[str, str]) -> int:
+    def serve(environment: dict[str, str], _folder: str) -> int:
         served.append({name: value for name, value in environment.items() if name != "ENGRAMQ_HOME"})
         return 0
 

@@ -312,8 +312,9 @@ async def test_filters_are_those_of_the_tools(shell: Shell) -> None:
     for command in (("recent",), ("list",), ("search", "project")):
         assert await contents(*command, "--project", "rover", "--only") == {"of a project"}
     today, yesterday = datetime.now(UTC).date(), datetime.now(UTC).date() - timedelta(days=1)
-    assert await contents("list", "--since", str(today)) == {"of a day"}, "when it was stored, not when it happened"
-    assert await contents("list", "--since", "2024-05-01", "--until", str(yesterday)) == set()
+    assert await contents("list", "--since", str(today)) == set(), "when it happened"
+    assert await contents("list", "--stored-since", str(today)) == {"of a day"}
+    assert await contents("list", "--since", "2024-05-01", "--until", str(yesterday)) == {"of a day"}
     assert "apart" in await contents("recent", "50"), "whatever its trust"
 
 

@@ -36,7 +36,7 @@ def fact(number: int, content: str, **more: Any) -> dict[str, Any]:
 
 APP = fact(1, "app.py must not import the worker.")
 OTHER = fact(2, "zebra.py is made by a script.", relevance=0.01)
-NEAR = fact(3, "The gateway starts before the worker.", relevance=0.4)
+NEAR = fact(3, "The gateway starts before the worker.", relevance=0.5)
 
 
 class Memory:
@@ -294,6 +294,6 @@ def test_a_file_is_named_by_as_much_of_its_path_as_a_text_has(text: str, path: s
 
 
 def test_what_is_near_to_a_file_is_told_unless_it_names_another_one() -> None:
-    strange = fact(6, "shell.py must not log.", relevance=0.4)
+    strange = fact(6, "shell.py must not log.", relevance=0.5)
     assert about_file([strange, NEAR, APP, OTHER], "src/app.py") == [APP, NEAR]
     assert about_file([strange], "src/shell.go") == [strange]
