@@ -280,8 +280,8 @@ class Judge:
         return self.named_among(self.everything.ranked.order)
 
     def named_among(self, rows: Iterable[int]) -> int:
-        """Return how many of these rows hold every word that was asked for."""
-        return int(self.everything.complete[list(rows)].sum())
+        """Return how many of these rows, each counted once, hold every word that was asked for."""
+        return int(self.everything.complete[list(set(rows))].sum())
 
     def made_of(self, row: int) -> dict[str, float]:
         """Return by how much what each kind of evidence says lifts the chance of a hit above what it usually says."""

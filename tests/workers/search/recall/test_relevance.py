@@ -185,6 +185,16 @@ def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> N
     assert judged_hits(hits, ranking, judge, 1.0, explain=False).left_out == 3
 
 
+def test_a_hit_that_others_are_linked_to_is_counted_once_among_what_names_it() -> None:
+    found = candidates(0.75, 0.1, 0.1)
+    found.covered[[0, 2]] = 1.0
+    judge = judge_of(found)
+    link = Reached("0000", "0001", "supports", 1.0, Origin.AGENT, 0.0)
+    ranking = Boosted(ranked=judge.everything.ranked, via={1: link})
+    shown = judged_hits(hits_of(found)[:2], ranking, judge, 0.0, explain=False)
+    assert (shown.named, shown.unshown) == (2, 1)
+
+
 @pytest.mark.promise("KN-1")
 def test_a_time_alone_lifts_what_is_from_then_and_hides_nothing_that_has_the_words() -> None:
     found, then = candidates(0.3, 0.3, 0.3, 0.3), date(2026, 3, 15)
