@@ -99,8 +99,7 @@ async def searched(
     """Find memories, as `find` does; while the model runs, the copy of a small namespace is proven."""
     namespace, viewer, copies = context.envelope.namespace, context.store.viewer, context.services[Copies]
     project = context.envelope.project_named(command.project)
-    zone = context.settings.timezone
-    question = question_of(command, zone)
+    question = question_of(command, context.settings.timezone)
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
     names = () if command.ranking is Ranking.SIMILARITY else question.names
     embedding, proven = await asyncio.gather(
@@ -123,11 +122,13 @@ async def searched(
         async def find_in_tables(tx: Transaction) -> SearchResult:
             # From now on: the model may have taken its seconds, and words alone still answer.
             await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
-            return await find(Tables(tx, sizes), command, vectors, project, wishes, lift, floor=floor, zone=zone)
+            return await find(
+                Tables(tx, sizes), command, vectors, project, wishes, lift, floor=floor, question=question
+            )
 
         result = await context.store.read(namespace, find_in_tables)
     else:
-        result = await find(proven, command, vectors, project, wishes, lift, floor=floor, zone=zone)
+        result = await find(proven, command, vectors, project, wishes, lift, floor=floor, question=question)
     uncalibrated = vectors.embedding is not None and vectors.curve is None
 
     async def refresh() -> None:

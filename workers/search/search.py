@@ -101,14 +101,14 @@ async def find(
     lift: Lift | None = None,
     *,
     floor: float | None = 0.0,
-    zone: tzinfo = UTC,
+    question: Question | None = None,
 ) -> SearchResult:
     """Return what a search in a project finds, best first; `wishes` are read in passing, `lift` adds to the scores.
 
     Without an embedding words alone decide, whatever ranking is wanted. `floor`: the least relevance of what is shown
-    where the command names none; None: as learned. `zone`: whose days the times in the question mean.
+    where the command names none; None: as learned. `question`: what the command asks, if that was read already.
     """
-    question, filters = question_of(command, zone), filters_of(command, project)
+    question, filters = question or question_of(command, UTC), filters_of(command, project)
     candidates = await vectors.by_all(lambda embedding: source.candidates(question, embedding, filters))
     if not len(candidates):
         return NOTHING
