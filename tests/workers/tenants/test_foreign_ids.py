@@ -60,9 +60,10 @@ def nobodys() -> dict[str, str]:
     """Return things of each kind that nobody has."""
     ids = dict.fromkeys((doors.MEMORY, doors.EDGE, doors.NODE, doors.PROPOSAL, doors.COMMAND))
     named = {kind: uuid7() for kind in ids}
-    others = (doors.EXTERNAL_ID, doors.THREAD, doors.TAG, doors.PROJECT, doors.NAME, doors.SESSION, doors.KEY)
+    others = (doors.EXTERNAL_ID, doors.THREAD, doors.TAG, doors.NAME, doors.SESSION, doors.KEY)
     return named | {kind: f"Nobody-{uuid7()}" for kind in others} | {
         doors.CONTENT: f"Nobody wrote this, {uuid7()}",
+        doors.PROJECT: f"Nobody {uuid7()}",  # two words, as theirs
         doors.ALIKE: f"nobody-{uuid7()}",
         doors.CURSOR: "A" * 88,
     }  # fmt: skip
