@@ -159,7 +159,7 @@ async def test_up_serves_http_in_both_eras_what_import_has_loaded(installation: 
                 async with Client(url, mode=era) as client:
                     agent = Agent(client)
                     assert (await agent.call("memory_stats"))["memories"] == 5
-                    best = (await agent.search("Where is the sheet that I need for hiking near Oslo?"))[0]
+                    best = (await agent.search("Where are the maps that I need for hiking near Oslo?"))[0]
                     assert best["external_id"] == "s-0"
         finally:
             up.send_signal(signal.SIGINT)
