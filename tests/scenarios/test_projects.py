@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from engramq.schemas.commands import SearchMemories
@@ -253,8 +254,8 @@ def test_a_name_is_shown_as_a_name_whatever_is_in_it() -> None:
 
 @pytest.mark.promise("KN-12")
 async def test_what_is_in_no_project_is_elsewhere_for_one_project_alone() -> None:
-    async def read(_namespace: str, _work: object) -> Beside:
-        return Beside(is_known=True, has_others=True)
+    async def look_up(_namespace: str, _asked: object) -> list[bytes]:
+        return [msgspec.json.encode(Beside(is_known=True, has_others=True))]
 
     async def search(_command: SearchMemories) -> list[Memory]:
         at = "2026-01-05T09:00:00.000000Z"
@@ -264,7 +265,7 @@ async def test_what_is_in_no_project_is_elsewhere_for_one_project_alone() -> Non
         ]
 
     envelope = SimpleNamespace(namespace="n", project_named=lambda _project: "shop")
-    context = cast(Context, SimpleNamespace(envelope=envelope, store=SimpleNamespace(read=read)))
+    context = cast(Context, SimpleNamespace(envelope=envelope, store=SimpleNamespace(look_up=look_up)))
     wide = await hint_of(SearchMemories(query="x"), context, search)
     alone = await hint_of(SearchMemories(query="x", project_only=True), context, search)
     assert wide == '1 hit in project mars; project="*" shows them.'

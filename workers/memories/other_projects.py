@@ -4,11 +4,17 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition
+from engramq.workers.db.lookups import Ask
 from engramq.workers.db.memory_rows import visible_now
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Lookup, Transaction
+
+PROJECT_BESIDE: Final = sql("project_beside")
 
 SHOWN: Final = 3  # projects in one sentence
 NEAR: Final = 0.6  # likeness of a name that may be meant: shop-api for shopp
@@ -20,16 +26,21 @@ LISTED: Final = 1_000  # memories of a list that are counted, the newest
 _PLAIN: Final = re.compile(r"[\w./-]+")
 
 
-class Beside(NamedTuple):
+class Beside(msgspec.Struct, frozen=True):
     """Whether anything is in a project, and whether trusted memories are in others."""
 
     is_known: bool
     has_others: bool
 
 
-async def beside(tx: Transaction, project: str | None) -> Beside:
+read_beside: Final = msgspec.json.Decoder(Beside).decode
+
+
+async def beside(ask: Ask, project: str | None) -> Beside:
     """Look whether there is a project, and whether there are others."""
-    return Beside(**await tx.only_row("project_beside", project=project))
+    (answer,) = await ask([Lookup(PROJECT_BESIDE, {"project": project})])
+    assert answer is not None
+    return read_beside(answer)
 
 
 async def unknown_project(tx: Transaction, project: str, *, is_named: bool) -> str:
@@ -49,7 +60,7 @@ async def listed_elsewhere(tx: Transaction, listed: Mapping[str, Any], project: 
     """Return what a list that is empty in a project has in others, "" if nothing; `is_named`: by the call itself."""
     if project == EVERY_PROJECT or Partition.TRUSTED not in listed["partitions"]:
         return ""
-    there = await beside(tx, project)
+    there = await beside(tx.look_up, project)
     said = "" if there.is_known or project is None else await unknown_project(tx, project, is_named=is_named)
     if not there.has_others and not listed["project_only"]:
         return said

@@ -1,16 +1,17 @@
 -- name: project_beside
 -- Whether anything is in a project, null being known, and whether trusted memories are in others. Each is one look into
 -- the index of projects.
-select
-    %(project)s::text is null
-        or exists (select from memories m where m.tenant = %(tenant)s and m.project = %(project)s) as is_known,
-    exists (
+select json_build_object(
+    'is_known', %(project)s::text is null
+        or exists (select from memories m where m.tenant = %(tenant)s and m.project = %(project)s::text),
+    'has_others', exists (
         select from memories m
         where m.tenant = %(tenant)s and m.partition = 'trusted' and m.project > coalesce(%(project)s::text, '')
     ) or exists (
         select from memories m
         where m.tenant = %(tenant)s and m.partition = 'trusted' and m.project < coalesce(%(project)s::text, '')
-    ) as has_others
+    )
+)::text
 
 -- name: projects_seen
 -- The projects that a search may find trusted memories of, the first ones by name. It goes from one name to the next in

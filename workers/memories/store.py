@@ -56,7 +56,7 @@ from engramq.workers.memories.grounds import (
     refuse_trusted_on,
     untrusted_ground,
 )
-from engramq.workers.memories.other_projects import new_project
+from engramq.workers.memories.other_projects import PROJECT_BESIDE, new_project, read_beside
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles, viewer_of
@@ -199,7 +199,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     if embedding is not None:  # before the insert, which the search would find
         nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
     project = columns["project"]
-    others = None if project is None else await tx.send("project_beside", project=project)
+    others = None if project is None else await tx.send(PROJECT_BESIDE, project=project)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
     node = await tx.send("insert_memory_node", **columns)
     if command.external_id is not UNSET and await node.fetchone() is None:
@@ -227,14 +227,16 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
             memory.score = memory.similarity = score
             similar.append(memory)
     mark_stored(stored, similar)
-    notice = "" if others is None else await _notice_of_project(tx, project, await others.fetchone(), context)
+    notice = "" if others is None else await _notice_of_project(tx, project, await others.fetchone() or {}, context)
     degraded = True if embedding is None else UNSET
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
 
 
-async def _notice_of_project(tx: Transaction, project: str, beside: Row | None, context: Context) -> str:
+async def _notice_of_project(tx: Transaction, project: str, row: Row, context: Context) -> str:
     """Say that the project of a memory is new and called nearly as another one; who may not read is told of none."""
-    is_new = beside is not None and not beside["is_known"] and beside["has_others"]
+    (answer,) = row.values()
+    there = read_beside(answer)
+    is_new = not there.is_known and there.has_others
     return await new_project(tx, project) if is_new and Scope.READ in context.envelope.principal.scopes else ""
 
 

@@ -30,7 +30,7 @@ async def hint_of(command: SearchMemories, context: Context, search: Search) -> 
     if project == EVERY_PROJECT or Partition.TRUSTED not in command.partitions:
         return UNSET
     namespace = context.envelope.namespace
-    there = await context.store.read(namespace, partial(beside, project=project))
+    there = await beside(partial(context.store.look_up, namespace), project)
     said = []
     if project is not None and not there.is_known:
         is_named = command.project is not UNSET
