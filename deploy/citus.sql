@@ -19,6 +19,10 @@ begin
 end
 $$;
 
+-- Nor may a column that the database makes: how often a text stands in the index, a node cannot count for the cluster.
+create or replace function is_repeated(partition text, model smallint, content text) returns boolean
+language sql immutable as 'select false';
+
 -- The condition of a vector index may read no other table there: a query on a node cannot ask the cluster. Without bulk
 -- loads every row goes into the index at once.
 create or replace function make_vector_index(model smallint) returns void

@@ -117,6 +117,7 @@ async def _build(connection: Connection, loads: list[Row]) -> None:
     for (partition, model_id), _ in _grouped(loads, "partition", "model_id"):
         for row in await ask(connection, "build_command", {"partition": partition, "model_id": model_id}):
             await connection.execute(row["command"], prepare=False)
+    await execute(connection, "analyze_loaded", {}, prepare=False)
 
 
 def _grouped(rows: list[Row], *names: str) -> list[tuple[Any, list[Row]]]:

@@ -1,10 +1,35 @@
 -- fragment: in_index
 -- Whether the vector index knows a memory m: its own condition, word for word.
-(m.load_id is null or load_covered(m.tenant, m.load_id, m.partition, m.model_id))
+not m.repeated and (m.load_id is null or load_covered(m.tenant, m.load_id, m.partition, m.model_id))
 
 -- fragment: outside_index
 -- Whether the vector index may not know a memory m, since it came with a load whose index is still to be built.
 m.load_id = any(array(select l.id from loads l where l.tenant = %(tenant)s))
+
+-- fragment: repeated_key
+-- The texts that the vector index holds often enough, so that memories of them are outside: it goes from one to the next
+-- in their index. A query with this begins `with recursive`.
+repeated_key (key) as (
+    (
+        select m.text_key from memories m
+        where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.repeated
+        order by m.text_key
+        limit 1
+    )
+    union all
+    select (
+        select m.text_key from memories m
+        where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.repeated and m.text_key > before.key
+        order by m.text_key
+        limit 1
+    )
+    from repeated_key before
+    where before.key is not null
+)
+
+-- fragment: of_repeated
+-- Whether a memory m is one of the text of a `repeated_key` k, outside the vector index.
+m.repeated and m.text_key = k.key
 
 -- name: touch_load
 -- Lock the open load of a partition and model, unless it is full, and say that so many rows come to it.
@@ -70,3 +95,7 @@ from pg_inherits i
 join pg_index x on x.indexrelid = i.inhrelid
 where i.inhparent = ('memories_embedding_' || %(model_id)s)::regclass
     and x.indrelid = ('memories_' || %(partition)s)::regclass
+
+-- name: analyze_loaded
+-- Let the planner know of what was loaded: of memories as a whole, which autovacuum never analyzes, since it is divided.
+analyze memories

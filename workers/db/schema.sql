@@ -352,6 +352,26 @@ create unique index nodes_external_id on nodes (tenant, external_id, owner) null
 -- Names that resemble one that was not found: the same in another case, or with the same beginning.
 create index nodes_name_folded on nodes (tenant, lower(name) text_pattern_ops) where name is not null;
 
+-- A number for a text as models read it: without its case. Equal texts have equal vectors.
+create function text_key(content text) returns bigint
+language sql immutable parallel safe
+return hashtextextended(lower(content), 0);
+
+-- Whether a vector stays out of the vector index, since that holds enough of the same text. An element of an HNSW index has
+-- 32 links: some 330 equal vectors link to each other alone, and a search that comes among them finds nothing else,
+-- whosever they are. Searches find what is outside by `memories_repeated`.
+--
+-- Declared immutable, which generated columns have to be, though the answer depends on what stands there. It is asked
+-- when a vector, its partition or its text is written, and kept; any answer is right, since both places are searched.
+-- `stands_often` is volatile and so sees the rows that its own statement wrote. A restore of a dump writes rows before it
+-- makes indexes: then nothing is looked for, and all come into the index.
+create function is_repeated(partition text, model smallint, content text) returns boolean
+language plpgsql immutable set search_path = public, pg_temp as $$
+begin
+    return model is not null and to_regclass('memories_equal') is not null and stands_often(partition, model, content);
+end
+$$;
+
 create table memories (
     tenant            integer not null,
     node_id           uuid not null,
@@ -397,6 +417,9 @@ create table memories (
     -- made yet; none: the model reads the content whole. Outside of the row, so that only who asks for them reads them.
     pieces            halfvec[] storage external,
     load_id           integer,             -- the load that brought it, if that was a large one; never changed
+    text_key          bigint not null generated always as (text_key(content)) stored,
+    -- Whether the vector index held enough of this text's vectors already. See `is_repeated`.
+    repeated          boolean not null generated always as (is_repeated(partition, model_id, content)) stored,
     links_made_at     timestamptz,         -- null: the similarity links are still to be made
     active_hours      double precision not null default 0,  -- what the clock showed when it was stored
     created_by        text not null,
@@ -428,6 +451,21 @@ create index memories_moment on memories (tenant, (coalesce(occurred_at, created
 create index memories_told on memories (tenant, told_on) where told_on is not null;
 -- What is no standing wish is told without a write to this column, so that only the few that are pay for indexes.
 create index memories_standing on memories (tenant, created_at desc) where standing;
+-- The same texts of everybody that are in the vector index, and those of a tenant that are not.
+create index memories_equal on memories (text_key, model_id) where not repeated;
+create index memories_repeated on memories (tenant, text_key, node_id desc) where repeated;
+-- Whether eight vectors of a text stand in the index of a partition and model, whosever they are. See `is_repeated`.
+create function stands_often(partition text, model smallint, content text) returns boolean
+language sql volatile security definer set search_path = public, pg_temp
+return (
+    select count(*) = 8
+    from (
+        select from memories m
+        where m.text_key = text_key(stands_often.content) and m.model_id = model
+            and m.partition = stands_often.partition and not m.repeated
+        limit 8
+    ) equal
+);
 -- Few memories cite anything. What a comparison finds is written only where it differs from what is there.
 create index memories_cited on memories (tenant, created_at desc) where evidence is not null;
 create index memories_grounds on memories using gin (ground_keys(tenant, evidence)) where evidence @? '$[*].memory_id';
@@ -1246,7 +1284,7 @@ begin
     execute format(
         'create index if not exists %I on memories using hnsw ((embedding::halfvec(%s)) halfvec_cosine_ops) '
         'with (m = 16, ef_construction = 64) '
-        'where model_id = %s and (load_id is null or load_covered(tenant, load_id, partition, model_id))',
+        'where model_id = %s and not repeated and (load_id is null or load_covered(tenant, load_id, partition, model_id))',
         'memories_embedding_' || model, (select dimensions from embedding_models where id = model), model);
 end
 $$;
@@ -1401,19 +1439,19 @@ grant select (id, tenant, principal, scopes, untrusted, label, project, visibili
 grant update (revoked_at, project) on tokens to engramq_worker;
 grant update (failures, again_at, turn_at) on webhooks to engramq_worker;
 grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking a row takes; nobody changes one
-grant maintain on memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, which reads nothing
+grant maintain on memories, memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, analyzing
 
 revoke all on function
     make_words_anew, tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
-    advance_audit_ids, load_covered, make_vector_index, register_embedding_model, use_embedding_model, vectors_by_model,
-    retire_embedding_models, loads_over, drop_broken_indexes
+    advance_audit_ids, load_covered, is_repeated, stands_often, make_vector_index, register_embedding_model,
+    use_embedding_model, vectors_by_model, retire_embedding_models, loads_over, drop_broken_indexes
     from public;
 grant execute on function
     tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
-    advance_audit_ids, load_covered, register_embedding_model, use_embedding_model, vectors_by_model,
+    advance_audit_ids, load_covered, is_repeated, stands_often, register_embedding_model, use_embedding_model, vectors_by_model,
     retire_embedding_models, loads_over, drop_broken_indexes
     to engramq_worker;

@@ -108,10 +108,14 @@ def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Rows of a namespace (counted up to just above EXACT_ROWS) and about how many rows everybody has."""
+    """Rows of a namespace (counted up to just above EXACT_ROWS) and about how many rows everybody has.
+
+    `has_repeated`: whether the vector index leaves some of them out, since their text stands there often enough.
+    """
 
     own: int
     everybodys: int
+    has_repeated: bool = False
 
     @property
     def exact(self) -> bool:
@@ -134,7 +138,7 @@ class Sizes:
         if known is not None and now < known[0]:
             return known[1]
         row = await tx.only_row("namespace_size", partitions=list(key[2]), limit=EXACT_ROWS + 1)
-        size = Size(row["own"], max(row["own"], row["everybodys"]))
+        size = Size(row["own"], max(row["own"], row["everybodys"]), row["has_repeated"])
         if len(self._known) >= SIZES_KEPT:
             self._known.clear()
         self._known[key] = (now + min(SIZES_KEPT_S, size.own * SIZES_KEPT_S_A_ROW), size)

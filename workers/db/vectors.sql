@@ -1,6 +1,9 @@
 -- name: namespace_size
--- How many memories of these partitions somebody sees of a namespace (counted up to a limit), and about how many all hold.
+-- How many memories of these partitions somebody sees of a namespace (counted up to a limit), about how many all hold, and
+-- whether some are outside the vector index since their text stands there often enough.
 select
+    exists (select from memories m where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.repeated)
+        as has_repeated,
     (select count(*) from (
         select 1 as found from memories
         where tenant = %(tenant)s and partition = any(%(partitions)s::text[]) and owner is null
@@ -38,8 +41,9 @@ with hit as materialized (
 
 -- name: nearest_by_index
 -- The same by the vector index, which goes on until it has enough of them; its order is only nearly right. What it does
--- not know yet is scanned.
-with indexed as materialized (
+-- not know yet is scanned, of each text that it does not take any more a few are compared, and where it gives fewer than
+-- are wanted all are.
+with recursive {repeated_key}, indexed as materialized (
     select m.node_id, m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) as distance
     from memories m
     where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
@@ -48,11 +52,32 @@ with indexed as materialized (
 ), loaded as materialized (
     select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
     from memories m
-    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
+    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index} and not m.repeated
+    order by 2
+    limit %(k)s
+), repeated as materialized (
+    select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
+    from repeated_key k
+    cross join lateral (
+        select m.node_id, m.embedding from memories m
+        where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {of_repeated}
+        order by m.node_id desc
+        limit 2
+    ) m
+), completing as materialized (
+    select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
+    from memories m
+    where (select count(*) from indexed) < %(k)s and {visible} and {in_project} and m.state = 'active'
+        and m.model_id = %(model_id)s and not m.repeated
     order by 2
     limit %(k)s
 ), hit as materialized (
-    select * from (select * from indexed union select * from loaded) both_arms order by distance limit %(k)s
+    select *
+    from (
+        select * from indexed union select * from loaded union select * from repeated union select * from completing
+    ) known
+    order by distance
+    limit %(k)s
 )
 {near_enough}
 

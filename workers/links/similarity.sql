@@ -69,19 +69,39 @@ from (
 where found.distance <= %(farthest)s
 
 -- name: neighbors_by_index
--- The same by the vector index; what it does not know yet is scanned.
+-- The same by the vector index; what else there is as in `nearest_by_index`.
+with recursive {repeated_key}, indexed as materialized (
+    select m.node_id, {apart} as distance
+    from memories m
+    where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {in_index}
+    order by 2
+    limit %(k)s
+)
 select found.node_id as other_id, found.distance
 from (
-    (
-        select m.node_id, {apart} as distance
+    select * from indexed
+    union (
+        select m.node_id, ({apart}) + 0 as distance
         from memories m
-        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {in_index}
+        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {outside_index} and not m.repeated
+        order by 2
+        limit %(k)s
+    ) union (
+        select m.node_id, ({apart}) + 0 as distance
+        from repeated_key k
+        cross join lateral (
+            select m.node_id, m.embedding from memories m
+            where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {of_repeated}
+            order by m.node_id desc
+            limit 2
+        ) m
         order by 2
         limit %(k)s
     ) union (
         select m.node_id, ({apart}) + 0 as distance
         from memories m
-        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {outside_index}
+        where (select count(*) from indexed) < %(k)s and {visible} and m.state = 'active'
+            and m.model_id = %(model_id)s and m.node_id <> %(id)s and not m.repeated
         order by 2
         limit %(k)s
     )

@@ -58,20 +58,41 @@ join memories m on m.tenant = %(tenant)s and m.partition = any(%(partitions)s::t
 where found.distance <= %(farthest)s and (%(of_any_kind)s or ({telling} and {kind} = a.kind))
 
 -- name: duplicates_near_by_index
--- The same by the vector index; what it does not know yet is scanned.
+-- The same by the vector index; what it does not know yet is scanned, and of each text that it does not take any more a
+-- few are compared. Where it gives fewer than are wanted all are.
+with recursive {repeated_key}
 select a.node_id as id, found.node_id as other_id
 from ({looked_up}) a
 cross join lateral (
-    (
+    with indexed as materialized (
         select m.node_id, m.embedding::halfvec({dimensions}) <=> a.embedding as distance
         from memories m
         where {neighbor} and {in_index}
         order by m.embedding::halfvec({dimensions}) <=> a.embedding
         limit %(k)s
+    )
+    select * from indexed
+    union (
+        select m.node_id, (m.embedding::halfvec({dimensions}) <=> a.embedding) + 0 as distance
+        from memories m
+        where {neighbor} and {outside_index} and not m.repeated
+        order by 2
+        limit %(k)s
+    ) union (
+        select m.node_id, (m.embedding::halfvec({dimensions}) <=> a.embedding) + 0 as distance
+        from repeated_key k
+        cross join lateral (
+            select m.node_id, m.embedding from memories m
+            where {neighbor} and {of_repeated}
+            order by m.node_id desc
+            limit 2
+        ) m
+        order by 2
+        limit %(k)s
     ) union (
         select m.node_id, (m.embedding::halfvec({dimensions}) <=> a.embedding) + 0 as distance
         from memories m
-        where {neighbor} and {outside_index}
+        where (select count(*) from indexed) < %(k)s and {neighbor} and not m.repeated
         order by 2
         limit %(k)s
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.lookups import array
-from engramq.workers.db.queries import sized_sql, sql
+from engramq.workers.db.queries import name_of, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.embedders.calibration import Calibration
@@ -57,6 +57,9 @@ class QuestionVectors:
 
 SEARCH_TEXT: Final = sql("search_text")
 CHOSEN_SIZE: Final = sql("chosen_size")
+# The queries for a namespace without texts that are repeated often, and with some.
+EXACT: Final = ("search_exact", "search_exact_repeated")
+BY_INDEX: Final = ("search_by_index", "search_by_index_repeated")
 
 CANDIDATES: Final = 200  # of each arm; with 100 the tenth place loses a point of recall
 EF_SEARCH: Final = 200  # hnsw.ef_search: as many as are wanted
@@ -147,8 +150,11 @@ async def find_candidates(
     `scan`: compare every vector, whatever it costs.
     """
     query, values = await choose_query(tx, sizes, question, embedding, filters, scan=scan)
-    row = await tx.row(query, **values)
-    assert row is not None
+    row = await tx.only_row(query, **values)
+    if name_of(query) in BY_INDEX and row["near"] < CANDIDATES:
+        # What is near in the index is of others, or hidden: whatever there is besides is not to be missed for it.
+        query, values = await choose_query(tx, sizes, question, embedding, filters, scan=True)
+        row = await tx.only_row(query, **values)
     return _candidates.decode(row["candidates"])
 
 
@@ -182,7 +188,7 @@ async def choose_query(
     if not exact:
         await tx.send(SET_EF_SEARCH, ef_search=str(EF_SEARCH))
     values |= embedding.compared
-    return sized_sql("search_exact" if exact else "search_by_index", embedding.dimensions), values
+    return sized_sql((EXACT if exact else BY_INDEX)[size.has_repeated], embedding.dimensions), values
 
 
 async def _are_few(tx: Transaction, filters: Filters) -> bool:

@@ -225,50 +225,96 @@ from (select found.*, {covered} from (
 ) found) found
 
 -- name: search_exact
--- Candidates by full text and by an exact scan of the vectors; adding 0 keeps the planner off the vector index.
-with {full_text}, near as materialized (
+-- Candidates by full text and by an exact scan of the vectors.
+with {full_text}, {scanned}, {near}, {by_vector}
+{both_arms}
+
+-- name: search_exact_repeated
+-- The same where some texts are repeated often.
+with recursive {repeated_key}, {full_text}, {scanned}, {near_and_repeated}, {by_vector}
+{both_arms}
+
+-- name: search_by_index
+-- Candidates by full text and by the vector index.
+with {full_text}, {indexed}, {near}, {by_vector}
+{both_arms}
+
+-- name: search_by_index_repeated
+-- The same where some texts are repeated often.
+with recursive {repeated_key}, {full_text}, {indexed}, {near_and_repeated}, {by_vector}
+{both_arms}
+
+-- fragment: scanned
+-- The nearest of all vectors; adding 0 keeps the planner off the vector index.
+known as materialized (
     select m.node_id, m.partition, ({distance}) + 0 as distance
     from memories m
-    where {chosen} and {with_tags} and m.state = 'active' and m.model_id = %(model_id)s
+    where {chosen} and {with_tags} and {comparable} and not m.repeated
     order by distance
     limit %(candidates)s
-), by_vector as materialized (
+)
+
+-- fragment: indexed
+-- What the vector index gives, which goes on until it has enough, and the nearest of what it does not know yet.
+known as materialized (
+    (
+        select m.node_id, m.partition, {distance} as distance
+        from memories m
+        where {chosen} and {comparable} and {in_index}
+        order by {distance}
+        limit %(candidates)s
+    ) union (
+        select m.node_id, m.partition, ({distance}) + 0 as distance
+        from memories m
+        where {chosen} and {comparable} and {outside_index} and not m.repeated
+        order by distance
+        limit %(candidates)s
+    )
+)
+
+-- fragment: near
+-- The nearest memories.
+near as materialized (
+    select * from known order by distance limit %(candidates)s
+)
+
+-- fragment: near_and_repeated
+-- The nearest memories; of a text that is repeated often the newest two, or they would leave no place to others.
+near as materialized (
+    select *
+    from (
+        select * from known
+        union all
+        select m.node_id, m.partition, ({distance}) + 0
+        from repeated_key k
+        cross join lateral (
+            select m.* from memories m
+            where {chosen} and {comparable} and {of_repeated}
+            order by m.node_id desc
+            limit 2
+        ) m
+    ) near
+    order by distance
+    limit %(candidates)s
+)
+
+-- fragment: comparable
+-- Whether a memory m has a vector that this model made.
+m.state = 'active' and m.model_id = %(model_id)s
+
+-- fragment: by_vector
+-- The memories near the question, as ranking wants to know them.
+by_vector as materialized (
     select {candidate}, {common_words} as besides, n.distance, {plain_distance} as plain, {by_pieces} as by_pieces
     from near n
     join memories m on m.node_id = n.node_id and m.partition = n.partition
     where n.distance <> 'NaN' and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 )
-{both_arms}
-
--- name: search_by_index
--- Candidates by full text and by the vector index, which goes on until it has enough of them; what it does not know yet
--- is scanned.
-with {full_text}, indexed as materialized (
-    select {candidate}, {common_words} as besides, {distance} as distance, {plain_distance} as plain,
-        {by_pieces} as by_pieces
-    from memories m
-    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
-    order by {distance}
-    limit %(candidates)s
-), loaded as materialized (
-    select {candidate}, {common_words} as besides, ({distance}) + 0 as distance, {plain_distance} as plain,
-        {by_pieces} as by_pieces
-    from memories m
-    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
-    order by ({distance}) + 0
-    limit %(candidates)s
-), by_vector as materialized (
-    select * from (select * from indexed union select * from loaded) known
-    where distance <> 'NaN'
-    order by distance
-    limit %(candidates)s
-)
-{both_arms}
 
 -- fragment: both_arms
 -- The candidates of both arms, each with both scores; no distance for what has no such vector. What is found by the
 -- vector of the whole is measured by what of it is nearest.
-{as_json}
+{as_json}, (select count(*) from by_vector) as near
 from (select found.*, {covered} from (
     select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.day, v.tells_of_day,
         v.asks, v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical,

@@ -15,7 +15,9 @@ ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then,
 
 # Columns that no export has, by table: the tenant's number and what only this database can use.
 LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
-    "memories": ("tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id", "told_on"),
+    "memories": (
+        "tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id", "told_on", "text_key", "repeated",
+    ),
     "memory_usage": ("tenant", "node_id"),
     "nodes": ("tenant", "partition", "owner"),
     "edges": ("tenant", "layer"),
@@ -25,7 +27,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "imported_rows": ("tenant",),
     "approvals": ("tenant", "proposal_id"),
     "audit_log": ("tenant", "namespace"),
-}
+}  # fmt: skip
 # Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway. What was
 # deleted from the graph is no content of the namespace any more; webhooks are about servers, not about what is known.
 # The chain of the audit log speaks of the order in which this installation came to its entries.

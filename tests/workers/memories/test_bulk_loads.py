@@ -102,7 +102,7 @@ async def indexed(world: World, partition: Partition = Partition.TRUSTED) -> int
     """Return how many rows the vector index itself has, read from its one end to the other."""
     vector = (await embedding(world, "anything")).text
     query = (
-        "select count(*) as n from (select 1 from memories where model_id = 1 "
+        "select count(*) as n from (select 1 from memories where model_id = 1 and not repeated "
         f"and (load_id is null or load_covered(tenant, load_id, partition, model_id)) and partition = '{partition}' "
         "order by embedding::halfvec(384) <=> %s::halfvec(384) limit 100000) found"
     )
@@ -140,6 +140,20 @@ async def test_at_the_end_of_a_load_the_index_has_all_rows(loading: World) -> No
     assert await indexed(loading) == 2 * BATCH
     assert await found(loading, "late number 7")
     assert await index_loads(loading.store, idle_s=0.0) == 0
+
+
+@pytest.mark.promise("IX-2")
+async def test_at_the_end_of_a_load_joins_are_estimated_within_ten_times(loading: World) -> None:
+    await loaded(loading)
+    assert await index_loads(loading.store, idle_s=0.0) == 1
+    statistics = loading.rows("select reltuples from pg_class where oid = 'memories'::regclass")
+    assert statistics[0]["reltuples"] == 2 * BATCH
+    for query in (
+        "explain select from memories m join memories o on o.content = m.content",
+        "explain select m.content from memories m group by m.content",
+    ):
+        estimated = int(loading.rows(query)[0]["QUERY PLAN"].partition("rows=")[2].partition(" ")[0])
+        assert BATCH / 5 <= estimated <= 20 * BATCH, query
 
 
 async def test_while_a_load_goes_on_its_index_is_not_built(loading: World) -> None:
