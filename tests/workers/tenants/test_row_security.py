@@ -223,7 +223,8 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
         "delete_revoked_tokens", "drop_broken_indexes", "every_namespace", "expiring_namespaces", "load_covered",
         "loads_over", "make_tenant", "namespaces_to_tell", "namespaces_without_pieces",
         "outdated_namespaces", "rebuilding_namespaces", "register_embedding_model", "retire_embedding_models",
-        "settle_changes", "tenant_of", "token_owner", "use_embedding_model", "vectors_by_model", "webhook_messages",
+        "settle_changes", "stands_often", "tenant_of", "token_owner", "use_embedding_model",
+        "vectors_by_model", "webhook_messages",
     ]  # fmt: skip
     for name, settings, public in rows:
         assert settings == ["search_path=public, pg_temp"], name
