@@ -52,8 +52,13 @@ class Redaction:
     count: int = 0
 
     def of_memory(self, memory: M) -> M:
-        """Return a memory without the secrets in its content and in what else was written about it."""
-        return self.of_rest(msgspec.structs.replace(memory, content=self.of_text(memory.content)))
+        """Return a memory without the secrets in its content and in what else was written about it.
+
+        Raises EngramqError for one that the marks make too large, or give a form that no memory has.
+        """
+        before = self.count
+        redacted = self.of_rest(msgspec.structs.replace(memory, content=self.of_text(memory.content)))
+        return redacted if self.count == before else _checked(redacted)
 
     def of_rest(self, memory: M) -> M:
         """Return a memory without the secrets that it has beside its content.
@@ -67,7 +72,9 @@ class Redaction:
 
     def of_update(self, update: UpdateMemory) -> UpdateMemory:
         """Return an update without the secrets in what it sets, and in the tags that it takes away as they are kept."""
-        return self._of_fields(update, (*_FIELDS, "add_tags", "remove_tags"))
+        before = self.count
+        redacted = self._of_fields(update, (*_FIELDS, "add_tags", "remove_tags"))
+        return redacted if self.count == before else _checked(redacted)
 
     def _of_fields(self, command: C, names: Iterable[str]) -> C:
         before = self.count
@@ -91,7 +98,8 @@ class Redaction:
         return msgspec.structs.replace(
             citation,
             path=citation.path and self.of_text(citation.path)[:PATH_CHARS],
-            url=citation.url and self.of_text(citation.url)[:URL_CHARS],
+            # An address has no blanks, which the marks of some kinds have.
+            url=citation.url and self.of_text(citation.url).replace(" ", "_")[:URL_CHARS],
         )
 
     def of_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +151,16 @@ class Redaction:
 
 def _mark(kind: str) -> str:
     return f"{MARK}{kind}]"
+
+
+def _checked(command: C) -> C:
+    """Return a command that a worker can read. Raises EngramqError naming what the marks have spoilt."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(command), type(command))
+    except msgspec.ValidationError as problem:
+        name = str(problem).rpartition("`$.")[2].rstrip("`") or "content"
+        said = f"{name} cannot be kept with a mark in the place of each secret."
+        raise invalid(name, said, "Leave the secrets out.") from None
 
 
 def _too_large(name: str) -> EngramqError:

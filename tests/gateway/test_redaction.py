@@ -5,6 +5,7 @@ import socket
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import strategies as some
 from msgspec import UNSET
@@ -21,6 +22,7 @@ from engramq.schemas.commands import (
     StoreMemory,
     UpdateMemory,
 )
+from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import new_token
 from engramq.schemas.settings import Redact, read_settings
@@ -296,6 +298,21 @@ def test_an_update_is_looked_through_in_all_that_it_keeps() -> None:
         3,
     )
     assert redacted(update, Redact.IMPORTS) == (update, 0)
+
+
+@pytest.mark.parametrize("token", [GITHUB, AWS, SLACK, *ISSUED], ids=lambda token: token[:6])
+def test_a_citation_without_its_secret_is_one_that_a_worker_reads(token: str) -> None:
+    cited = (
+        Citation(url=f"https://x-access-token:{token}@github.com/a/b"),
+        Citation(url=f"https://forge.example.org/?access_token={token}&password={token}"),
+        Citation(path=f"keys/{token}.txt"),
+    )
+    record, update = ImportRecord(content="cites", evidence=cited), UpdateMemory(memory_id="last", evidence=cited)
+    for command in (StoreMemory(content="cites", evidence=cited), ImportBatch(records=(record,)), update):
+        kept = redacted(command, Redact.ALL)
+        assert kept.secrets > 0
+        assert token not in str(kept.command)
+        assert msgspec.json.decode(msgspec.json.encode(kept.command), type=type(command)) == kept.command
 
 
 WORST = [

@@ -58,18 +58,23 @@ async def test_an_import_leaves_secrets_out_and_says_how_many(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     file = tmp_path / "memories.jsonl"
-    rows = [{"content": CONTENT, "metadata": {"token": GITHUB}}, {"content": "Bob likes tea", "external_id": "b"}]
+    address = f"https://x-access-token:{GITHUB}@github.com/ada/laptop"
+    rows = [
+        {"content": CONTENT, "metadata": {"token": GITHUB}},
+        {"content": "Bob likes tea", "external_id": "b"},
+        {"content": "Ada keeps her laptop's set-up there", "evidence": [{"url": address}]},
+    ]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     for name in ("database_url", "redis_url", "key_prefix"):
         monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        for stored in (2, 0):  # the same file again is the same, whatever was left out
+        for stored in (3, 0):  # the same file again is the same, whatever was left out
             assert await asyncio.to_thread(main, ["import", str(file)]) == 0
             shown = capsys.readouterr()
             assert f"stored {stored}" in shown.out
-            assert "2 secrets were left out, each marked in its place" in shown.err
+            assert "3 secrets were left out, each marked in its place" in shown.err
         memories = {memory["content"]: memory for memory in (await agent.call("list_recent_memories"))["memories"]}
-        assert memories.keys() == {KEPT, "Bob likes tea"}
+        assert memories.keys() == {KEPT, "Bob likes tea", "Ada keeps her laptop's set-up there"}
         assert memories[KEPT]["metadata"] == {"token": "[redacted: GitHub Token]"}
         assert GITHUB not in everywhere(database)
         assert GITHUB.encode() not in await in_redis(settings)
@@ -77,7 +82,7 @@ async def test_an_import_leaves_secrets_out_and_says_how_many(
         monkeypatch.setenv("ENGRAMQ_REDACT", "off")
         assert await asyncio.to_thread(main, ["import", str(file)]) == 0
         shown = capsys.readouterr()
-        assert "stored 0  skipped 2" in shown.out, "the same file again is the same, whatever the setting"
+        assert "stored 0  skipped 3" in shown.out, "the same file again is the same, whatever the setting"
         assert "left out" not in shown.err
 
         file.write_text(json.dumps({"content": CONTENT, "tags": ["new"]}))
