@@ -17,7 +17,6 @@ from engramq.schemas.vocabulary import MemoryState, Partition
 
 TRIES: Final = 8  # of an edit that others are ahead of
 PAGE: Final = 100
-VERSIONS: Final = 3  # of one file that are current: one, unless a writer died between its two calls
 # Why a version is not hidden behind a later one: others moved or archived it, or who wrote the later one is untrusted.
 _STAYS: Final = frozenset({"already_superseded", "memory_not_active", "untrusted_supersedes"})
 
@@ -209,11 +208,9 @@ class MemoryFiles:
         return True
 
     def _versions(self, path: str, **options: Any) -> Conversation[list[File]]:
-        """Return the memories that are a file, the newest version last."""
-        limit = PAGE if options else VERSIONS
-        page = yield calls.recent(tags=[path], limit=limit, **self._among, **options)
-        versions = [file for memory in page.memories if (file := files.file_of(memory)) and file.path == path]
-        return sorted(versions, key=lambda file: file.version)
+        """Return the memories that are a file, the version that counts last."""
+        page = yield calls.recent(tags=[path], limit=PAGE, **self._among, **options)
+        return [file for file in files.in_order(page.memories) if file.path == path]
 
     def _below(self, path: str) -> Conversation[list[File]]:
         memories: list[Memory] = []

@@ -115,12 +115,16 @@ def file_of(memory: Memory) -> File | None:
     )
 
 
+def in_order(memories: Iterable[Memory]) -> list[File]:
+    """Return the files that memories are, the version that counts last: the newest, but one's own private file before
+    a shared one of the same path. Else whoever plants a shared one would get what its owner writes next."""
+    files = filter(None, map(file_of, memories))
+    return sorted(files, key=lambda file: (file.visibility is Visibility.PRIVATE, file.version))
+
+
 def newest(memories: Iterable[Memory]) -> list[File]:
-    """Return each file that is among memories in its newest version, in the order of their paths."""
-    files = dict[str, File]()
-    for file in filter(None, map(file_of, memories)):
-        if file.path not in files or files[file.path].version < file.version:
-            files[file.path] = file
+    """Return each file that is among memories in the version that counts, in the order of their paths."""
+    files = {file.path: file for file in in_order(memories)}
     return sorted(files.values(), key=lambda file: file.path.split("/"))
 
 

@@ -21,6 +21,7 @@ from engramq.client import AsyncMemory, Memory, Refused, calls
 from engramq.client.call import Conversation
 from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_of, item_tag, matches, within_tags
 from engramq.schemas import records
+from engramq.schemas.vocabulary import Visibility
 
 PAGE: Final = 100
 FOUND: Final = 50  # the most that one search returns
@@ -106,7 +107,7 @@ class EngramqStore(BaseStore):
                 return
             said = fields_of(op, about_of(before[-1])["created_at"] if before else None, self._fields)
             if before:  # else the new value of a private item would be everybody's
-                said["visibility"] = "private" if before[0].visibility == "private" else "shared"
+                said["visibility"] = "private" if _is_private(before[0]) else "shared"
             stored = (yield calls.store(**said)).stored
             try:
                 for memory in reversed(before):
@@ -124,18 +125,18 @@ class EngramqStore(BaseStore):
     def _searched(self, op: SearchOp) -> Conversation[list[SearchItem]]:
         wanted = op.offset + op.limit
         within = within_tags(op.namespace_prefix)
-        found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]] = {}
+        found = _Found(op)
         if op.query:
             hits = yield calls.search(op.query, limit=FOUND, tags=within, min_relevance=0)
-            _gather(found, op, hits.memories)
+            found.add(hits.memories)
         cursor: str | None = None
-        while not op.query and len(found) < wanted:
+        while not op.query and len(found.items) < wanted:
             page = yield calls.recent(limit=PAGE, tags=within, cursor=cursor)
-            _gather(found, op, page.memories)
+            found.add(page.memories)
             cursor = page.next_cursor
             if not cursor:
                 break
-        chosen = list(found.values())[op.offset : wanted]
+        chosen = found.items[op.offset : wanted]
         for _, memory in chosen if op.refresh_ttl else ():
             yield from _refreshed(memory)
         return [item for item, _ in chosen]
@@ -155,9 +156,18 @@ class EngramqStore(BaseStore):
 
 
 def _current(namespace: tuple[str, ...], key: str) -> Conversation[list[records.Memory]]:
-    """Return the memories that are an item, newest first: one, unless two writers met."""
+    """Return the memories that are an item, the one that counts first: the newest, unless one's own is private.
+
+    One's own private item goes before a shared one of the same key: whoever plants that would else get what its owner
+    puts next.
+    """
     page = yield calls.recent(limit=PAGE, tags=[item_tag(namespace, key)])
-    return [memory for memory in page.memories if item_of(memory) is not None]
+    items = [memory for memory in page.memories if item_of(memory) is not None]
+    return sorted(items, key=lambda memory: not _is_private(memory))
+
+
+def _is_private(memory: records.Memory) -> bool:
+    return memory.visibility is Visibility.PRIVATE
 
 
 def _refreshed(memory: records.Memory) -> Conversation[None]:
@@ -167,13 +177,28 @@ def _refreshed(memory: records.Memory) -> Conversation[None]:
         yield calls.update(memory.id, expires_at=expiry(ttl))
 
 
-def _gather(
-    found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]],
-    op: SearchOp,
-    memories: Iterable[records.Memory],
-) -> None:
-    """Add the items that a search means, each once, after those that are found already."""
-    for memory in memories:
-        item = item_of(memory, memory.similarity if isinstance(memory.similarity, float) else None)
-        if item is not None and matches(item.value, op.filter):
-            found.setdefault((item.namespace, item.key), (item, memory))
+class _Found:
+    """Items of a search, in the order in which they were found; as in `_current` one's own private one goes first."""
+
+    def __init__(self, op: SearchOp) -> None:
+        self._op = op
+        self._items: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory] | None] = {}
+
+    @property
+    def items(self) -> list[tuple[SearchItem, records.Memory]]:
+        """What the search means."""
+        return [found for found in self._items.values() if found is not None]
+
+    def add(self, memories: Iterable[records.Memory]) -> None:
+        """Add the items among memories, each once."""
+        private = {key for key, found in self._items.items() if found is None or _is_private(found[1])}
+        for memory in memories:
+            item = item_of(memory, memory.similarity if isinstance(memory.similarity, float) else None)
+            if item is None or (key := (item.namespace, item.key)) in private:
+                continue
+            is_wanted = matches(item.value, self._op.filter)
+            if _is_private(memory):
+                private.add(key)
+                self._items[key] = (item, memory) if is_wanted else None
+            elif is_wanted:
+                self._items.setdefault(key, (item, memory))

@@ -80,6 +80,30 @@ async def test_an_edited_or_moved_file_is_as_private_as_it_was(here: Served, des
 
 
 @pytest.mark.promise("PV-1")
+@pytest.mark.parametrize("planted", [1, 5])
+async def test_a_shared_file_of_the_same_path_takes_nothing_from_a_private_one(
+    here: Served, desk: Desk, memory: AsyncMemory, planted: int
+) -> None:
+    await here.invite("bob", "files", NewToken(principal="bob", scopes=ALL_SCOPES))
+    await desk.does(desk.files.create(NOTES, "Ada looks for another job\n"))
+    (stored,) = (await memory.recent(limit=1)).memories
+    await memory.update(stored.id, visibility=Visibility.PRIVATE.value)
+    async with client_of(here, "bob") as theirs:
+        bob = Desk(theirs)
+        await bob.does(bob.files.create(NOTES, "Bob plants a file\n"))
+        for version in range(planted):
+            await bob.does(bob.files.insert(NOTES, 1, f"line {version}"))
+        assert "another job" in await desk.does(desk.files.view(NOTES))
+        assert NOTES in await desk.does(desk.files.view("/memories"))
+        await desk.does(desk.files.insert(NOTES, 1, "by May, in secret"))
+        await desk.does(desk.files.rename(NOTES, "/memories/plans.md"))
+        assert "in secret" in await desk.does(desk.files.view("/memories/plans.md"))
+        seen = await theirs.recent(project="*", limit=50, states=("active", "archived"), include_superseded=True)
+        assert not [found.content for found in seen.memories if "secret" in found.content or "job" in found.content]
+        assert "Bob plants" in await bob.does(bob.files.view(NOTES))
+
+
+@pytest.mark.promise("PV-1")
 @pytest.mark.parametrize("command", ["insert", "rename"])
 async def test_a_file_that_becomes_private_while_it_is_written_leaves_no_shared_copy(
     here: Served, desk: Desk, memory: AsyncMemory, command: str

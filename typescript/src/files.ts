@@ -93,12 +93,19 @@ export function fileOf(memory: Memory): File | undefined {
   };
 }
 
-/** Each file that is among memories in its newest version, in the order of their paths. */
+/**
+ * The files that memories are, the version that counts last: the newest, but one's own private file before a shared one
+ * of the same path. Else whoever plants a shared one would get what its owner writes next.
+ */
+export function inOrder(memories: readonly Memory[]): File[] {
+  const isPrivate = (file: File) => Number(file.visibility === "private");
+  const files = memories.map(fileOf).filter((file) => file !== undefined);
+  return files.sort((one, other) => isPrivate(one) - isPrivate(other) || one.version - other.version);
+}
+
+/** Each file that is among memories in the version that counts, in the order of their paths. */
 export function newest(memories: readonly Memory[]): File[] {
-  const files = new Map<string, File>();
-  for (const file of memories.map(fileOf)) {
-    if (file && (files.get(file.path)?.version ?? 0) < file.version) files.set(file.path, file);
-  }
+  const files = new Map(inOrder(memories).map((file) => [file.path, file]));
   const key = (file: File) => file.path.replaceAll("/", "\0");
   return [...files.values()].sort((one, other) => (key(one) < key(other) ? -1 : 1));
 }

@@ -18,7 +18,6 @@ type Receipt = Said["Stored"] | Said["Superseded"] | Said["Forgotten"];
 
 const TRIES = 8; // of an edit that others are ahead of
 const PAGE = 100;
-const VERSIONS = 3; // of one file that are current: one, unless a writer died between its two calls
 // Why a version is not hidden behind a later one: others moved or archived it, or who wrote the later one is untrusted.
 const STAYS = new Set(["already_superseded", "memory_not_active", "untrusted_supersedes"]);
 
@@ -186,7 +185,7 @@ export class MemoryFiles {
       const now = await this.#versions(path);
       if ((now.at(-1)?.version ?? 0) >= version) return undefined;
       const states: Options<"list_recent_memories", never>["states"] = ["active", "pending", "archived"];
-      const history = await this.#versions(path, { limit: PAGE, include_superseded: true, states });
+      const history = await this.#versions(path, { include_superseded: true, states });
       version = Math.max(version, history.at(-1)?.version ?? 0);
     }
     return undefined;
@@ -221,11 +220,10 @@ export class MemoryFiles {
     return "replaced";
   }
 
-  /** The memories that are a file, the newest version last. */
+  /** The memories that are a file, the version that counts last. */
   async #versions(path: string, options: Options<"list_recent_memories", never> = {}): Promise<File[]> {
-    const page = await this.#memory.recent({ tags: [path], limit: VERSIONS, ...this.#among, ...options });
-    const versions = page.memories.map(files.fileOf).filter((file) => file !== undefined);
-    return versions.filter((file) => file.path === path).sort((one, other) => one.version - other.version);
+    const page = await this.#memory.recent({ tags: [path], limit: PAGE, ...this.#among, ...options });
+    return files.inOrder(page.memories).filter((file) => file.path === path);
   }
 
   async #below(path: string): Promise<File[]> {
