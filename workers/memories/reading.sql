@@ -15,9 +15,9 @@ and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(created_by)s::text is null or m.created_by = %(created_by)s)
 and {in_span}
 and (%(evidence)s::text is null or (m.evidence is not null and (%(evidence)s::text = 'cited' or {stale})))
-and (%(external_id)s::text is null or m.node_id = (
+and (%(external_id)s::text is null or m.node_id = any(array(
     select n.id from nodes n where n.tenant = %(tenant)s and n.external_id = %(external_id)s
-))
+)))
 
 -- name: tagged_memories
 -- The memories that have all of these tags, up to a limit.

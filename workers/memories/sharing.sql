@@ -57,7 +57,8 @@ where m.tenant = %(tenant)s and m.node_id = %(id)s
 
 -- name: standing_on
 -- What others have built on a memory: links that they asserted or that supersessions made, links that wait for it, and
--- memories that cite it.
+-- memories that cite it, but for untrusted and private ones: else anybody could keep it from being taken back. These see
+-- that their ground has gone.
 -- `id` is the other end, null where the caller does not see it.
 select case when e.owner is null or e.owner = %(owner)s then
     case when e.source_id = %(id)s then e.target_id else e.source_id end end as id
@@ -71,9 +72,9 @@ from deferred_links d
 where d.tenant = %(tenant)s and (d.source_id = %(id)s or d.target_id = %(id)s)
     and (d.principal ->> 'name' is distinct from %(writer)s or d.principal @> '{"untrusted": true}')
 union
-select case when m.owner is null then m.node_id end
+select m.node_id
 from memories m
-where m.tenant = %(tenant)s and m.evidence @? '$[*].memory_id'
+where m.tenant = %(tenant)s and m.partition = 'trusted' and m.owner is null and m.evidence @? '$[*].memory_id'
     and ground_keys(m.tenant, m.evidence) && array[to_hex(%(tenant)s::integer) || ':' || %(id)s::uuid]
     and m.created_by is distinct from %(writer)s
 

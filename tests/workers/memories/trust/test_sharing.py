@@ -23,6 +23,7 @@ from engramq.schemas.commands import (
     LinkActivated,
     ListAudit,
     ListProposals,
+    ListRecentMemories,
     MemoriesImported,
     MemoryChanged,
     MemoryFound,
@@ -444,6 +445,32 @@ async def test_who_cites_what_is_being_made_private_waits_and_is_refused(world: 
         await tx.row("unshare", id=shared, owner="ada")
     with refused(FaultCode.INVALID_PARAMETER):
         await citing
+
+
+@pytest.mark.promise("PV-2")
+async def test_no_untrusted_and_no_private_citation_keeps_a_memory_shared(world: World) -> None:
+    web = Principal(name="web", scopes=(Scope.READ, Scope.WRITE), untrusted=True)
+    mine = (await world.keep("The heron nests by the pond", principal=ADA)).stored.id
+    cites = (Citation(memory_id=mine),)
+    await world.ask(Stored, StoreMemory(content="So do reeds", evidence=cites), principal=web)
+    hidden = StoreMemory(content="So do frogs", evidence=cites, visibility=Visibility.PRIVATE)
+    await world.ask(Stored, hidden, principal=BOB)
+    built = (await world.ask(Stored, StoreMemory(content="So do newts", evidence=cites), principal=BOB)).stored
+    kept_shared = await world.ask(Unshared, UnshareMemory(memory_id=mine), principal=ADA)
+    assert (kept_shared.status, kept_shared.built_on) == ("refused", [built.id])
+    await world.ask(Forgotten, ForgetMemory(memory_id=built.id, erase=True), principal=BOB)
+    assert (await world.ask(Unshared, UnshareMemory(memory_id=mine), principal=ADA)).status == "private"
+    assert not await sees(world, BOB, mine)
+
+
+@pytest.mark.promise("PV-1")
+async def test_a_list_by_an_external_id_has_the_private_and_the_shared_memory(world: World) -> None:
+    shared = (await world.keep("A nest in the reed", principal=BOB, external_id="nest-1")).stored.id
+    private = await kept(world, "The heron nests by the pond", external_id="nest-1")
+    listed = ListRecentMemories(external_id="nest-1")
+    found = {reader: await world.ask(MemoryList, listed, principal=reader) for reader in (ADA, BOB)}
+    assert [memory.id for memory in found[ADA].memories] == [private, shared]
+    assert [memory.id for memory in found[BOB].memories] == [shared]
 
 
 @pytest.mark.promise("PV-2")
