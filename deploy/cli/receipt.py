@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from engramq.schemas.receipts import ChainedEntry, Receipt
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 KEY_PATH: Final = "/.well-known/engramq.json"
+_KEY: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @click.command("receipt")
@@ -157,8 +159,11 @@ def _read(file: Path) -> Receipt:
 
 
 def _public_key(given: str) -> str:
-    """Return the key that was given in hex, or in a file as the gateway serves it."""
-    if not Path(given).is_file():
+    """Return the key that was given in hex, or in a file as the gateway serves it.
+
+    A key is never the name of a file: whoever hands over a receipt may have put a key of his own beside it.
+    """
+    if _KEY.fullmatch(given.strip()) or not Path(given).is_file():
         return given.strip().lower()
     text = Path(given).read_text(encoding="utf-8").strip()
     try:

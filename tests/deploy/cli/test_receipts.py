@@ -59,6 +59,15 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
     await shell.run("verify", str(file), code=ExitCode.FAILED)
     assert "what it says was changed" in shell.err, "whoever signed it"
 
+    # The forger hands over a folder in which a file is called as the true key.
+    forged = msgspec.convert(whole, Receipt)
+    forged = structs.replace(forged, public_key=forger.public_key().public_bytes_raw().hex())
+    file.write_bytes(msgspec.json.encode(structs.replace(forged, signature=forger.sign(forged.signed_bytes()).hex())))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / whole["public_key"]).write_text(json.dumps({"receipts": {"public_key": forged.public_key}}))
+    await shell.run("verify", str(file), "--key", whole["public_key"], code=ExitCode.FAILED)
+    assert "signed by another key" in shell.err
+
     file.write_text("{}")
     await shell.run("verify", str(file), code=ExitCode.FAILED)
     assert "is no receipt" in shell.err
