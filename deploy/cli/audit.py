@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.operating import Place, operating
-from engramq.deploy.cli.options import end_time, identifier, limit_option
+from engramq.deploy.cli.operating import Target, operating
+from engramq.deploy.cli.options import WHOLE_REPLY, end_time, identifier, limit_option
 from engramq.deploy.cli.output import json_line, print_list, printable
-from engramq.gateway.operator import checked_command, run
+from engramq.gateway.operator import checked_command
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import ExitCode, count_of
 from engramq.schemas.commands import AuditList, AuditVerified, ListAudit, VerifyAudit
@@ -45,7 +45,7 @@ def command(namespace: str | None, limit: int, *, verify: bool, as_json: bool, *
     words = {field: value if isinstance(value, datetime) else str(value) for field, value in wanted.items() if value}
     listing = checked_command({**words, "limit": min(limit, LIST_LIMIT)}, ListAudit)
     with operating("audit", namespace) as place:
-        entries = run(partial(_entries, place, listing, limit))
+        entries = _entries(place, listing, limit)
     none = f"engramq audit: no entry like that in {place.name}; plain stores have none"
     print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, **place.fields))
     return ExitCode.DONE
@@ -53,7 +53,7 @@ def command(namespace: str | None, limit: int, *, verify: bool, as_json: bool, *
 
 def _verify(namespace: str | None, *, as_json: bool) -> ExitCode:
     with operating("audit", namespace) as place:
-        chain = run(partial(_verified, place))
+        chain = _verified(place)
     if as_json:
         click.echo(json_line(reply_body(chain), **place.fields))
     elif chain.broken is None:
@@ -66,28 +66,26 @@ def _verify(namespace: str | None, *, as_json: bool) -> ExitCode:
     return ExitCode.DONE if chain.broken is None else ExitCode.FAILED
 
 
-async def _verified(place: Place) -> AuditVerified:
+def _verified(place: Target) -> AuditVerified:
     """Walk the whole chain; return the sums, and where it is broken."""
     places, erased, after = 0, 0, 0
-    async with place.opened() as asker:
-        while True:
-            part = await asker.read(VerifyAudit(after=after), AuditVerified)
-            places, erased = places + part.places, erased + part.erased
-            if part.next_after is None:
-                return msgspec.structs.replace(part, places=places, erased=erased)
-            after = part.next_after
+    while True:
+        part = place.client.reply_to(VerifyAudit(after=after), AuditVerified)
+        places, erased = places + part.places, erased + part.erased
+        if part.next_after is None:
+            return msgspec.structs.replace(part, places=places, erased=erased)
+        after = part.next_after
 
 
-async def _entries(place: Place, listing: ListAudit, limit: int) -> list[AuditEntry]:
+def _entries(place: Target, listing: ListAudit, limit: int) -> list[AuditEntry]:
     """Return the newest entries, the newest last."""
     entries: list[AuditEntry] = []
-    async with place.opened() as asker:
-        while True:
-            page = await asker.read(listing, AuditList)
-            entries += page.entries
-            if page.next_cursor is None or len(entries) >= limit:
-                return entries[:limit][::-1]
-            listing = msgspec.structs.replace(listing, cursor=page.next_cursor)
+    while True:
+        page = place.client.reply_to(listing, AuditList, max_chars=WHOLE_REPLY)
+        entries += page.entries
+        if page.next_cursor is None or len(entries) >= limit:
+            return entries[:limit][::-1]
+        listing = msgspec.structs.replace(listing, cursor=page.next_cursor)
 
 
 def _line(entry: AuditEntry) -> str:

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import Door, door
 from engramq.deploy.cli.operating import operating
 from engramq.deploy.cli.output import printable, refuse
+from engramq.deploy.cli.tool_client import ToolClient, open_client
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.hooks.projects import project_of
@@ -81,7 +81,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
     root = root_of(str(folder))
     if not root:
         raise CommandFailed(f"{folder.resolve()} is in no git repository.")
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         named = project or os.environ.get(settings.PROJECT) or _project_of(namespace, root)
         memories = list(_citing(gateway, named))
         checked = _compared(memories, root, named, path)
@@ -109,7 +109,7 @@ def _project_of(namespace: str | None, root: str) -> str:
     return project_of(home_from(environment), named, root)
 
 
-def _citing(gateway: Door, project: str) -> Iterator[dict[str, Any]]:
+def _citing(gateway: ToolClient, project: str) -> Iterator[dict[str, Any]]:
     """Give the memories of a project, and of none, that cite anything."""
     cursor = None
     wanted = {
@@ -158,7 +158,7 @@ def _report(checked: Sequence[Checked], namespace: str | None) -> None:
         return
     with operating("check", namespace) as place:
         for at in range(0, len(new), REPORTED_AT_ONCE):
-            place.reply_to(ReportEvidence(found=tuple(new[at : at + REPORTED_AT_ONCE])), EvidenceReported)
+            place.client.reply_to(ReportEvidence(found=tuple(new[at : at + REPORTED_AT_ONCE])), EvidenceReported)
 
 
 def _with_states(checked: Checked) -> list[dict[str, Any]]:

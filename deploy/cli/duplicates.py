@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -15,10 +14,10 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.operating import Place, operating
+from engramq.deploy.cli.operating import Target, operating
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import json_line, printable, refusal_text
-from engramq.gateway.operator import PROGRESS_S, Asker, run
+from engramq.deploy.cli.tool_client import PROGRESS_S, ToolClient
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import (
@@ -81,7 +80,7 @@ def command(
             similarity=UNSET if similarity is None else similarity,
         )
         try:
-            result = run(partial(_duplicates, place, listing, limit, merge and yes, progress))
+            result = _duplicates(place.client, listing, limit, merge and yes, progress)
         except EngramqError as refusal:
             text = refusal_text(refusal.fault.error, refusal.fault.recovery)
             raise CommandFailed(f"{text} The same command again does what is left.", ExitCode.MIDWAY) from None
@@ -124,20 +123,19 @@ class _Lines:
             click.echo(text(), err=True)
 
 
-async def _duplicates(place: Place, listing: FindDuplicates, shown: int, merge: bool, progress: _Lines) -> Duplicates:
-    async with place.opened() as asker:
-        result, sets = Duplicates(), Sets()
-        await _find(asker, listing, result, sets, progress)
-        async for several in _grouped(asker, sets, result.similarity):
-            result.groups += several
-            progress(lambda: f"{count_of(len(result.groups), 'group')} of {memories(len(sets))} that are alike")
-        result.previews = await _previews(asker, result, shown)
-        if merge:
-            await _merge(asker, result, progress)
-        return result
+def _duplicates(client: ToolClient, listing: FindDuplicates, shown: int, merge: bool, progress: _Lines) -> Duplicates:
+    result, sets = Duplicates(), Sets()
+    _find(client, listing, result, sets, progress)
+    for several in _grouped(client, sets, result.similarity):
+        result.groups += several
+        progress(lambda: f"{count_of(len(result.groups), 'group')} of {memories(len(sets))} that are alike")
+    result.previews = _previews(client, result, shown)
+    if merge:
+        _merge(client, result, progress)
+    return result
 
 
-async def _find(asker: Asker, listing: FindDuplicates, result: Duplicates, sets: Sets, progress: _Lines) -> None:
+def _find(client: ToolClient, listing: FindDuplicates, result: Duplicates, sets: Sets, progress: _Lines) -> None:
     """Look the namespace through by texts, then by vectors."""
     similarity, texts = listing.similarity, Digests()
     for way in WAYS:
@@ -145,7 +143,7 @@ async def _find(asker: Asker, listing: FindDuplicates, result: Duplicates, sets:
         result.looked_at = 0
         while after is not None:
             command = msgspec.structs.replace(listing, by=way, after=after, similarity=similarity)
-            reply = await asker.read(command, DuplicatesFound)
+            reply = client.reply_to(command, DuplicatesFound)
             for ids in reply.alike:
                 sets.join(ids)
             texts.add(reply.digests or {})
@@ -158,14 +156,14 @@ async def _find(asker: Asker, listing: FindDuplicates, result: Duplicates, sets:
     result.similarity = similarity
 
 
-async def _grouped(asker: Asker, sets: Sets, similarity: float) -> AsyncIterator[list[DuplicateGroup]]:
+def _grouped(client: ToolClient, sets: Sets, similarity: float) -> Iterator[list[DuplicateGroup]]:
     """Yield who would stand for whom. Of a set too large for one call what is left of its pieces is compared again."""
     wanted: Sequence[Sequence[str]] = sets.all()
     while wanted:
         gone = set[str]()
         for some in packed(wanted, limits.DUPLICATES_COMPARED):
             command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=similarity)
-            groups = (await asker.read(command, DuplicatesGrouped)).groups
+            groups = (client.reply_to(command, DuplicatesGrouped)).groups
             gone.update(identifier for group in groups for identifier in group.goes)
             yield groups
         large = [ids for ids in wanted if len(ids) > limits.DUPLICATES_COMPARED]
@@ -173,28 +171,28 @@ async def _grouped(asker: Asker, sets: Sets, similarity: float) -> AsyncIterator
         wanted = [some for some, before in zip(rest, large, strict=True) if 1 < len(some) < len(before)]
 
 
-async def _previews(asker: Asker, result: Duplicates, shown: int) -> dict[str, str | None]:
+def _previews(client: ToolClient, result: Duplicates, shown: int) -> dict[str, str | None]:
     """Return the beginnings of the memories in the groups that are shown."""
     named: dict[str, str | None] = {}
     sets = [(group.stays, *group.goes)[: limits.DUPLICATES_COMPARED] for group in result.groups[:shown]]
     for some in packed(sets, limits.DUPLICATES_COMPARED):
         command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=result.similarity, preview=True)
-        reply = await asker.read(command, DuplicatesGrouped)
+        reply = client.reply_to(command, DuplicatesGrouped)
         named |= {preview.id: preview.preview for preview in reply.previews or ()}
     return named
 
 
-async def _merge(asker: Asker, result: Duplicates, progress: _Lines) -> None:
+def _merge(client: ToolClient, result: Duplicates, progress: _Lines) -> None:
     result.merged = 0
     for some in transactions(result.groups, limits.DUPLICATES_MERGED):
         command = MergeDuplicates(groups=tuple(some), similarity=result.similarity)
-        reply = await asker.run(command, DuplicatesMerged)
+        reply = client.reply_to(command, DuplicatesMerged)
         result.merged += reply.merged
         result.left += reply.left
         progress(lambda: f"{result.merged} of {memories(result.count)} superseded")
 
 
-def _print(result: Duplicates, place: Place, shown: int, *, merge: bool) -> None:
+def _print(result: Duplicates, place: Target, shown: int, *, merge: bool) -> None:
     for group in result.groups[:shown]:
         click.echo(f"{group.stays}  stays  {printable(result.previews.get(group.stays))}".rstrip())
         for goes, near in zip(group.goes, group.similarities, strict=True):
@@ -217,7 +215,7 @@ def _print(result: Duplicates, place: Place, shown: int, *, merge: bool) -> None
             click.echo(f"Left, since they have changed meanwhile: {memories(len(result.left))}.")
 
 
-def _as_json(result: Duplicates, place: Place, shown: int) -> str:
+def _as_json(result: Duplicates, place: Target, shown: int) -> str:
     def named(memory_id: str) -> dict[str, Any]:
         return {"id": memory_id, "preview": result.previews.get(memory_id)}
 

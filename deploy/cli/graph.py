@@ -38,7 +38,7 @@ def deleted(namespace: str | None, limit: int, *, as_json: bool) -> None:
     Each begins with the ID that restore takes.
     """
     with operating("graph", namespace) as place:
-        listed = place.reply_to(ListDeleted(limit=limit), DeletedList)
+        listed = place.client.reply_to(ListDeleted(limit=limit), DeletedList)
     none = f"engramq graph: nothing that can be restored in {place.name}"
     newest_last, to_json = listed.deletions[::-1], partial(json_line, **place.fields)
     print_list(newest_last, _line, as_json=as_json, none=none, to_json=to_json)
@@ -58,7 +58,7 @@ def restore(audit_id: int, namespace: str | None, reason: str | None, *, as_json
     """
     wanted = RestoreGraph(audit_id=audit_id, reason=UNSET if reason is None else reason)
     with operating("graph", namespace) as place:
-        done = place.reply_to(wanted, GraphRestored)
+        done = place.client.reply_to(wanted, GraphRestored)
     code = ExitCode.DONE if done.status in {"restored", "already_restored"} else ExitCode.FAILED
     if as_json:
         click.echo(json_line(reply_body(done), **place.fields))

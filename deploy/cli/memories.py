@@ -8,7 +8,6 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import Door, door, memory_id, with_whole_ids, write
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import (
     Reply,
@@ -21,6 +20,7 @@ from engramq.deploy.cli.output import (
     quoted,
     tell,
 )
+from engramq.deploy.cli.tool_client import ToolClient, open_client
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer, number
 from engramq.schemas.vocabulary import EVERY_PROJECT, EvidenceFilter, Partition, Sector, SurveyOrder
@@ -47,7 +47,7 @@ def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     id, time, marks, content and relevance.
     """
     asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, "min_relevance": 0}
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         return _find(gateway, "search_memories", asked | common.arguments(filters), draw_hits, as_json=as_json)
 
 
@@ -65,7 +65,7 @@ def survey(topic: tuple[str, ...], limit: int, namespace: str | None, *, as_json
     The words of TOPIC need no quotation marks. Each extract is one line, with tabs between id, day and text.
     """
     asked = {"topic": " ".join(topic), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         return tell(gateway.call("survey_memories", asked), _draw_survey, as_json=as_json)
 
 
@@ -98,7 +98,7 @@ def list_memories(limit: int, namespace: str | None, *, as_json: bool, **filters
     What waits for review: --partition untrusted --verification unverified.
     """
     asked = {"limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         return _find(gateway, "list_recent_memories", asked, draw_page, as_json=as_json)
 
 
@@ -112,7 +112,7 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
     """
     asked = {"limit": count, "max_chars": common.WHOLE_REPLY, "partitions": list(Partition)}
     asked |= common.arguments(filters)
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         return _find(gateway, "list_recent_memories", asked, draw_list, as_json=as_json)
 
 
@@ -122,12 +122,12 @@ def recent(count: int, namespace: str | None, *, as_json: bool, **filters: Any) 
 def standing(namespace: str | None, *, untrusted: bool, as_json: bool, **filters: Any) -> ExitCode:
     """List standing wishes ("always", "from now on"), newest first."""
     asked = {"include_untrusted": untrusted, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         return _find(gateway, "list_standing", asked, draw_list, as_json=as_json)
 
 
 def _find(
-    gateway: Door, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
+    gateway: ToolClient, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
 ) -> ExitCode:
     """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
 
@@ -158,7 +158,7 @@ def _nothing_found(arguments: Mapping[str, Any], project: str | None) -> str:
     return f"Nothing {'that passes the filters ' if filters else ''}was found among the {partitions} memories {where}."
 
 
-def _own_project(gateway: Door) -> str | None:
+def _own_project(gateway: ToolClient) -> str | None:
     """Return the project of calls that name none: the environment says it, or the token, or the gateway."""
     try:
         project: str | None = gateway.call("memory_stats", {}).get("project", "")
@@ -179,9 +179,9 @@ def show(
 
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         asked = {"include_untrusted": untrusted, "part": part, "as_of": as_of, "detail": "full"}
-        given = {"memory_id": memory_id(gateway, identifier), "max_chars": common.WHOLE_REPLY}
+        given = {"memory_id": gateway.memory_id(identifier), "max_chars": common.WHOLE_REPLY}
         reply = gateway.call("get_memory", {**given, **common.arguments(asked)})
         return tell(reply, draw_memory, as_json=as_json)
 
@@ -196,8 +196,8 @@ def why(identifier: str, namespace: str | None, *, untrusted: bool, as_json: boo
     ID may be its beginning, of 8 characters or more, if no other has that. Each line has tabs between what it is
     about, time, principal, text, the other memory's id, reason and number in the audit log.
     """
-    with door(namespace) as gateway:
-        asked = {"memory_id": memory_id(gateway, identifier), "include_untrusted": untrusted}
+    with open_client(namespace) as gateway:
+        asked = {"memory_id": gateway.memory_id(identifier), "include_untrusted": untrusted}
         return tell(gateway.call("why", asked), _draw_card, as_json=as_json)
 
 
@@ -270,8 +270,8 @@ def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **f
     already is told of.
     """
     memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
-    with door(namespace) as gateway:
-        return tell(write(gateway, "store_memory", with_whole_ids(gateway, memory)), _draw_stored, as_json=as_json)
+    with open_client(namespace) as gateway:
+        return tell(gateway.write("store_memory", gateway.with_whole_ids(memory)), _draw_stored, as_json=as_json)
 
 
 def _draw_stored(reply: Reply) -> None:
@@ -296,11 +296,11 @@ def forget(
 
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
-    with door(namespace) as gateway:
-        meant = memory_id(gateway, identifier)
+    with open_client(namespace) as gateway:
+        meant = gateway.memory_id(identifier)
         if erase and not yes:
             if not common.can_ask():
                 raise click.UsageError("--erase takes --yes where nobody can be asked.")
             click.confirm(f"Erase {meant} for good?", abort=True, err=True)
         asked = {"memory_id": meant, **common.arguments({"reason": reason, "erase": erase})}
-        return tell(write(gateway, "forget_memory", asked), draw_status, as_json=as_json)
+        return tell(gateway.write("forget_memory", asked), draw_status, as_json=as_json)

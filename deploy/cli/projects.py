@@ -9,9 +9,9 @@ from typing import Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import URL, door
 from engramq.deploy.cli.operating import operating
 from engramq.deploy.cli.output import Reply, json_line, printable, tell
+from engramq.deploy.cli.tool_client import URL, open_client
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.hooks import notes
@@ -39,7 +39,7 @@ def command(context: click.Context, namespace: str | None, *, as_json: bool) -> 
         if namespace is not None or as_json:
             raise click.UsageError(f"Give options after {context.invoked_subcommand}.")
         return ExitCode.DONE
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         reply = gateway.call("memory_stats", {"partitions": list(Partition)})
     known = {} if os.environ.get(URL) else known_projects(home_from(os.environ), _namespace(namespace))
     return tell(reply, lambda listed: _draw(listed, known), as_json=as_json)
@@ -74,7 +74,7 @@ def _rename(old: str, new: str, namespace: str | None, *, merge: bool, as_json: 
     if new in known and any(known[new]) and not merge:
         raise CommandFailed(f"{new!r} is a project already: engramq projects merge puts one into the other.")
     with operating("projects", namespace) as at:
-        done = at.reply_to(RenameProject(old_name=old, new_name=new, merge=merge), ProjectRenamed)
+        done = at.client.reply_to(RenameProject(old_name=old, new_name=new, merge=merge), ProjectRenamed)
         fields = at.fields
     if old in known:
         rename_project(home, place, old, new)

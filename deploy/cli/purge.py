@@ -1,5 +1,6 @@
 """`engramq purge`: list, then erase for good, what a principal wrote, or memories of a source, project or time."""
 
+import contextlib
 import os
 import shlex
 import sys
@@ -12,16 +13,16 @@ import msgspec
 from msgspec import UnsetType
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.operating import Place, operating
+from engramq.deploy.cli.operating import Target, operating
 from engramq.deploy.cli.options import end_time
 from engramq.deploy.cli.output import json_line, printable, refusal_text
+from engramq.deploy.cli.tool_client import ToolClient
 from engramq.deploy.local import settings
 from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import Asker, checked_command, run
+from engramq.gateway.operator import checked_command
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode, all_of, count_of, memories
 from engramq.schemas.commands import Purged, PurgeMemories
-from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
 from engramq.schemas.records import GraphPreview, MemoryPreview
@@ -82,7 +83,7 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     listing = checked_command(wanted, PurgeMemories)
     with operating("purge", namespace) as place:
         try:
-            found, done = run(partial(_purge, place, listing, yes=yes, as_json=as_json))
+            found, done = _purge(place, listing, yes=yes, as_json=as_json)
         except EngramqError as refusal:
             code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
             raise CommandFailed(refusal_text(refusal.fault.error, refusal.fault.recovery), code) from None
@@ -95,7 +96,7 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
 _DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edges that were kept")
 
 
-def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, place: Place, *, yes: bool) -> None:
+def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, place: Target, *, yes: bool) -> None:
     if done is not None:
         word = "Archived" if listing.unarchived else "Erased"
         print(f"{word} {counted(done)} of {place.name}. What was {word.lower()}, by ids:")
@@ -159,7 +160,7 @@ def _tell_kept(reply: Purged, *, archived: bool) -> None:
         _print_some(_lines(reply.kept_node_previews), reply.kept_node_count)
 
 
-def _tell_changed(reply: Purged, listing: PurgeMemories, place: Place) -> None:
+def _tell_changed(reply: Purged, listing: PurgeMemories, place: Target) -> None:
     """Name what of others the principal changed; what was taken back is counted."""
     if reply.taken_back_count:
         back = count_of(reply.taken_back_count, "node or edge", "nodes and edges")
@@ -212,24 +213,23 @@ def _lines(named: Sequence[MemoryPreview | GraphPreview] | UnsetType) -> list[st
     return [f"{preview.id}  {printable(preview.preview)}" for preview in named or ()]
 
 
-async def _purge(place: Place, listing: PurgeMemories, *, yes: bool, as_json: bool) -> tuple[Purged, Purged | None]:
+def _purge(place: Target, listing: PurgeMemories, *, yes: bool, as_json: bool) -> tuple[Purged, Purged | None]:
     """Return what was found, and what was done if it was to be."""
-    async with place.opened() as asker:
-        found = await asker.run(listing, Purged)
-        of = _total(found)
-        to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0
-        if not yes or not of + to_take_back:
-            return found, None
-        purge = {"archive": True} if listing.unarchived else {"erase": True}
-        command = msgspec.structs.replace(listing, **purge)
-        progress = None if as_json else partial(_tell_progress, asker, listing, of)
-        return found, await asker.run(command, Purged, progress=progress)
+    found = place.client.reply_to(listing, Purged)
+    of = _total(found)
+    to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0
+    if not yes or not of + to_take_back:
+        return found, None
+    purge = {"archive": True} if listing.unarchived else {"erase": True}
+    command = msgspec.structs.replace(listing, **purge)
+    progress = None if as_json else partial(_tell_progress, place.client, listing, of)
+    return found, place.client.reply_to(command, Purged, progress=progress)
 
 
-async def _tell_progress(asker: Asker, listing: PurgeMemories, of: int) -> None:
-    answer = await asker.ask(listing)
-    if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
-        click.echo(f"{max(0, of - _total(answer.reply))} of {of} done", err=True)
+def _tell_progress(client: ToolClient, listing: PurgeMemories, of: int) -> None:
+    with contextlib.suppress(EngramqError):
+        left = _total(client.reply_to(listing, Purged))
+        click.echo(f"{max(0, of - left)} of {of} done", err=True)
 
 
 def _total(found: Purged) -> int:

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import URL
 from engramq.deploy.cli.operating import operating
 from engramq.deploy.cli.options import identifier
 from engramq.deploy.cli.output import json_line, printable
+from engramq.deploy.cli.tool_client import URL
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.commands import MakeReceipt, ReceiptMade
 from engramq.schemas.receipts import ChainedEntry, Receipt
@@ -38,7 +38,7 @@ def command(command_id: Any, erased: Any, out: Path | None, namespace: str | Non
         raise click.UsageError("Give the id of a command (engramq audit shows it), or --erased ID.")
     wanted = MakeReceipt(command_id=str(command_id)) if erased is None else MakeReceipt(erased=str(erased))
     with operating("receipt", namespace) as place:
-        receipt = place.reply_to(wanted, ReceiptMade).receipt
+        receipt = place.client.reply_to(wanted, ReceiptMade).receipt
     if receipt is None:
         nothing = f"of command {command_id}" if erased is None else f"that {erased} was erased"
         raise CommandFailed(f"The audit log of {place.name} says nothing {nothing}; plain stores have no entry.")
@@ -98,7 +98,7 @@ def _compared(receipt: Receipt, namespace: str | None, *, any_key: bool) -> tupl
         for question in questions:
             if all(entry.id in found for entry in receipt.proven):
                 break
-            live = place.reply_to(question, ReceiptMade).receipt
+            live = place.client.reply_to(question, ReceiptMade).receipt
             if live is not None and live.public_key != receipt.public_key and not any_key:
                 return f"{place.name} has another key, {live.public_key}", 0
             found |= {entry.id: entry for entry in (() if live is None else live.proven)}

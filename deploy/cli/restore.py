@@ -7,9 +7,9 @@ from typing import Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import door, memory_id, write
 from engramq.deploy.cli.output import draw_status, json_line, tell
 from engramq.deploy.cli.progress import bytes_done
+from engramq.deploy.cli.tool_client import open_client
 from engramq.deploy.local.home import home_from
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import read_settings
@@ -44,9 +44,9 @@ def command(
         if file.exists():
             raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
         common.refuse_options(context, OF_BACKUPS, f"a backup, and {meant} is an id")
-        with door(namespace) as gateway:
-            asked = {"memory_id": memory_id(gateway, meant), **common.arguments({"reason": reason})}
-            return tell(write(gateway, "restore_memory", asked), draw_status, as_json=as_json)
+        with open_client(namespace) as gateway:
+            asked = {"memory_id": gateway.memory_id(meant), **common.arguments({"reason": reason})}
+            return tell(gateway.write("restore_memory", asked), draw_status, as_json=as_json)
     common.refuse_options(context, OF_MEMORIES, f"a memory, and {meant} is no id")
     if not file.is_file():
         raise click.UsageError(f"{meant!r} does not exist, or is no file; nor is it an id.")

@@ -9,7 +9,6 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import Door, door, memory_id, with_whole_ids, write
 from engramq.deploy.cli.memories import described
 from engramq.deploy.cli.output import (
     Reply,
@@ -22,6 +21,7 @@ from engramq.deploy.cli.output import (
     tell,
 )
 from engramq.deploy.cli.receipt import verify_receipt
+from engramq.deploy.cli.tool_client import ToolClient, open_client
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.setting_values import integer
@@ -112,9 +112,9 @@ def unshare(identifiers: tuple[str, ...], namespace: str | None, *, as_json: boo
     An ID may be its beginning, of 8 characters or more, if no other has that.
     """
     codes = [ExitCode.DONE]
-    with door(namespace) as gateway:
-        for meant in [memory_id(gateway, text) for text in identifiers]:
-            reply = write(gateway, "unshare_memory", {"memory_id": meant})
+    with open_client(namespace) as gateway:
+        for meant in [gateway.memory_id(text) for text in identifiers]:
+            reply = gateway.write("unshare_memory", {"memory_id": meant})
             codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
 
@@ -138,18 +138,18 @@ def _each(
     if not (seen or yes or common.can_ask()):
         raise click.UsageError(_NOBODY_SAW)
     codes = [ExitCode.DONE]
-    with door(namespace) as gateway:
-        for meant in [memory_id(gateway, text) for text in identifiers]:
+    with open_client(namespace) as gateway:
+        for meant in [gateway.memory_id(text) for text in identifiers]:
             digest = seen or _shown(gateway, meant, yes=yes)
             if not (seen or yes or click.confirm("Is it this one?", err=True)):
                 click.echo(f"{meant}\tleft as it is")
                 continue
-            reply = write(gateway, tool, {"memory_id": meant, **common.arguments({**given, "seen": digest})})
+            reply = gateway.write(tool, {"memory_id": meant, **common.arguments({**given, "seen": digest})})
             codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
 
 
-def _shown(gateway: Door, meant: str, *, yes: bool) -> str | None:
+def _shown(gateway: ToolClient, meant: str, *, yes: bool) -> str | None:
     """Show a memory on standard error and return its digest, None where there is none; raises CommandFailed.
 
     `yes`: also one that cannot be shown whole is meant.
@@ -183,9 +183,9 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
 
     Both are ids, or their beginnings of 8 characters or more, if no others have those. engramq restore OLD undoes it.
     """
-    with door(namespace) as gateway:
-        asked = {"old_memory_id": memory_id(gateway, old), "new_memory_id": memory_id(gateway, new)}
-        return tell(write(gateway, "supersede_memory", asked), draw_status, as_json=as_json)
+    with open_client(namespace) as gateway:
+        asked = {"old_memory_id": gateway.memory_id(old), "new_memory_id": gateway.memory_id(new)}
+        return tell(gateway.write("supersede_memory", asked), draw_status, as_json=as_json)
 
 
 @click.command("update")
@@ -207,9 +207,9 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
     changes = common.arguments(fields)
     if not changes.keys() - {"seen"}:
         raise click.UsageError("Say what is to be changed: engramq update --help lists what can be.")
-    with door(namespace) as gateway:
-        asked = {"memory_id": memory_id(gateway, identifier), **with_whole_ids(gateway, changes)}
-        return tell(write(gateway, "update_memory", asked), draw_status, as_json=as_json)
+    with open_client(namespace) as gateway:
+        asked = {"memory_id": gateway.memory_id(identifier), **gateway.with_whole_ids(changes)}
+        return tell(gateway.write("update_memory", asked), draw_status, as_json=as_json)
 
 
 @click.command("contradictions")
@@ -220,12 +220,12 @@ def contradictions(limit: int, project: str | None, namespace: str | None, *, as
 
     Of each pair the later memory stands first, with what it says, then the earlier. engramq supersede OLD NEW decides.
     """
-    with door(namespace) as gateway:
+    with open_client(namespace) as gateway:
         pairs = islice(_pairs(gateway, project), limit)
         print_list(pairs, _pair_of, as_json=as_json, none="No memories were seen to disagree.")
 
 
-def _pairs(gateway: Door, project: str | None) -> Iterator[Mapping[str, str]]:
+def _pairs(gateway: ToolClient, project: str | None) -> Iterator[Mapping[str, str]]:
     """Yield the pairs as the gateway finds them: a page may take seconds."""
     cursor: str | None = None
     while True:

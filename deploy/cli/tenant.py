@@ -1,5 +1,6 @@
 """`engramq tenant`: list, configure and delete whole namespaces."""
 
+import contextlib
 import shlex
 from functools import partial
 from typing import Any, Final
@@ -7,13 +8,15 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.operating import queue_client
 from engramq.deploy.cli.output import json_line, print_list, quoted, refusal_text
+from engramq.deploy.cli.tool_client import ToolClient
 from engramq.deploy.local.servers_for import servers_for
-from engramq.gateway.operator import Asker, checked_command, open_asker, run
+from engramq.gateway.operator import checked_command
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
-from engramq.schemas.envelope import Answer, PrincipalId
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import language, namespace, principal
@@ -127,7 +130,7 @@ def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None
     wanted = checked_command({} if reason is None else {"reason": reason}, DeleteTenant)
     with servers_for("tenant delete") as settings:
         try:
-            found, done = run(partial(_delete, settings, tenant, wanted, yes=yes, as_json=as_json))
+            found, done = _delete(settings, tenant, wanted, yes=yes, as_json=as_json)
         except EngramqError as refusal:
             text = refusal_text(refusal.fault.error, refusal.fault.recovery)
             raise CommandFailed(text, ExitCode.MIDWAY) from None
@@ -150,25 +153,24 @@ def _counted(held: TenantDescribed | TenantDeleted) -> str:
     return ", ".join((memories(held.memory_count), *counted))
 
 
-async def _delete(
+def _delete(
     settings: Settings, namespace: str, deletion: DeleteTenant, *, yes: bool, as_json: bool
 ) -> tuple[TenantDescribed, TenantDeleted | None]:
     """Return what was found, and what was done if it was to be.
 
     A namespace that holds nothing any more is deleted too: what was broken off may have left stored replies.
     """
-    async with open_asker(settings, namespace) as asker:
-        found = await asker.run(DescribeTenant(), TenantDescribed)
+    with queue_client(settings, namespace) as client:
+        found = client.reply_to(DescribeTenant(), TenantDescribed)
         if not yes or found.status == "not_found":
             return found, None
-        progress = None if as_json else partial(_tell_progress, asker, found)
-        return found, await asker.run(deletion, TenantDeleted, progress=progress)
+        progress = None if as_json else partial(_tell_progress, client, found)
+        return found, client.reply_to(deletion, TenantDeleted, progress=progress)
 
 
-async def _tell_progress(asker: Asker, found: TenantDescribed) -> None:
-    answer = await asker.ask(DescribeTenant())
-    if isinstance(answer, Answer) and isinstance(answer.reply, TenantDescribed):
-        gone = max(0, found.memory_count - answer.reply.memory_count)
+def _tell_progress(client: ToolClient, found: TenantDescribed) -> None:
+    with contextlib.suppress(EngramqError):
+        gone = max(0, found.memory_count - client.reply_to(DescribeTenant(), TenantDescribed).memory_count)
         click.echo(f"{gone} of {memories(found.memory_count)} deleted", err=True)
 
 

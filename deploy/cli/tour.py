@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 import click
 
 import engramq
-from engramq.deploy.cli.door import WHOLE, home_door, write
 from engramq.deploy.cli.output import ID_CHARS, Reply, printable, refuse
+from engramq.deploy.cli.tool_client import WHOLE, home_client
 from engramq.deploy.local import settings
 from engramq.schemas.command_line import count_of
 
@@ -51,11 +51,11 @@ class Tour:
         pairs = list(supersessions(decisions))
         singly = {index for pair in pairs for index in pair}
         rest = [decision.record() for index, decision in enumerate(decisions) if index not in singly][-DECISIONS:]
-        with home_door(self._as("decisions")) as door:
-            ids = {index: _stored(write(door, "store_memory", decisions[index].record())) for index in sorted(singly)}
-            refuse(write(door, "import_memories", {"records": rest}))
+        with home_client(self._as("decisions")) as gateway:
+            ids = {index: _stored(gateway.write("store_memory", decisions[index].record())) for index in sorted(singly)}
+            refuse(gateway.write("import_memories", {"records": rest}))
             for old, new in pairs:
-                refuse(write(door, "supersede_memory", {"old_memory_id": ids[old], "new_memory_id": ids[new]}))
+                refuse(gateway.write("supersede_memory", {"old_memory_id": ids[old], "new_memory_id": ids[new]}))
         click.echo(
             f"Kept {count_of(len(ids) + len(rest), 'decision')} of this project, {len(pairs)} of them superseded by "
             "later ones. The vectors of most follow in the background."
@@ -99,8 +99,8 @@ class Tour:
     def _call(self, principal: str, tool: str, arguments: Mapping[str, Any]) -> Reply:
         said = ", ".join(f"{name}={_short(value)!r}" for name, value in arguments.items())
         click.echo(click.style(f"  {principal}> {tool}({said})", fg="cyan"))
-        with home_door(self._as(principal)) as door:
-            reply = door.call(tool, arguments) if tool == "search_memories" else write(door, tool, arguments)
+        with home_client(self._as(principal)) as gateway:
+            reply = gateway.call(tool, arguments) if tool == "search_memories" else gateway.write(tool, arguments)
         refuse(reply)
         return reply
 

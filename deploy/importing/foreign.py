@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from engramq.deploy.cli.tool_client import is_refused
 from engramq.deploy.importing import conversations, notes, stores
 from engramq.deploy.importing.exports import (
     Choices,
@@ -34,12 +35,12 @@ from engramq.deploy.importing.rows import Row, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, RejectFile, importing, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.redaction import Redaction
-from engramq.schemas.commands import TOOLS, Command, EdgeAdded, NameAmbiguous, NodeAdded
+from engramq.schemas.commands import TOOLS, Command
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus, TranscriptFormat
+from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus, Status, TranscriptFormat
 
 READERS: Final[Mapping[ForeignFormat, Reader]] = {
     ForeignFormat.MCP_MEMORY: stores.read_mcp_memory,
@@ -212,22 +213,22 @@ class Graph:
         slots: anyio.Semaphore,
     ) -> None:
         try:
-            answer = await importer.send(command, namespace, f"import:{uuid7()}")
+            reply = await importer.send(command, namespace, f"import:{uuid7()}")
         finally:
             slots.release()
-        if answer.fault is not None:  # of this entry alone: it was not the service's failing
-            importer.reject(Rejection(entry.line, str(answer.fault.field or "line"), answer.fault.error, entry.file))
+        if is_refused(reply):  # of this entry alone: it was not the service's failing
+            importer.reject(Rejection(entry.line, str(reply.get("field") or "line"), reply["error"], entry.file))
             return
-        if isinstance(answer.reply, NodeAdded | EdgeAdded):
+        if reply["status"] == Status.SUCCESS:
             kind = NODES if isinstance(entry, ExportedNode) else EDGES
             self.found[kind] += 1
-            self.created[kind] += answer.reply.created
-            if isinstance(answer.reply, NodeAdded):
-                self.node_ids.add(answer.reply.node_id)
+            self.created[kind] += reply["created"]
+            if kind is NODES:
+                self.node_ids.add(reply["node_id"])
             else:
-                self.end_ids |= {answer.reply.source_id, answer.reply.target_id}
+                self.end_ids |= {reply["source_id"], reply["target_id"]}
             return
-        several = isinstance(answer.reply, NameAmbiguous)
+        several = reply["status"] == "ambiguous"
         why = "Several nodes have this name." if several else "The graph has it otherwise, and a change takes consent."
         importer.reject(Rejection(entry.line, "source_name" if several else "relation", why, entry.file))
 

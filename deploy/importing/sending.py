@@ -6,22 +6,25 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 import click
 import msgspec
 from msgspec import UNSET
 
-from engramq.deploy.cli.output import printable
+from engramq.deploy.cli.operating import QueueClient, queue_client
+from engramq.deploy.cli.output import Reply, printable
 from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
+from engramq.deploy.cli.tool_client import ASK_AGAIN_S, GIVE_UP_S, NOT_DONE, ToolClient, is_refused
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
 from engramq.deploy.local.servers_for import READY_BOUND_S
 from engramq.deploy.local.settings import REDIS_URL
-from engramq.gateway.operator import GIVE_UP_S, QueueAsker, open_asker
 from engramq.schemas.checks import REDIS_AWAY
 from engramq.schemas.commands import BatchImported, Command, ImportBatch
 from engramq.schemas.connection import (
@@ -32,14 +35,13 @@ from engramq.schemas.connection import (
     lanes_of,
     pack_script,
 )
-from engramq.schemas.envelope import Answer
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.limits import ALIVE_S
 from engramq.schemas.packed_lines import Source
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import COUNT_PRESENT
 from engramq.schemas.settings import Redact, Settings
-from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat, Visibility, WorkerKind
+from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat, Status, Visibility, WorkerKind
 
 
 class CannotReject(Exception):
@@ -169,6 +171,7 @@ class ImportWorkers:
 
 
 LATE_S: Final = 30.0  # without an answer before it is said
+BATCH_S: Final = 60.0  # that a batch may take before it is asked after
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work
 
@@ -180,7 +183,7 @@ class Importer:
     `read`: how many rows have been read, of which some are on their way. `sample`: a row that was stored.
     """
 
-    asker: QueueAsker
+    client: QueueClient
     on_duplicate: OnDuplicate
     rejects: RejectFile
     progress: ProgressBar
@@ -209,14 +212,14 @@ class Importer:
 
     async def _send(self, batch: RowBatch, slots: anyio.CapacityLimiter) -> None:
         try:
-            answer = await self.send(_command(batch, self.on_duplicate), batch.namespace, batch.key)
+            body = await self.send(_command(batch, self.on_duplicate), batch.namespace, batch.key)
         finally:
             slots.release_on_behalf_of(batch)
-        if answer.fault is not None:
-            raise EngramqError(answer.fault)
-        assert isinstance(answer.reply, BatchImported)
-        self.degraded |= answer.reply.degraded is True
-        for receipt in answer.reply.receipts:
+        if is_refused(body):
+            raise EngramqError(msgspec.convert(body, Fault))
+        reply = msgspec.convert(body, BatchImported)
+        self.degraded |= reply.degraded is True
+        for receipt in reply.receipts:
             row = batch.rows[receipt.index]
             if receipt.status is ReceiptStatus.REJECTED:
                 self.reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or ""), row.file))
@@ -228,11 +231,12 @@ class Importer:
                     self.absent[receipt.status, receipt.absence] += 1
         self.progress.show(sum(self.counts.values()), self.read)
 
-    async def send(self, command: Command, namespace: str, key: str) -> Answer:
-        """Return the answer to a command, however often it takes asking; says so when none comes for long."""
+    async def send(self, command: Command, namespace: str, key: str) -> Reply:
+        """Return the reply to a command, however often it takes asking; says so when none comes for long."""
         late = asyncio.get_running_loop().call_later(LATE_S, self._say_late)
+        client = self.client.within(namespace)
         try:
-            return await replace(self.asker, namespace=namespace).insist(command, key)
+            return await anyio.to_thread.run_sync(_insist, client, command, key, abandon_on_cancel=True)
         finally:
             late.cancel()
             self._is_late = False
@@ -249,6 +253,21 @@ class Importer:
         """Count a row that was not stored, and tell of it; raises CannotReject."""
         self.counts[ReceiptStatus.REJECTED] += 1
         self.rejects.write(rejection)
+
+
+def _insist(client: ToolClient, command: Command, key: str) -> Reply:
+    """Return the reply to a write, asked again while the service is overloaded or away; raises EngramqError."""
+    arguments = msgspec.to_builtins(command)
+    tool, give_up = arguments.pop("type"), time.monotonic() + GIVE_UP_S
+    while True:
+        left_s = give_up - time.monotonic()
+        reply = client.write(tool, arguments, key=key, patience_s=left_s, progress=anyio.from_thread.check_cancelled)
+        if reply["status"] == Status.PENDING:
+            raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
+        if reply.get("code") not in NOT_APPLIED or time.monotonic() > give_up:
+            return reply
+        anyio.from_thread.check_cancelled()
+        time.sleep(reply.get("retry_after_s", ASK_AGAIN_S))
 
 
 def _command(batch: RowBatch, on_duplicate: OnDuplicate) -> ImportBatch:
@@ -314,13 +333,15 @@ async def importing(
     """
     async with AsyncExitStack() as resources:
         files = resources.enter_context(ExitStack())
-        asker = await resources.enter_async_context(open_asker(settings, settings.namespace, settings.project))
+        client = files.enter_context(
+            queue_client(settings, settings.namespace, project=settings.project, write_s=BATCH_S)
+        )
         workers = ImportWorkers(lanes_of(settings), settings.namespace)
         resources.push_async_callback(workers.close)
         of_home = not os.environ.get(REDIS_URL)
         await workers.require(STACK_S if of_home else START_S, of_home=of_home)
         importer = Importer(
-            asker,
+            client,
             options.on_duplicate,
             RejectFile(rejects, files),
             resources.enter_context(ProgressBar(source, total)),

@@ -7,7 +7,6 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.deploy.importing import sending
-from engramq.gateway import operator
 from engramq.schemas.command_line import ExitCode
 
 
@@ -38,7 +37,7 @@ def test_a_redis_that_is_away_ends_what_began(
     command: str, rows: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ENGRAMQ_REDIS_URL", "unix:///nowhere")
-    monkeypatch.setattr(operator, "GIVE_UP_S", 0.0)
+    monkeypatch.setattr(sending, "GIVE_UP_S", 0.0)
     monkeypatch.setattr(sending, "START_S", 0.0)
     arguments = {"import": [str(rows)], "purge": ["--thread", "t"]}[command]
     assert main([command, *arguments]) == ExitCode.MIDWAY

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway import operator as asking
+from engramq.deploy.cli import tool_client
+from engramq.gateway import operator
 from tests.scenarios.stage import Agent, Stage, agent_of
 from tests.workers.memories.trust.test_command_lines import Terminal, terminal
 
@@ -81,10 +82,10 @@ async def test_a_restoration_that_takes_long_is_asked_after(
 ) -> None:
     edge = await written(agent)
     deleted = await agent.call("graph_delete_node", node_id=edge["source_id"])
-    monkeypatch.setattr(asking, "ANSWER_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(asking, "ASK_AGAIN_S", 0.05)
-    code, out, _ = await terminal("graph", "restore", str(deleted["audit_id"]))
-    assert (code, out) == (0, f"Restored node {edge['source_id']} with 1 edge\n")
+    monkeypatch.setattr(operator, "WRITE_S", 0.003)
+    monkeypatch.setattr(tool_client, "ASK_AGAIN_S", 0.05)
+    code, out, err = await terminal("graph", "restore", str(deleted["audit_id"]))
+    assert (code, out, err) == (0, f"Restored node {edge['source_id']} with 1 edge\n", "")
 
 
 @pytest.mark.parametrize(

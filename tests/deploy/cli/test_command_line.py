@@ -270,10 +270,10 @@ def test_pairs_are_printed_while_more_are_looked_for(
     pages = Pages(capsys)
 
     @contextmanager
-    def door(_namespace: str | None) -> Iterator[Pages]:
+    def client(_namespace: str | None) -> Iterator[Pages]:
         yield pages
 
-    monkeypatch.setattr(review, "door", door)
+    monkeypatch.setattr(review, "open_client", client)
     assert main(["contradictions", "--limit", "3"]) == 0
     first = "m-1b  at 7\n  m-1a  at 6\n"
     assert pages.before == ["", first * 2]
@@ -288,9 +288,9 @@ def test_where_nothing_disagrees_that_is_told(
             return {"status": "success", "pairs": [], "next_cursor": None}
 
     @contextmanager
-    def door(_namespace: str | None) -> Iterator[Nothing]:
+    def client(_namespace: str | None) -> Iterator[Nothing]:
         yield Nothing()
 
-    monkeypatch.setattr(review, "door", door)
+    monkeypatch.setattr(review, "open_client", client)
     assert main(["contradictions"]) == 0
     assert capsys.readouterr() == ("", "No memories were seen to disagree.\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.cli import demo, door, main, tour
+from engramq.deploy.cli import demo, main, tool_client, tour
 from engramq.deploy.cli.tour import FOLDER, Tour, read_decisions, supersessions
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from tests.architecture.source import ROOT
@@ -41,7 +41,7 @@ def test_each_superseded_decision_names_one_that_stands() -> None:
     assert all(decisions[old].day <= decisions[new].day for old, new in pairs)
 
 
-class Answering:
+class Answering(tool_client.ToolClient):
     """Answers every call alike."""
 
     def __init__(self, reply: dict[str, Any]) -> None:
@@ -65,8 +65,8 @@ class Answering:
 def test_a_refused_or_pending_store_ends_the_tour_with_a_clear_word(
     reply: dict[str, Any], said: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tour, "home_door", lambda _environment: nullcontext(Answering(reply)))
-    monkeypatch.setattr(door, "SETTLED_S", 0.0)
+    monkeypatch.setattr(tour, "home_client", lambda _environment: nullcontext(Answering(reply)))
+    monkeypatch.setattr(tool_client, "SETTLED_S", 0.0)
     shown = Tour({}, "http://127.0.0.1:1", lambda _wait_for: None)
     for going in (shown.fill, shown.show):
         with pytest.raises(CommandFailed) as refused:

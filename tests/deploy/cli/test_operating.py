@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.cli.operating import RemoteAsker
-from engramq.gateway import operator
+from engramq.deploy.cli import tool_client
+from engramq.deploy.cli.tool_client import ToolClient
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS, AuditList, ListAudit, Purged, PurgeMemories
-from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
@@ -132,7 +132,7 @@ def test_no_operators_tool_is_one_of_an_agents_but_those_that_are_listed() -> No
     assert {tool.name for tool in OPERATOR_TOOLS} & set(TOOLS) == {"audit", "get_command"}
 
 
-class Scripted:
+class Scripted(ToolClient):
     """A gateway that gives these replies in turn."""
 
     def __init__(self, *replies: dict[str, Any]) -> None:
@@ -144,27 +144,26 @@ class Scripted:
         return self.replies.pop(0)
 
 
-async def test_a_write_that_takes_long_is_asked_after_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "ASK_AGAIN_S", 0.01)
+def test_a_write_that_takes_long_is_asked_after_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_client, "ASK_AGAIN_S", 0.01)
     done = {"status": "success", "matched": 3, "erased": 3, "memory_ids": [], "command_id": "c"}
     report = {"status": "done", "reply": done}
     pending = {"status": "pending", "command_id": "c"}
-    gateway = Scripted(pending, {"status": "pending", "reply": None}, {"status": "running"}, report, done)
+    gateway = Scripted(pending, {"status": "pending", "reply": None}, {"status": "running"}, report)
     purge = PurgeMemories(created_by="crawler", erase=True)
-    assert (await RemoteAsker(gateway).run(purge, Purged)).erased == 3  # type: ignore[arg-type]
-    assert [tool for tool, _ in gateway.calls] == ["purge_memories", *["get_command"] * 3, "purge_memories"]
-    assert gateway.calls[-1] == gateway.calls[0], "by the same key: the stored reply"
+    assert gateway.reply_to(purge, Purged).erased == 3
+    assert [tool for tool, _ in gateway.calls] == ["purge_memories", *["get_command"] * 3]
     first = dict(gateway.calls[0][1])
     assert first.pop("idempotency_key")
     assert first == {"created_by": "crawler", "erase": True}
 
     refusal = {"status": "error", "code": "forbidden", "error": "No.", "recovery": "Ask."}
     with pytest.raises(EngramqError, match="No"):
-        await RemoteAsker(Scripted(refusal)).run(purge, Purged)  # type: ignore[arg-type]
+        Scripted(refusal).reply_to(purge, Purged)
 
 
 PENDING: dict[str, Any] = {"status": "pending", "command_id": "c"}
-DONE: dict[str, Any] = {"status": "done", "reply": {}}
+UNKNOWN: dict[str, Any] = {"status": "unknown", "reply": None}
 DEAD: dict[str, Any] = {
     "status": "error",
     "code": "internal",
@@ -180,36 +179,32 @@ AWAY: dict[str, Any] = {
 }
 
 
-async def test_a_write_that_has_failed_for_good_is_not_tried_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "ASK_AGAIN_S", 0.01)
+def test_a_write_that_has_failed_for_good_is_not_tried_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_client, "ASK_AGAIN_S", 0.01)
     gateway = Scripted(PENDING, AWAY, {"status": "failed", "reply": DEAD}, PENDING)
-    asker = RemoteAsker(gateway)  # type: ignore[arg-type]
     purge = PurgeMemories(created_by="crawler", erase=True)
     with pytest.raises(EngramqError, match="tried 5 times") as failed:
-        await asker.run(purge, Purged)
+        gateway.reply_to(purge, Purged)
     assert failed.value.fault.recovery == "Tell the operator."
     assert [tool for tool, _ in gateway.calls] == ["purge_memories", "get_command", "get_command"]
 
     gateway.replies = [PENDING, {"status": "failed", "reply": DEAD}]
-    answer = await asker.insist(purge, "key")
-    assert answer.fault is not None
-    assert answer.fault.code is FaultCode.INTERNAL
+    assert gateway.write("purge_memories", {}, key="key") == DEAD
 
 
-async def test_an_answer_that_never_comes_is_not_asked_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "ASK_AGAIN_S", 0.01)
-    gateway = Scripted(*[PENDING, DONE] * 10)
+def test_a_command_that_nobody_knows_is_not_asked_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_client, "ASK_AGAIN_S", 0.01)
+    gateway = Scripted(*[PENDING, UNKNOWN] * 10)
     with pytest.raises(EngramqError, match="its answer did not come"):
-        await RemoteAsker(gateway).run(PurgeMemories(created_by="crawler", erase=True), Purged)  # type: ignore[arg-type]
-    assert len(gateway.calls) == 2 * operator.TRIES
+        gateway.reply_to(PurgeMemories(created_by="crawler", erase=True), Purged)
+    assert len(gateway.calls) == 2 * tool_client.REPEATS
 
 
-async def test_a_read_is_repeated_while_the_gateway_has_no_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_is_repeated_while_the_gateway_has_no_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: dict[str, Any] = {"status": "success", "entries": [], "next_cursor": None}
     gateway = Scripted(AWAY, AWAY, listed, AWAY)
-    asker = RemoteAsker(gateway)  # type: ignore[arg-type]
-    assert (await asker.read(ListAudit(), AuditList)).entries == []
+    assert gateway.reply_to(ListAudit(), AuditList).entries == []
     assert [tool for tool, _ in gateway.calls] == ["audit"] * 3
-    monkeypatch.setattr(operator, "READ_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(Scripted, "read_s", 0.0)
     with pytest.raises(EngramqError, match="No answer"):
-        await asker.read(ListAudit(), AuditList)
+        gateway.reply_to(ListAudit(), AuditList)

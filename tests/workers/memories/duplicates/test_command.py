@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway import operator as asking
+from engramq.deploy.cli.tool_client import ToolClient
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, refuse
 from tests.scenarios.stage import Agent, Stage, agent_of
@@ -171,16 +171,16 @@ async def test_a_merge_that_was_stopped_goes_on_where_it_was(
     monkeypatch.setattr(limits, "DUPLICATES_MERGED", 2)
     for _ in range(6):
         await agent.store(TEA)
-    run, calls = asking.Asker.run, 0
+    write, calls = ToolClient.write, 0
 
-    async def stopped(self: asking.Asker, *given: Any, **named: Any) -> Any:
+    def stopped(self: ToolClient, *given: Any, **named: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise refuse(FaultCode.UNAVAILABLE, "The queue went away.")
-        return await run(self, *given, **named)
+        return write(self, *given, **named)
 
-    monkeypatch.setattr(asking.Asker, "run", stopped)
+    monkeypatch.setattr(ToolClient, "write", stopped)
     code, _, err = await terminal("duplicates", "--merge", "--yes")
     assert code == 3
     assert "The queue went away." in err

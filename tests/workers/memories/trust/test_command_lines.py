@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.cli import main
+from engramq.deploy.cli import main, tool_client
 from engramq.deploy.cli import purge as purge_command
-from engramq.gateway import operator as asking
+from engramq.gateway import operator
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
 from engramq.workers.memories import purge as purging
@@ -158,14 +158,14 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
 ) -> None:
     for number in range(20):
         await agent.store(f"Page {number}", thread="pages")
-    for name, value in (("ASK_AGAIN_S", 0.5), ("PROGRESS_S", 0.0)):
-        monkeypatch.setattr(asking, name, value)
+    monkeypatch.setattr(operator, "WRITE_S", 0.5)
+    monkeypatch.setattr(tool_client, "PROGRESS_S", 0.0)
     monkeypatch.setattr("engramq.workers.memories.purge.ERASED_AT_ONCE", 1)
     told = threading.Event()
     tell, erase = purge_command._tell_progress, purging.erase
 
-    async def telling(*arguments: Any) -> None:
-        await tell(*arguments)
+    def telling(*arguments: Any) -> None:
+        tell(*arguments)
         told.set()
 
     async def waiting(*arguments: Any) -> None:

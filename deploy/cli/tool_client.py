@@ -1,20 +1,27 @@
-"""Call tools of a gateway for a command: of the home's own, on its socket, or of the one at ENGRAMQ_URL, over HTTP."""
+"""Call tools for a command: of the home's gateway, on its socket, or of the gateway at ENGRAMQ_URL, over HTTP.
+
+Every command asks here, and a write that takes a while is waited for here alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
-from engramq.deploy.cli.options import BEGINNING, LEAST_DIGITS
+import msgspec
+
+from engramq.deploy.cli.options import BEGINNING, LEAST_DIGITS, WHOLE_REPLY
 from engramq.deploy.cli.output import Reply, refuse
 from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
@@ -23,8 +30,12 @@ from engramq.deploy.local.home import DeployError, home_from
 from engramq.deploy.local.hooks.connection import call_of
 from engramq.deploy.local.lease import ask_status
 from engramq.schemas.command_line import CommandFailed, ExitCode
-from engramq.schemas.faults import FaultCode
-from engramq.schemas.vocabulary import MemoryState, Partition, Verification
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode
+from engramq.schemas.faults import refuse as refusal
+from engramq.schemas.vocabulary import CommandStatus, MemoryState, Partition, Status, Verification
+
+if TYPE_CHECKING:
+    from engramq.schemas.commands import Command
 
 URL: Final = settings.URL
 TOKEN: Final = "ENGRAMQ_TOKEN"  # noqa: S105 - the name of a variable
@@ -32,8 +43,13 @@ PROTOCOL: Final = "2025-11-25"
 SESSION: Final = "engramq-cli"  # one for all commands: a visit of half an hour counts once, as an agent's does
 SETTLED_S: Final = 60.0  # after which a write that is taken is left to itself
 ASK_AGAIN_S: Final = 0.3
+READ_S: Final = 60.0  # how long a read is repeated that a busy gateway had no time for
+GIVE_UP_S: Final = 300.0  # after which a gateway that has been away since is given up
+PROGRESS_S: Final = 5.0
+REPEATS: Final = 3  # how often a write is asked again that nobody knows of any more
 ANSWER_S: Final = 60.0  # longer than any tool takes to answer, if only by "pending"
 TRIES: Final = 2  # a write is asked again with its key, which never does it twice
+NOT_DONE: Final = "See `engramq status`: is a worker running?"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _MCP_PATH: Final = "/mcp"
 # What a profile of tools hides, or how an agent is answered, is not for people.
@@ -51,11 +67,130 @@ _EVERY: Final = {
     "project": "*",
 }
 
-Door: TypeAlias = "_HomeDoor | _HttpDoor"
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def is_refused(reply: Reply) -> bool:
+    """Say whether a reply is a refusal, whose fields are those of a Fault."""
+    return reply["status"] in (Status.ERROR, Status.INVALID_PARAMETER)
+
+
+class ToolClient(ABC):
+    """Calls tools in one namespace."""
+
+    read_s: ClassVar[float] = READ_S
+
+    @abstractmethod
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        """Return a tool's reply, refusals included; raises DeployError, CommandFailed."""
+
+    def write(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        key: str = "",
+        patience_s: float | None = None,
+        progress: Callable[[], None] | None = None,
+    ) -> Reply:
+        """Return the reply of a write, once it has ended; after `patience_s` (SETTLED_S) that it is pending.
+
+        The write has a key, by which it is done once however often it is asked. `progress` is called now and then while
+        it takes long. Raises DeployError, CommandFailed.
+        """
+        keyed = {**arguments, "idempotency_key": key or str(uuid.uuid4())}
+        begun = progress_at = heard_at = time.monotonic()
+        deadline = begun + (SETTLED_S if patience_s is None else patience_s)
+        for _ in range(REPEATS):
+            if (reply := self.call(tool, keyed))["status"] != Status.PENDING:
+                break
+            of_command = {"command_id": reply["command_id"], "max_chars": WHOLE_REPLY}
+            while (report := self.call("get_command", of_command))["status"] != CommandStatus.UNKNOWN:
+                if report.get("reply"):
+                    return dict(report["reply"])
+                now = time.monotonic()
+                heard_at = heard_at if is_refused(report) else now
+                never = is_refused(report) and report["code"] not in NOT_APPLIED
+                if never or now > min(deadline, heard_at + GIVE_UP_S):
+                    return reply
+                if progress is not None and now > progress_at + PROGRESS_S:
+                    progress_at = now
+                    progress()
+                time.sleep(ASK_AGAIN_S)
+        return reply
+
+    def reply_to(
+        self, command: Command, kind: type[R], *, progress: Callable[[], None] | None = None, **around: Any
+    ) -> R:
+        """Return the reply to an operator's command, however long it takes; raises EngramqError and as `write` does.
+
+        `around`: arguments of the call beside the command's own.
+        """
+        arguments: dict[str, Any] = msgspec.to_builtins(command) | around
+        tool: str = arguments.pop("type")
+        if command.write:
+            body = self.write(tool, arguments, patience_s=math.inf, progress=progress)
+        else:
+            body = self._read(tool, arguments)
+        if is_refused(body):
+            raise EngramqError(msgspec.convert(body, Fault))
+        if command.write and body["status"] == Status.PENDING:
+            raise refusal(FaultCode.UNAVAILABLE, "A command was taken, but its answer did not come.", recovery=NOT_DONE)
+        return msgspec.convert(body, kind)
+
+    def _read(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        """Return the reply of a read; one that there was no time for is repeated for a while."""
+        give_up = time.monotonic() + self.read_s
+        while (body := self.call(tool, arguments)).get("code") == FaultCode.UNAVAILABLE:
+            pause_s = body.get("retry_after_s", ASK_AGAIN_S)
+            if time.monotonic() + pause_s > give_up:
+                break
+            time.sleep(pause_s)
+        return body
+
+    def memory_id(self, text: str) -> str:
+        """Return the id that a text is, or the only one that begins with it; raises CommandFailed when there is none.
+
+        Ids are in the order of time, and so is the list: it is read until it has passed the beginning.
+        """
+        if WHOLE.fullmatch(text):
+            return text.lower()
+        if not BEGINNING.fullmatch(text):
+            raise CommandFailed(
+                f"{text!r} is no id, nor the first {LEAST_DIGITS} digits or more of one.", ExitCode.MISUSED
+            )
+        beginning, matching, cursor = text.lower(), list[str](), None
+        for _ in range(PAGES):
+            listing = {**_EVERY, "limit": PAGE, "max_chars": 200_000, "cursor": cursor}
+            reply = self.call("list_recent_memories", listing)
+            refuse(reply)
+            ids, cursor = [str(memory["id"]) for memory in reply["memories"]], reply["next_cursor"]
+            matching += [identifier for identifier in ids if identifier.startswith(beginning)]
+            if cursor is None or all(identifier < beginning for identifier in ids):
+                break
+        else:
+            if not matching:
+                raise CommandFailed(f"No id of the newest {PAGES * PAGE} begins with {text}. Give the whole id.")
+        if len(matching) == 1:
+            return matching[0]
+        if not matching:
+            raise CommandFailed(f"No memory has an id that begins with {text}.")
+        several = ", ".join(matching[:5]) + (" and more" if len(matching) > 5 else "")
+        raise CommandFailed(f"{len(matching)} ids begin with {text}: {several}. Give more of it.", ExitCode.MISUSED)
+
+    def with_whole_ids(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields of a memory with the whole ids of the memories that it cites; raises CommandFailed."""
+        if "evidence" not in fields:
+            return dict(fields)
+        cited = [
+            {**citation, "memory_id": self.memory_id(citation["memory_id"])} if "memory_id" in citation else citation
+            for citation in fields["evidence"]
+        ]
+        return {**fields, "evidence": cited}
 
 
 @contextlib.contextmanager
-def door(namespace: str | None) -> Iterator[Door]:
+def open_client(namespace: str | None) -> Iterator[ToolClient]:
     """Within the block calls are answered, in a namespace or else in that of the environment.
 
     Raises CommandFailed, DeployError.
@@ -64,76 +199,21 @@ def door(namespace: str | None) -> Iterator[Door]:
     if url:
         if namespace is not None:
             raise CommandFailed(f"--namespace is for the own home: at {URL} the token says it.", ExitCode.MISUSED)
-        yield _HttpDoor(url, os.environ.get(TOKEN) or "")
+        yield _HttpClient(url, os.environ.get(TOKEN) or "")
         return
     environment = {name: value for name, value in os.environ.items() if name not in _OF_AGENTS}
     if namespace is not None:
         environment[settings.NAMESPACE] = namespace
-    with home_door(environment) as own:
+    with home_client(environment) as own:
         yield own
 
 
-def home_door(environment: dict[str, str]) -> contextlib.closing[_HomeDoor]:
-    """Return a door of the home that an environment names, whose stack is started if it does not run."""
-    return contextlib.closing(_HomeDoor(environment))
+def home_client(environment: dict[str, str]) -> contextlib.closing[_HomeClient]:
+    """Return a client of the home that an environment names, whose stack is started if it does not run."""
+    return contextlib.closing(_HomeClient(environment))
 
 
-def write(door: Door, tool: str, arguments: Mapping[str, Any]) -> Reply:
-    """Return the reply of a write, also of one that takes a while, as the first after a start does.
-
-    It has a key of its own, by which it is done once however often it is asked. Raises DeployError, CommandFailed.
-    """
-    reply = door.call(tool, {**arguments, "idempotency_key": str(uuid.uuid4())})
-    deadline = time.monotonic() + SETTLED_S
-    while reply["status"] == "pending" and time.monotonic() < deadline:
-        report = door.call("get_command", {"command_id": reply["command_id"]})
-        if report.get("reply"):
-            return dict(report["reply"])
-        time.sleep(ASK_AGAIN_S)
-    return reply
-
-
-def memory_id(door: Door, text: str) -> str:
-    """Return the id that a text is, or the one that begins with it; raises CommandFailed when there is not just one.
-
-    Ids are in the order of time, and so is the list: it is read until it has passed the beginning.
-    """
-    if WHOLE.fullmatch(text):
-        return text.lower()
-    if not BEGINNING.fullmatch(text):
-        raise CommandFailed(f"{text!r} is no id, nor the first {LEAST_DIGITS} digits or more of one.", ExitCode.MISUSED)
-    beginning, matching, cursor = text.lower(), list[str](), None
-    for _ in range(PAGES):
-        listing = {**_EVERY, "limit": PAGE, "max_chars": 200_000, "cursor": cursor}
-        reply = door.call("list_recent_memories", listing)
-        refuse(reply)
-        ids, cursor = [str(memory["id"]) for memory in reply["memories"]], reply["next_cursor"]
-        matching += [identifier for identifier in ids if identifier.startswith(beginning)]
-        if cursor is None or all(identifier < beginning for identifier in ids):
-            break
-    else:
-        if not matching:
-            raise CommandFailed(f"No id of the newest {PAGES * PAGE} begins with {text}. Give the whole id.")
-    if len(matching) == 1:
-        return matching[0]
-    if not matching:
-        raise CommandFailed(f"No memory has an id that begins with {text}.")
-    several = ", ".join(matching[:5]) + (" and more" if len(matching) > 5 else "")
-    raise CommandFailed(f"{len(matching)} ids begin with {text}: {several}. Give more of it.", ExitCode.MISUSED)
-
-
-def with_whole_ids(door: Door, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a memory with the whole ids of the memories that it cites; raises CommandFailed."""
-    if "evidence" not in fields:
-        return dict(fields)
-    cited = [
-        {**citation, "memory_id": memory_id(door, citation["memory_id"])} if "memory_id" in citation else citation
-        for citation in fields["evidence"]
-    ]
-    return {**fields, "evidence": cited}
-
-
-class _HomeDoor:
+class _HomeClient(ToolClient):
     """The home's gateway; its stack is started if it does not run."""
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -179,7 +259,7 @@ class _HomeDoor:
             self._connection = None
 
 
-class _HttpDoor:
+class _HttpClient(ToolClient):
     """A gateway elsewhere. The token goes to it alone: no redirect is followed."""
 
     def __init__(self, url: str, token: str) -> None:
