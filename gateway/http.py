@@ -24,9 +24,10 @@ from engramq.gateway.bodies import Bodies, Exchange, NoRoom
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
 from engramq.gateway.limits import Shared
-from engramq.gateway.overview import AskHealth, Health
+from engramq.gateway.overview import AskHealth
 from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, Connections, affordable
 from engramq.schemas import limits
+from engramq.schemas.checks import Health
 from engramq.schemas.codec import fault_body
 from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import REST_PREFIX

@@ -2,9 +2,9 @@
 
 import hmac
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from starlette.requests import Request
@@ -15,7 +15,8 @@ from engramq.gateway.bodies import Bodies
 from engramq.gateway.http import METRICS_PATH
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.limits import Shared
-from engramq.schemas.checks import InstallationState, MailboxState
+from engramq.gateway.overview import AskHealth
+from engramq.schemas.checks import Health, MailboxState
 from engramq.schemas.vocabulary import Scope, Status
 from engramq.telemetry import catalog
 from engramq.telemetry.catalog import CONTENT_TYPE, Figures, Metric
@@ -51,9 +52,7 @@ class GatewayMetrics:
         self._figures.count(catalog.CALLS, tool, outcome)
         self._figures.observe(catalog.CALL_SECONDS, taken_s, tool)
 
-    def route(
-        self, look: Callable[[], Coroutine[Any, Any, InstallationState]], *, token: str, by_caller: bool
-    ) -> Route:
+    def route(self, look: AskHealth, *, token: str, by_caller: bool) -> Route:
         """Return /metrics. Whoever asks at the same time shares one look.
 
         `token`: what a scraper shows, if there is one. `by_caller`: its caller, whom authentication knows, needs the
@@ -73,13 +72,13 @@ class GatewayMetrics:
 
         return Route(METRICS_PATH, metrics)
 
-    async def _overview(self, look: Callable[[], Coroutine[Any, Any, InstallationState]]) -> InstallationState | None:
+    async def _overview(self, look: AskHealth) -> Health | None:
         with anyio.move_on_after(LOOK_S):
             return await look()
         log.warning("Metrics tell nothing of queue and workers: the look took too long")
         return None
 
-    def _take_in(self, state: InstallationState | None) -> None:
+    def _take_in(self, state: Health | None) -> None:
         figures = self._figures
         figures.tell(catalog.READY, 0 if state is None or state.status == "unavailable" else 1)
         checks = [] if state is None else state.checks

@@ -16,10 +16,10 @@ import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from engramq.gateway.identity.authorization import settings_caller
-from engramq.gateway.overview import Health, overview_of, redis_check, whole_health_in
+from engramq.gateway.overview import overview_of, redis_check
 from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.look import NoLook, look_at, missing_rights
-from engramq.schemas.checks import Check, CheckName, InstallationState, merged, status_of
+from engramq.schemas.checks import Check, CheckName, Health, health_of, merged
 from engramq.schemas.codec import fault_body, reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import AnyCommand, Command, GetCommand
@@ -133,15 +133,10 @@ def checked_command(given: Mapping[str, Any], kind: type[C]) -> C:
     return command
 
 
-def overview(settings: Settings) -> InstallationState:
+def overview(settings: Settings) -> Health:
     """Return how the installation at `settings.redis_url` is, within about 8 s."""
     logging.getLogger("engramq").addHandler(logging.NullHandler())  # what is wrong is told by the checks
     return run(partial(_overview, settings))
-
-
-def whole_health(settings: Settings) -> Health:
-    """Return the same in the form in which a home's gateway tells it to its supervisor."""
-    return whole_health_in(overview(settings))
 
 
 def redis_alone(settings: Settings) -> Check:
@@ -159,13 +154,13 @@ async def _redis_alone(settings: Settings) -> Check:
     return redis_check(refused or look.away, answers=not refused)
 
 
-async def _overview(settings: Settings) -> InstallationState:
+async def _overview(settings: Settings) -> Health:
     try:
         async with open_bus(settings) as bus:
             found = await overview_of(bus, settings_caller(settings))
     except UnsupportedServer as problem:
         checks = [redis_check(str(problem), answers=False)]
-        return InstallationState(status=status_of(checks), checks=checks, mailboxes=[])
+        return health_of(checks)
     try:
         missing = await missing_rights(lanes_of(settings))
     except NoLook:
@@ -174,4 +169,4 @@ async def _overview(settings: Settings) -> InstallationState:
         return found
     cut_off = any(check.name == CheckName.REDIS and check.state == "failed" for check in found.checks)
     checks = merged([redis_check(missing, answers=not cut_off), *found.checks])  # of two as bad the first counts
-    return InstallationState(status=status_of(checks), checks=checks, mailboxes=found.mailboxes)
+    return health_of(checks, found.mailboxes, found.clocks)

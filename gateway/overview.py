@@ -4,9 +4,7 @@ What only a worker can see (database, model, vectors) comes with its answer to a
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal
-
-import msgspec
+from typing import Any, Final, TypeAlias
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.queue.bus import Bus
@@ -16,13 +14,13 @@ from engramq.schemas.checks import (
     REDIS_AWAY,
     Check,
     CheckName,
-    InstallationState,
+    Health,
     MailboxState,
     degraded,
     failed,
+    health_of,
     merged,
     passed,
-    status_of,
 )
 from engramq.schemas.clocks import CLOCK_S, clock_sentence
 from engramq.schemas.commands import Ping, Pong
@@ -33,13 +31,11 @@ from engramq.schemas.redis_problems import MENDS as TLS_MENDS
 from engramq.schemas.redis_problems import NOT_ALLOWED
 from engramq.schemas.vocabulary import WorkerKind
 
+AskHealth: TypeAlias = Callable[[], Coroutine[Any, Any, Health]]
+
 ANSWER_S: Final = 2.0  # in which a worker answers
 STUCK_S: Final = 30.0  # a command that was due for so long, with workers alive, is stuck
 STUCK_BULK_S: Final = 600.0  # likewise where callers wait as long as it takes
-
-_NEEDED: Final = frozenset({CheckName.REDIS, CheckName.WORKER, CheckName.DATABASE})
-_SERVERS: Final = frozenset({CheckName.REDIS, CheckName.DATABASE})
-_AWAY: Final = frozenset({REDIS_AWAY, DATABASE_AWAY})
 
 _REDIS_MENDS: Final = {
     "Redis is out of memory.": "Raise its maxmemory, or see in `engramq status` which mailbox is not served.",
@@ -73,7 +69,7 @@ _DATABASE_MENDS: Final = {
 }
 
 
-async def overview_of(bus: Bus, caller: Caller) -> InstallationState:
+async def overview_of(bus: Bus, caller: Caller) -> Health:
     """Return what a look now finds, within about 8 s when nothing answers, else within milliseconds."""
     look, not_looked = None, ""
     try:
@@ -84,10 +80,9 @@ async def overview_of(bus: Bus, caller: Caller) -> InstallationState:
     checks = [] if look is None else [clock_check(look.ahead_s, look.clocks)]
     checks += await _redis_and_beyond(bus, caller, look, not_looked)
     if look is None:
-        checks = merged(checks)
-        return InstallationState(status=status_of(checks), checks=checks, mailboxes=[])
+        return health_of(merged(checks))
     checks = merged([*checks, queue_check(look.mailboxes), dead_letters_check(look.mailboxes)])
-    return InstallationState(status=status_of(checks), checks=checks, mailboxes=look.mailboxes, clocks=look.clocks)
+    return health_of(checks, look.mailboxes, look.clocks)
 
 
 async def _redis_and_beyond(bus: Bus, caller: Caller, look: Look | None, not_looked: str) -> list[Check]:
@@ -181,36 +176,3 @@ def _oldest_of(one: MailboxState) -> str:
 
 def _patience_s(kind: WorkerKind) -> float:
     return STUCK_BULK_S if kind in BULK else STUCK_S
-
-
-class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`unavailable`: calls are not answered, and `missing` names what they lack. `degraded`: reads are.
-
-    `refused` holds a sentence on each server that is there and refuses; `checks` those that did not pass (all, where
-    the mailboxes are told too).
-    """
-
-    status: Literal["ready", "degraded", "unavailable"]
-    missing: list[str] = []
-    refused: list[str] = []
-    checks: list[Check] = []
-    mailboxes: list[MailboxState] = []
-
-
-AskHealth = Callable[[], Coroutine[Any, Any, Health]]
-
-
-def health_in(overview: InstallationState) -> Health:
-    """Return what everybody may know of an overview."""
-    troubles = [check for check in overview.checks if check.state != "ok"]
-    return Health(
-        overview.status,
-        missing=[check.name for check in troubles if check.state == "failed" and check.name in _NEEDED],
-        refused=[check.told for check in troubles if check.name in _SERVERS and check.told not in _AWAY],
-        checks=troubles,
-    )
-
-
-def whole_health_in(overview: InstallationState) -> Health:
-    """Return the same with every check and every mailbox: it reads as an InstallationState too."""
-    return msgspec.structs.replace(health_in(overview), checks=overview.checks, mailboxes=overview.mailboxes)

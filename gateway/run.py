@@ -41,7 +41,7 @@ from engramq.gateway.mcp.lines import serve_lines
 from engramq.gateway.mcp.server import McpServer, Profile, build_server, http_caller, profile_of, sdk_app
 from engramq.gateway.mcp.wire import HttpWire, ToolCalls
 from engramq.gateway.operator import run
-from engramq.gateway.overview import Health, health_in, overview_of, whole_health_in
+from engramq.gateway.overview import overview_of
 from engramq.gateway.protocol import BOUNDS, ConnectionBounds
 from engramq.gateway.queue.bus import Bus, open_bus
 from engramq.gateway.replies import ReplyStyle
@@ -49,7 +49,7 @@ from engramq.gateway.rest.app import OPEN_PATHS, Rest
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
-from engramq.schemas.checks import InstallationState
+from engramq.schemas.checks import Health
 from engramq.schemas.commands import OPERATOR_TOOLS, ReceiptKey, ReceiptKeyShown, Tool
 from engramq.schemas.connection import lanes_of
 from engramq.schemas.envelope import Answer
@@ -92,19 +92,15 @@ class Gateway:
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
-        self._looks: Shared[InstallationState] = Shared(1)
+        self._looks: Shared[Health] = Shared(1)
 
-    async def overview(self) -> InstallationState:
+    async def overview(self) -> Health:
         """Return how the installation is now. All who ask at the same time share one look, which no limit bounds."""
         return await self._looks.run("overview", partial(overview_of, self._bus, settings_caller(self._settings)))
 
     async def health(self) -> Health:
-        """Return whether calls are answered now."""
-        return health_in(await self.overview())
-
-    async def whole_health(self) -> Health:
-        """Return the same with all that was looked at."""
-        return whole_health_in(await self.overview())
+        """Return what everybody may know of that."""
+        return (await self.overview()).without_details()
 
     async def receipt_key(self) -> str:
         """Return the public key by which receipts are signed, as a worker knows it; raises EngramqError."""
@@ -278,7 +274,7 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         awaiting_signal = await tasks.start(_await_signal, stopping)
         if listener is not None:
-            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, gateway.whole_health)
+            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, gateway.overview)
             log.info("Serving stdio sessions")
         if web is not None and bound is not None:
             tasks.start_soon(web.serve, [bound])

@@ -4,7 +4,7 @@ the page show. One table for every part of it.
 Who can look makes the check: a worker (database, model), a gateway (queue, workers), `engramq doctor` on its machine.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
@@ -39,16 +39,25 @@ class MailboxState(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
 
 
-class InstallationState(msgspec.Struct, frozen=True, kw_only=True):
-    """All checks and all mailboxes. `status` is the worst that the checks found.
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an installation, or one of its workers, is. `status` is the worst that the checks found.
 
-    `clocks`: processes whose clocks are wrong, with by how many seconds these are ahead of Redis' (negative: behind).
+    `unavailable`: calls are not answered, and `missing` names what they lack. `degraded`: reads are. `refused` holds a
+    sentence on each server that is there and refuses. `clocks`: processes whose clocks are wrong, with by how many
+    seconds these are ahead of Redis' (negative: behind).
     """
 
     status: Literal["ready", "degraded", "unavailable"]
-    checks: list[Check]
-    mailboxes: list[MailboxState]
+    missing: list[str] = []
+    refused: list[str] = []
+    checks: list[Check] = []
+    mailboxes: list[MailboxState] = []
     clocks: dict[str, float] = {}
+
+    def without_details(self) -> "Health":
+        """Return what everybody may know: the checks that did not pass alone."""
+        troubles = [check for check in self.checks if check.state != "ok"]
+        return Health(self.status, self.missing, self.refused, troubles)
 
 
 class CheckName(StrEnum):
@@ -165,6 +174,8 @@ _OF_SERVER: Final = {CheckName.REDIS: "redis", CheckName.DATABASE: "database", C
 # Told of a server that is not there, or says nothing.
 REDIS_AWAY: Final = "Redis cannot be reached."
 DATABASE_AWAY: Final = "The database does not answer."
+_AWAY: Final = (REDIS_AWAY, DATABASE_AWAY)
+_SERVERS: Final = (CheckName.REDIS, CheckName.DATABASE)
 
 _STATES: Final = ("ok", "degraded", "failed")
 
@@ -209,6 +220,21 @@ def merged(checks: Iterable[Check]) -> list[Check]:
         if _STATES.index(check.state) > _STATES.index(known.state):
             worst[CheckName(check.name)] = check
     return [worst[name] for name in CheckName if name in worst]
+
+
+def health_of(
+    checks: Sequence[Check], mailboxes: Sequence[MailboxState] = (), clocks: Mapping[str, float] | None = None
+) -> Health:
+    """Return the health that checks make, beside what else was looked at."""
+    troubles = [check for check in checks if check.state != "ok"]
+    return Health(
+        status_of(checks),
+        missing=[check.name for check in troubles if check.state == "failed"],
+        refused=[check.told for check in troubles if check.name in _SERVERS and check.told not in _AWAY],
+        checks=list(checks),
+        mailboxes=list(mailboxes),
+        clocks=dict(clocks or {}),
+    )
 
 
 def status_of(checks: Iterable[Check]) -> Literal["ready", "degraded", "unavailable"]:

@@ -8,11 +8,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from engramq.schemas.checks import Check, CheckName, degraded, failed, status_of
+from engramq.schemas.checks import Check, CheckName, degraded, failed, health_of
 from engramq.schemas.settings import Settings
 from engramq.telemetry.listener import PageAnswer, ServedPage, serving
 from engramq.workers.checks import WorkerChecks
@@ -24,19 +24,9 @@ LOOK_S: Final = 4.0  # more than PostgreSQL and the model are waited for
 JSON: Final = "application/json"
 
 
-class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What /readyz says. `missing`: what it cannot serve without; `checks`: those that did not pass."""
-
-    status: Literal["ready", "degraded", "unavailable"]
-    missing: list[str] = []
-    checks: list[Check] = []
-
-
 def _ready(found: Sequence[Check]) -> PageAnswer:
-    troubles = [check for check in found if check.state != "ok"]
-    missing = [check.name for check in troubles if check.state == "failed"]
-    said = Readiness(status_of(found), missing, troubles)
-    return PageAnswer(503 if missing else 200, msgspec.json.encode(said), JSON)
+    health = msgspec.structs.replace(health_of(found).without_details(), refused=[])  # a check says it
+    return PageAnswer(503 if health.missing else 200, msgspec.json.encode(health), JSON)
 
 
 async def _alive() -> PageAnswer:

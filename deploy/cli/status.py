@@ -96,7 +96,7 @@ def _at_home(checks: list[object], answer: Mapping[str, object]) -> list[Check]:
 def _of_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
     from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where a supervisor tells all
 
-    health = operator.whole_health(read_settings(environment))
+    health = operator.overview(read_settings(environment))
     urls = {"redis_url": environment[REDIS_URL], "database_url": environment.get(DATABASE_URL, "")}
     found: dict[str, object] = {
         "running": True,

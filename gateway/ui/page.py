@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
+from engramq.gateway.overview import AskHealth
 from engramq.gateway.service import Service
 from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, timeline
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
@@ -21,7 +22,6 @@ from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.request import (
     FORM_BYTES,
     MEMORY_FORM_BYTES,
-    AskOverview,
     PageCallRefused,
     PageRequest,
     Site,
@@ -136,7 +136,7 @@ class PageApp:
     def __init__(
         self,
         service: Service,
-        look: AskOverview,
+        look: AskHealth,
         *,
         authenticator: Authenticator,
         account: Account | None,

@@ -1,6 +1,6 @@
 """Wrap one request to the page: who asks, what they may, the tools that they may call, and how they are answered."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
@@ -13,10 +13,10 @@ from engramq.gateway.budget import Body
 from engramq.gateway.http import while_there
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.audience import kept, reader
+from engramq.gateway.overview import AskHealth
 from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.door import Door, Visitor
 from engramq.gateway.ui.html import DONE
-from engramq.schemas.checks import InstallationState
 from engramq.schemas.commands import (
     OPERATOR_TOOLS,
     TOOLS,
@@ -73,7 +73,6 @@ def _plain(text: str) -> str:
     return text
 
 
-AskOverview = Callable[[], Awaitable[InstallationState]]
 FORM_FIELDS: Final = 200
 FORM_BYTES: Final = 64 * 1024  # the longest reason, each character of it written as twelve, has a third
 # Of those who are signed in, with a memory: its content has 384 KB in that writing, its tags twice 150.
@@ -99,7 +98,7 @@ class Site:
 
     service: Service
     door: Door
-    look: AskOverview
+    look: AskHealth
     templates: Environment
     has_tokens: bool
     needs_sign_in: bool

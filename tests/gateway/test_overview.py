@@ -19,7 +19,7 @@ from engramq.schemas.checks import (
     DATABASE_AWAY,
     Check,
     CheckName,
-    InstallationState,
+    Health,
     MailboxState,
     at_home,
     failed,
@@ -32,7 +32,7 @@ from tests.gateway.worker_side import WorkerSide
 from tests.lanes import lanes_at
 
 
-def states(overview: InstallationState) -> dict[str, str]:
+def states(overview: Health) -> dict[str, str]:
     return {check.name: check.state for check in overview.checks}
 
 

@@ -13,8 +13,8 @@ from redis.exceptions import BusyLoadingError, ResponseError
 
 from engramq.deploy.cli.status import health_line
 from engramq.deploy.local.supervisor.supervise import health
-from engramq.gateway.overview import Health
 from engramq.gateway.run import Gateway
+from engramq.schemas.checks import Health
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
