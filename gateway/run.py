@@ -45,7 +45,7 @@ from engramq.gateway.overview import overview_of
 from engramq.gateway.protocol import BOUNDS, ConnectionBounds
 from engramq.gateway.queue.bus import Bus, open_bus
 from engramq.gateway.replies import ReplyStyle
-from engramq.gateway.rest.app import OPEN_PATHS, Rest
+from engramq.gateway.rest.app import OPENAPI_PATH, Rest
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
@@ -136,7 +136,7 @@ class Gateway:
         service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
         whole = self.service.for_clients(limits, WHOLE)  # of the same limits: a caller has one share, whatever the door
-        open_paths = {*HEALTH_PATHS, *OPEN_PATHS, RECEIPT_KEY_PATH}
+        open_paths = {*HEALTH_PATHS, OPENAPI_PATH, RECEIPT_KEY_PATH}
         beside = [*health_routes(self.health), receipt_key_route(self.receipt_key)]
         if self._metrics is not None:
             by_caller = authenticator is not None and not settings.metrics_token

@@ -1,7 +1,6 @@
 """Answer requests under /v1: each is one call of a tool. Who calls is known by then, as for MCP."""
 
 import math
-from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -22,8 +21,6 @@ from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.vocabulary import Status
 
 OPENAPI_PATH: Final = f"{REST_PREFIX}/openapi.json"
-DOCS_PATH: Final = f"{REST_PREFIX}/docs"
-OPEN_PATHS: Final = frozenset({OPENAPI_PATH, DOCS_PATH})  # the same for everybody, so anybody may read them
 
 _JSON: Final = "application/json"
 _RETRY_S: Final = 1  # where a refusal names no time
@@ -43,10 +40,10 @@ class Rest:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         method = scope["method"]
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] == OPENAPI_PATH:  # the same for everybody, so anybody may read it
             if method not in ("GET", "HEAD"):
                 return _other_method(method, "GET, HEAD, OPTIONS")
-            return (await anyio.to_thread.run_sync(_pages))[scope["path"]]
+            return await anyio.to_thread.run_sync(_document)
         found = match(scope["raw_path"])
         if found is None:
             return _respond({"status": "error", "error": "There is nothing at this path.", "recovery": _UNKNOWN}, 404)
@@ -87,13 +84,9 @@ def retry_after(body: Body, status: int) -> int | None:
 
 
 @cache
-def _pages() -> Mapping[str, Response]:
+def _document() -> Response:
     """Return what describes the interface; made at its first use, since it takes 0.4 s that a start would wait."""
-    described = openapi.document()
-    return {
-        OPENAPI_PATH: Response(text_of(described), media_type=_JSON),
-        DOCS_PATH: Response(openapi.page(described), headers=openapi.HEADERS, media_type="text/html"),
-    }
+    return Response(text_of(openapi.document()), media_type=_JSON)
 
 
 def _refusal(fault: Fault, scope: Scope, status: int | None = None) -> Response:

@@ -1,11 +1,8 @@
-"""Write the OpenAPI document of REST from the Structs of the tools, and the HTML page that shows it."""
+"""Write the OpenAPI document of REST from the Structs of the tools."""
 
-import base64
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from html import escape
 from typing import Any, Final
 
 import msgspec
@@ -227,90 +224,3 @@ def _moved(node: Any) -> Any:
 def written() -> str:
     """Return the document as docs/openapi.json holds it."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
-
-
-_STYLE: Final = """
-:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-code,pre{font:14px/1.45 ui-monospace,monospace}pre{overflow:auto;padding:.7rem;border:1px solid #8886;border-radius:4px}
-summary{cursor:pointer;padding:.35rem 0}
-summary b{display:inline-block;min-width:4.5rem}details{border-top:1px solid #8884}
-table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .6rem .2rem 0;vertical-align:top}
-"""
-_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-_POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS: Final[Mapping[str, str]] = {
-    "content-security-policy": _POLICY,
-    "referrer-policy": "no-referrer",
-}
-
-
-def page(document: Mapping[str, Any]) -> str:
-    """Return the page of a document."""
-    info = document["info"]
-    intro = "".join(f"<p>{_text(part)}</p>" for part in info["description"].split("\n\n"))
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        '<meta name=viewport content="width=device-width,initial-scale=1">'
-        f"<title>{escape(info['title'])} REST</title><style>{_STYLE}</style></head><body>"
-        f"<h1>{escape(info['title'])} REST {escape(info['version'])}</h1>{intro}"
-        '<p><a href="/v1/openapi.json">openapi.json</a> has the same for programs, with the shape of each reply.</p>'
-        f"{''.join(_areas(document['paths']))}</body></html>"
-    )
-
-
-def _areas(paths: Mapping[str, Any]) -> Iterator[str]:
-    area = None
-    ordered = [(path, method, operation) for path, methods in paths.items() for method, operation in methods.items()]
-    for path, method, operation in sorted(ordered, key=lambda item: item[2]["tags"]):
-        if operation["tags"] != area:
-            area = operation["tags"]
-            yield f"<h2>{escape(area[0])}</h2>"
-        yield _operation(path, method, operation)
-
-
-def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
-    about = "".join(f"<p>{_text(part)}</p>" for part in operation["description"].split("\n\n"))
-    rows = "".join(_rows(operation))
-    table = f"<table><tr><th>parameter<th>in<th>takes<th>meaning</tr>{rows}</table>" if rows else ""
-    answers = ", ".join(sorted(code for code in operation["responses"] if code != "default"))
-    return (
-        f'<details id="{escape(operation["operationId"])}"><summary><b>{method.upper()}</b> '
-        f"<code>{escape(path)}</code> {escape(operation['summary'])}</summary>{about}{table}{_body_example(operation)}"
-        f"<p>Answers {answers}. operationId <code>{escape(operation['operationId'])}</code>.</p></details>"
-    )
-
-
-def _rows(operation: Mapping[str, Any]) -> Iterator[str]:
-    for parameter in operation.get("parameters", ()):
-        yield _row(
-            parameter["name"],
-            parameter["in"],
-            parameter["schema"],
-            parameter.get("required", False),
-            parameter.get("description", ""),
-        )
-    if "requestBody" in operation:
-        schema = operation["requestBody"]["content"]["application/json"]["schema"]
-        for name, value in schema["properties"].items():
-            yield _row(name, "body", value, name in schema.get("required", ()), value.get("description", ""))
-
-
-def _row(name: str, place: str, schema: Mapping[str, Any], required: bool, meaning: str) -> str:
-    kind = " | ".join(schema["enum"]) if "enum" in schema else schema["type"]
-    takes = f"{kind}, required" if required else kind
-    return f"<tr><td><code>{escape(name)}</code><td>{place}<td>{escape(takes)}<td>{_text(meaning)}</tr>"
-
-
-def _body_example(operation: Mapping[str, Any]) -> str:
-    if "requestBody" not in operation:
-        return ""
-    example = json.dumps(operation["requestBody"]["content"]["application/json"]["example"], indent=2)
-    return f"<pre>{escape(example)}</pre>"
-
-
-def _text(text: str) -> str:
-    """Return a text as HTML, with what stands in backquotes as code."""
-    parts = escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments, parameters_of
-from engramq.gateway.rest import openapi
 from engramq.gateway.rest.openapi import document
 from engramq.gateway.rest.requests import match
 from engramq.schemas.commands import TOOLS
@@ -54,14 +53,6 @@ def test_the_examples_of_the_document_are_taken() -> None:
         if tool.has_body:
             example |= said["requestBody"]["content"]["application/json"]["example"]
         check_arguments(tool, example)
-
-
-def test_the_page_lists_every_operation_and_needs_nothing_from_elsewhere() -> None:
-    page = openapi.page(document())
-    for name, tool in TOOLS.items():
-        assert f'id="{name}"' in page
-        assert tool.path in page
-    assert re.findall(r"<(script|link|img|iframe|form)|\son\w+=|javascript:|https?://", page) == []
 
 
 def test_reads_alone_are_gets_and_what_stands_in_a_path_is_a_required_text() -> None:
