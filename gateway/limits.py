@@ -116,11 +116,13 @@ UNLIMITED: Final = CallLimits(None, None)
 
 def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
     """Return the limits that the settings ask for; authenticated callers have some by default."""
-    rate, concurrency = settings.rate_limit, settings.concurrency_limit
-    if authenticated:
-        rate = RATE if rate is None else rate
-        concurrency = CONCURRENCY if concurrency is None else concurrency
-    return CallLimits(rate, concurrency, a_minute=settings.quota_calls, each_a_minute=settings.quota_principal_calls)
+    rate = RATE if authenticated and settings.rate_limit is None else settings.rate_limit
+    return CallLimits(
+        rate,
+        CONCURRENCY if authenticated else None,
+        a_minute=settings.quota_calls,
+        each_a_minute=settings.quota_principal_calls,
+    )
 
 
 class FailureLimit:

@@ -17,12 +17,6 @@ from engramq.schemas.fields import composed, tag_key
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
 from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
-# Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
-JWT_ALGORITHMS: Final = (
-    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    *("ES256", "ES384", "ES512", "EdDSA"),
-)
-
 
 def number(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
@@ -205,13 +199,6 @@ def networks(text: str) -> tuple[str, ...]:
 
 def words(text: str) -> tuple[str, ...]:
     return tuple(_split(text))
-
-
-def jwt_algorithms(text: str) -> tuple[str, ...]:
-    chosen = words(text)
-    if not chosen or not set(chosen) <= set(JWT_ALGORITHMS):
-        raise ValueError(f"must be some of {', '.join(JWT_ALGORITHMS)}, with commas; nothing else is safe here")
-    return chosen
 
 
 def file(text: str) -> Path | None:

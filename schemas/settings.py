@@ -156,10 +156,6 @@ class Settings:
     )
     jwt_jwks_url: str = _setting("", "Where the issuer publishes its keys (JWKS)", take.url("https://", "http://"))
     jwt_key_file: Path | None = _setting("", "File with the issuer's public key (PEM), instead of a JWKS", take.file)
-    jwt_algorithms: tuple[str, ...] = _setting(
-        "RS256,ES256,EdDSA", "Signatures that a JWT may have", take.jwt_algorithms
-    )
-    jwt_leeway_s: float = _setting("30", "Seconds that the issuer's clock may differ from ours", take.number(0, 300))
     jwt_namespace_claim: str = _setting(
         "namespace", "Claim that names the tenant; a JWT without it is refused", take.name
     )
@@ -170,12 +166,6 @@ class Settings:
         "Calls per second that one principal may make, twice as many in a burst; 0: no limit. Empty: 200 for callers "
         "with a token, no limit for local clients",
         take.optional(take.number(0, 1_000_000)),
-    )
-    concurrency_limit: float | None = _setting(
-        "",
-        "Calls of one principal that may be under way at once; 0: no limit. Empty: 100 for callers with a token, "
-        "no limit for local clients",
-        take.optional(take.integer(0, 1_000_000)),
     )
     quota_calls: int = _setting(
         "0",
@@ -326,6 +316,9 @@ GONE: Final[Mapping[str, str]] = {
     "there.",
     "ENGRAMQ_DATABASE_REPLICAS": "All reads go to ENGRAMQ_DATABASE_URL, which may name several hosts to follow a "
     "failover.",
+    "ENGRAMQ_JWT_ALGORITHMS": "Every signature by a private key is taken: RS, PS, ES and EdDSA.",
+    "ENGRAMQ_JWT_LEEWAY_S": "The issuer's clock may differ from ours by 30 s.",
+    "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",
 }
 
 

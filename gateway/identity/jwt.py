@@ -205,6 +205,9 @@ def _pick(keys: tuple[Key, ...], kid: str | None, algorithm: str) -> PublicKey |
 
 
 TOKEN_CHARS: Final = 8_192
+LEEWAY_S: Final = 30.0  # by which the issuer's clock may differ from ours
+# Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
+ALGORITHMS: Final = _RSA | {*_CURVES.values(), "EdDSA"}
 _SCOPES_ELSEWHERE: Final = "scp"
 _REQUIRED: Final = ["exp", "iss", "aud", "sub"]
 
@@ -236,7 +239,7 @@ class JwtAuthenticator:
 
     async def _caller_of(self, token: str) -> Caller:
         header = _header(token)
-        if header.alg not in self._settings.jwt_algorithms:
+        if header.alg not in ALGORITHMS:
             raise _Unfit("its algorithm is not allowed")
         key = await self._keys.find(header.kid, header.alg)
         if key is None:
@@ -248,7 +251,7 @@ class JwtAuthenticator:
                 algorithms=[header.alg],
                 issuer=self._settings.jwt_issuer,
                 audience=self._settings.jwt_audience,
-                leeway=self._settings.jwt_leeway_s,
+                leeway=LEEWAY_S,
                 options={"require": _REQUIRED},
             )
         except jwt.PyJWTError as problem:

