@@ -45,9 +45,10 @@ async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
         None if text is UNSET else parse_uuid(text) for text in (command.command_id, command.erased)
     )
     wanted = of_command or of_erased
-    if wanted is None:
-        return ReceiptMade(status="not_found", **missing(Thing.AUDIT_ENTRY))
     store, namespace = context.store, context.envelope.namespace
+    none = ReceiptMade(status="not_found", namespace=namespace, **missing(Thing.AUDIT_ENTRY))
+    if wanted is None:
+        return none
     read = audit_chain.of_erased if of_command is None else audit_chain.of_command
     chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
     for _ in range(BATCHES):
@@ -56,7 +57,7 @@ async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
     if not chained.entries:
         chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
     if not chained.entries:
-        return ReceiptMade(status="not_found", **missing(Thing.AUDIT_ENTRY))
+        return none
     key = _private_key(context.settings)
     receipt = Receipt(
         namespace=namespace,
@@ -65,7 +66,8 @@ async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
         omitted=chained.total - len(chained.entries),
         public_key=_public_key(key),
     )
-    return ReceiptMade(receipt=msgspec.structs.replace(receipt, signature=key.sign(receipt.signed_bytes()).hex()))
+    signed = msgspec.structs.replace(receipt, signature=key.sign(receipt.signed_bytes()).hex())
+    return ReceiptMade(namespace=namespace, receipt=signed)
 
 
 @handles(VerifyAudit)

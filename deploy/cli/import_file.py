@@ -40,7 +40,7 @@ from engramq.deploy.importing.foreign import (
     look_through,
 )
 from engramq.deploy.importing.records import format_by_name, is_export, read_records
-from engramq.deploy.importing.sending import Options, import_file
+from engramq.deploy.importing.sending import Options, import_file, import_servers
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
@@ -170,7 +170,7 @@ def _import_file(context: click.Context, file: str, options: Options, rejects: P
     options = replace(options, row_format=format_by_name(source) if by_name else RowFormat(str(named_format)))
     if dry_run:
         return _look_only(export or source, read_settings(os.environ), options, rejects=rejects)
-    with servers_for("import") as settings:
+    with import_servers(options.namespace) as settings:
         return _import(export or source, settings, options, rejects=rejects)
 
 

@@ -27,12 +27,11 @@ from engramq.deploy.cli.output import printable
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.foreign import MEMORIES, REJECTED, look_through
 from engramq.deploy.importing.records import Rejection
-from engramq.deploy.importing.sending import Options
+from engramq.deploy.importing.sending import Options, import_servers
 from engramq.deploy.importing.sessions import Group, ImportedSessions, Projects, SessionRows, Transcripts, groups_of
 from engramq.deploy.importing.sessions import import_sessions as bring_in
 from engramq.deploy.importing.transcripts import READERS, transcript_format
 from engramq.deploy.local.home import home_from
-from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
 from engramq.schemas.command_line import ExitCode, count_of
 from engramq.schemas.settings import Settings, read_settings
@@ -103,7 +102,7 @@ def _import(several: Sequence[Transcripts], options: Options, rejects: Path | No
         settings = read_settings(os.environ)
         return _look_only(_listed(several, settings, options, note=False), settings, options, rejects)
     counts: Counter[ReceiptStatus] = Counter()
-    with servers_for("import") as settings:
+    with import_servers(options.namespace) as settings:
         rows = _listed(several, settings, options, note=True)
         with interruptible(lambda: f" after {_sessions(rows.read)}. So far: {counted(counts)}."):
             done = run(partial(bring_in, rows, settings, options, rejects, counts))

@@ -5,8 +5,8 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -20,13 +20,13 @@ from msgspec import UNSET
 from engramq.deploy.cli.operating import QueueClient, queue_client
 from engramq.deploy.cli.output import Reply, printable
 from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
-from engramq.deploy.cli.tool_client import ASK_AGAIN_S, GIVE_UP_S, NOT_DONE, ToolClient, is_refused
+from engramq.deploy.cli.tool_client import ASK_AGAIN_S, GIVE_UP_S, NOT_DONE, URL, ToolClient, is_refused, open_client
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
-from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.servers_for import READY_BOUND_S, servers_for
 from engramq.deploy.local.settings import REDIS_URL
 from engramq.schemas.checks import REDIS_AWAY
-from engramq.schemas.commands import BatchImported, Command, ImportBatch
+from engramq.schemas.commands import BatchImported, Command, ImportBatch, MakeReceipt, ReceiptMade
 from engramq.schemas.connection import (
     CONNECTION_ERRORS,
     Lanes,
@@ -35,12 +35,12 @@ from engramq.schemas.connection import (
     lanes_of,
     pack_script,
 )
-from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.limits import ALIVE_S
 from engramq.schemas.packed_lines import Source
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import COUNT_PRESENT
-from engramq.schemas.settings import Redact, Settings
+from engramq.schemas.settings import Redact, Settings, read_settings
 from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat, Status, Visibility, WorkerKind
 
 
@@ -183,7 +183,8 @@ class Importer:
     `read`: how many rows have been read, of which some are on their way. `sample`: a row that was stored.
     """
 
-    client: QueueClient
+    client: ToolClient
+    namespace: str
     on_duplicate: OnDuplicate
     rejects: RejectFile
     progress: ProgressBar
@@ -234,12 +235,20 @@ class Importer:
     async def send(self, command: Command, namespace: str, key: str) -> Reply:
         """Return the reply to a command, however often it takes asking; says so when none comes for long."""
         late = asyncio.get_running_loop().call_later(LATE_S, self._say_late)
-        client = self.client.within(namespace)
+        client = self._client_in(namespace)
         try:
             return await anyio.to_thread.run_sync(_insist, client, command, key, abandon_on_cancel=True)
         finally:
             late.cancel()
             self._is_late = False
+
+    def _client_in(self, namespace: str) -> ToolClient:
+        if isinstance(self.client, QueueClient):
+            return self.client.within(namespace)
+        if namespace != self.namespace:
+            error = f"A row names namespace {namespace!r}, and the token's is {self.namespace!r}."
+            raise invalid("namespace", error, "Import it with a token of that namespace.")
+        return self.client
 
     def _say_late(self) -> None:
         if not self._is_late:
@@ -317,6 +326,24 @@ def new_secrets(settings: Settings) -> Secrets:
     return Secrets(left_out=settings.redact is not Redact.OFF)
 
 
+@contextmanager
+def import_servers(namespace: str | None) -> Iterator[Settings]:
+    """Within the block rows can be imported, at ENGRAMQ_URL or by this machine's servers; yields the settings of that.
+
+    Raises CommandFailed, DeployError, EngramqError, SettingsError.
+    """
+    if os.environ.get(URL):
+        with open_client(namespace) as gateway:  # rows are known again by their namespace, which the token says
+            asked = gateway.reply_to(MakeReceipt(erased=_NOTHING), ReceiptMade)
+            yield replace(read_settings(os.environ), namespace=asked.namespace)
+        return
+    with servers_for("import") as settings:
+        yield settings
+
+
+_NOTHING: Final = "-"  # the id of nothing
+
+
 @asynccontextmanager
 async def importing(
     settings: Settings,
@@ -332,16 +359,20 @@ async def importing(
     Raises EngramqError, NoWorker, CannotReject, maybe in a group.
     """
     async with AsyncExitStack() as resources:
-        files = resources.enter_context(ExitStack())
-        client = files.enter_context(
-            queue_client(settings, settings.namespace, project=settings.project, write_s=BATCH_S)
-        )
-        workers = ImportWorkers(lanes_of(settings), settings.namespace)
-        resources.push_async_callback(workers.close)
-        of_home = not os.environ.get(REDIS_URL)
-        await workers.require(STACK_S if of_home else START_S, of_home=of_home)
+        files, workers = resources.enter_context(ExitStack()), None
+        if os.environ.get(URL):
+            client = files.enter_context(open_client(options.namespace))
+        else:
+            client = files.enter_context(
+                queue_client(settings, settings.namespace, project=settings.project, write_s=BATCH_S)
+            )
+            workers = ImportWorkers(lanes_of(settings), settings.namespace)
+            resources.push_async_callback(workers.close)
+            of_home = not os.environ.get(REDIS_URL)
+            await workers.require(STACK_S if of_home else START_S, of_home=of_home)
         importer = Importer(
             client,
+            settings.namespace,
             options.on_duplicate,
             RejectFile(rejects, files),
             resources.enter_context(ProgressBar(source, total)),
@@ -349,7 +380,8 @@ async def importing(
             secrets=new_secrets(settings),
         )
         async with anyio.create_task_group() as watching:
-            watching.start_soon(workers.watch)
+            if workers is not None:
+                watching.start_soon(workers.watch)
             yield importer
             watching.cancel_scope.cancel()
         importer.rejects.close()

@@ -90,6 +90,7 @@ OPERATOR_TOOLS: Final[tuple[base.Tool, ...]] = (
     base.unlisted(graph.RestoreGraph, graph.GraphRestored, "restore_graph(audit_id=1)"),
     base.unlisted(evidence.ReportEvidence, evidence.EvidenceReported, "report_evidence(found=[...])"),
     base.unlisted(trust.PurgeMemories, trust.Purged, 'purge_memories(created_by="crawler")'),
+    base.unlisted(bulk.ImportBatch, bulk.BatchImported, "import_batch(records=[...])"),
     base.unlisted(bulk.RenameProject, bulk.ProjectRenamed, 'rename_project(old_name="rover-fix", new_name="rover")'),
     base.unlisted(bulk.FindDuplicates, bulk.DuplicatesFound, 'find_duplicates(by="text")'),
     base.unlisted(bulk.GroupDuplicates, bulk.DuplicatesGrouped, 'group_duplicates(alike=[["<id>", "<id>"]])'),

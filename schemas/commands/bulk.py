@@ -48,13 +48,14 @@ class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImportBatch(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):
-    """Store many memories of one namespace in one transaction. Rows have been validated at the door.
+    """Store many memories of one namespace in one transaction. Whoever sends it has checked each row.
 
     `identities`: by what each record is known again, whatever batch and principal brings it; () when by nothing but the
     command's idempotency key.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
+    scope: ClassVar[Scope] = Scope.ADMIN
 
     records: Annotated[tuple[ImportRecord, ...], Meta(min_length=1, max_length=limits.IMPORT_ROWS)]
     on_duplicate: OnDuplicate = OnDuplicate.SKIP

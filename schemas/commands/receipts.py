@@ -32,9 +32,10 @@ class MakeReceipt(Command, frozen=True, kw_only=True, omit_defaults=True, tag="m
 
 
 class ReceiptMade(Reply, kw_only=True, tag="receipt_made"):
-    """A receipt; None when the audit log has no such entry."""
+    """A receipt; None when the audit log has no such entry. `namespace`: whose log was looked at."""
 
     status: Literal["success", "not_found"] = "success"
+    namespace: str = ""
     receipt: _SignedReceipt | None = None
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,32 @@ async def test_duplicates_are_listed_and_merged(shell: Shell, here: Served) -> N
     assert f"  {older['id']}" in listed
     assert "Superseded 1 memory of" in await shell.run("duplicates", "--merge", "--yes")
     assert await agent.recent() == [SENTENCE]
+
+
+async def test_rows_are_imported_once_into_the_namespace_of_the_token(
+    shell: Shell, here: Served, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"content": f"Boat {number} is in the harbour"}) + "\n" for number in range(8)))
+    assert (await shell.run("import", str(file), "--batch", "3")).startswith("stored 8  skipped 0")
+    assert (await shell.run("import", str(file))).startswith("stored 0  skipped 8")
+    assert len(await (await here.agent("ada", ERAS[0])).recent()) == 8
+    file.write_text('{"content": "A row of others", "namespace": "others"}\n')
+    await shell.run("import", str(file), code=ExitCode.MIDWAY)
+    assert "A row names namespace 'others', and the token's is 'people'" in shell.err
+    await shell.run("import", str(file), "--namespace", "people", code=ExitCode.MISUSED)
+    assert "the token says it" in shell.err
+    file.write_text('{"type": "entity", "name": "Ada", "entityType": "person", "observations": ["Sails"]}\n')
+    assert "nodes 1 (1 new)" in await shell.run("import", str(file))
+
+
+async def test_an_import_by_a_token_without_the_scope_admin_is_refused(
+    shell: Shell, here: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["alice"])
+    (tmp_path / "rows.jsonl").write_text('{"content": "A row"}\n')
+    await shell.run("import", str(tmp_path / "rows.jsonl"), code=ExitCode.FAILED)
+    assert "'admin'" in shell.err
 
 
 async def test_only_the_scope_admin_opens_it_whatever_tools_the_gateway_lists(
