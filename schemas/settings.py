@@ -215,7 +215,7 @@ class Settings:
     embedder: str = _setting(
         "minilm",
         "minilm, e5 (many languages; first run `engramq model build e5`), onnx:FOLDER (a sentence model in ONNX), "
-        "openai:MODEL[@DIMENSIONS], fastembed:MODEL (with the extra of that name) or hash (tests only)",
+        "openai:MODEL[@DIMENSIONS] or fastembed:MODEL (with the extra of that name)",
         take.name,
     )
     embedder_url: str = _setting(

@@ -20,7 +20,7 @@ from engramq.workers.embedders.interface import Embedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_folder import OnnxEmbedder, read_folder
 
-_ACCEPTED = "minilm, hash, openai:<model>, openai:<model>@<dimensions>, onnx:<folder>, e5 or fastembed:<model>"
+_ACCEPTED = "minilm, openai:<model>, openai:<model>@<dimensions>, onnx:<folder>, e5 or fastembed:<model>"
 
 
 def create_embedder(
@@ -35,7 +35,7 @@ def create_embedder(
     kind, separator, model = name.partition(":")
     if name == "minilm":
         return MiniLmEmbedder(threads=threads or 1)
-    if name == hashing.NAME:
+    if name == hashing.NAME:  # of tests: what accepts it says nothing of it
         return hashing.HashEmbedder()
     if name == "e5":
         return _e5(home, threads or 1)
