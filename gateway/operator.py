@@ -16,7 +16,7 @@ import msgspec
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from engramq.gateway.identity.authorization import settings_caller
-from engramq.gateway.overview import overview_of, redis_check
+from engramq.gateway.overview import overview_of
 from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.look import NoLook, look_at, missing_rights
 from engramq.schemas.checks import Check, CheckName, Health, health_of, merged
@@ -27,6 +27,7 @@ from engramq.schemas.connection import UnsupportedServer, lanes_of, let_tls_end
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.fields import composed
+from engramq.schemas.server_checks import redis_check
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Status
 

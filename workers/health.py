@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from engramq.schemas.checks import Check, CheckName, degraded, failed, health_of
+from engramq.schemas.checks import Check, CheckName, failed, health_of
+from engramq.schemas.server_checks import database_check
 from engramq.schemas.settings import Settings
 from engramq.telemetry.listener import PageAnswer, ServedPage, serving
 from engramq.workers.checks import WorkerChecks
@@ -92,8 +93,6 @@ class WorkerHealth:
             return [failed(CheckName.DATABASE, "It waits for the database; its log says why.")]
         store, checks = self._known
         health, model = await asyncio.gather(store.health(), checks.model())
-        database = None
-        if health.refused:
-            database = (degraded if health.reads else failed)(CheckName.DATABASE, health.refused)
+        database = database_check(health.refused, reads=health.reads)
         redis = None if self._polls() else failed(CheckName.REDIS, "It takes no commands from Redis; its log says why.")
         return [redis, database, failed(CheckName.MODEL, _SILENT, _WAIT) if model is None else model]

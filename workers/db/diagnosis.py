@@ -7,6 +7,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from engramq.schemas.checks import Check, CheckName, degraded, failed, passed
+from engramq.schemas.server_checks import database_check
 from engramq.schemas.settings import Pooler
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.database import Store
@@ -100,7 +101,4 @@ async def _session(database_url: str, language: str, pooler: Pooler, found: list
         return
     async with store:
         health = await store.health()
-    if not health.reads:
-        found.append(failed(CheckName.DATABASE, health.refused))
-    else:
-        found.append(degraded(CheckName.DATABASE, health.refused) if health.refused else passed(CheckName.DATABASE))
+    found.append(database_check(health.refused, reads=health.reads))
