@@ -47,13 +47,13 @@ def command(namespace: str | None, limit: int, *, verify: bool, as_json: bool, *
     with operating("audit", namespace) as place:
         entries = _entries(place, listing, limit)
     none = f"engramq audit: no entry like that in {place.name}; plain stores have none"
-    print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, **place.fields))
+    print_list(entries, _format_entry, as_json=as_json, none=none, to_json=partial(json_line, **place.fields))
     return ExitCode.DONE
 
 
 def _verify(namespace: str | None, *, as_json: bool) -> ExitCode:
     with operating("audit", namespace) as place:
-        chain = _verified(place)
+        chain = _walk_chain(place)
     if as_json:
         click.echo(json_line(reply_body(chain), **place.fields))
     elif chain.broken is None:
@@ -66,7 +66,7 @@ def _verify(namespace: str | None, *, as_json: bool) -> ExitCode:
     return ExitCode.DONE if chain.broken is None else ExitCode.FAILED
 
 
-def _verified(place: Target) -> AuditVerified:
+def _walk_chain(place: Target) -> AuditVerified:
     """Walk the whole chain; return the sums, and where it is broken."""
     places, erased, after = 0, 0, 0
     while True:
@@ -88,15 +88,15 @@ def _entries(place: Target, listing: ListAudit, limit: int) -> list[AuditEntry]:
         listing = msgspec.structs.replace(listing, cursor=page.next_cursor)
 
 
-def _line(entry: AuditEntry) -> str:
+def _format_entry(entry: AuditEntry) -> str:
     """Return an entry on one line. What callers chose is quoted: it may hold line ends and control characters."""
     parts = [
         entry.at,
         f"{entry.action:<12}",
         f"{entry.target_id or '-':<36}",
-        f"by {_quoted(entry.actor)}",
+        f"by {_quote(entry.actor)}",
         _change(entry.old or {}, entry.new or {}),
-        "" if entry.reason is None else f"because {_quoted(entry.reason)}",
+        "" if entry.reason is None else f"because {_quote(entry.reason)}",
         "" if entry.command_id is None else f"command {entry.command_id}",
         f"entry {entry.id}",
     ]
@@ -105,13 +105,13 @@ def _line(entry: AuditEntry) -> str:
 
 def _change(old: dict[str, Any], new: dict[str, Any]) -> str:
     changed = [name for name in new if name in old and old[name] != new[name]]
-    changes = [f"{name} {_quoted(old[name])} -> {_quoted(new[name])}" for name in changed]
-    changes += [f"{name} {_quoted(new[name])}" for name in new if name not in changed]
-    changes += [f"{name} was {_quoted(old[name])}" for name in old if name not in new]
+    changes = [f"{name} {_quote(old[name])} -> {_quote(new[name])}" for name in changed]
+    changes += [f"{name} {_quote(new[name])}" for name in new if name not in changed]
+    changes += [f"{name} was {_quote(old[name])}" for name in old if name not in new]
     return ", ".join(changes)
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     """Return a value as JSON, a plain word without its quotes."""
     if isinstance(value, str) and value.isascii() and value.replace("_", "").replace("-", "").isalnum():
         return value

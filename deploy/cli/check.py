@@ -84,7 +84,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
     with open_client(namespace) as gateway:
         named = project or os.environ.get(settings.PROJECT) or _project_of(namespace, root)
         memories = list(_citing(gateway, named))
-        checked = _compared(memories, root, named, path)
+        checked = _compare_cited(memories, root, named, path)
         if not how["no_report"]:
             _report(checked, namespace)
     stale = [each for each in checked if each.is_stale]
@@ -127,7 +127,7 @@ def _citing(gateway: ToolClient, project: str) -> Iterator[dict[str, Any]]:
             return
 
 
-def _compared(memories: Sequence[dict[str, Any]], root: str, project: str, path: Path) -> list[Checked]:
+def _compare_cited(memories: Sequence[dict[str, Any]], root: str, project: str, path: Path) -> list[Checked]:
     """Return what became of what memories cite, of those that cite a file at or below a path."""
     below = os.path.relpath(path.resolve(), root)
     within = [memory for memory in memories if below == "." or any(_is_below(each, below) for each in _files(memory))]
@@ -152,7 +152,7 @@ def _report(checked: Sequence[Checked], namespace: str | None) -> None:
     new = [
         msgspec.convert({"memory_id": each.memory["id"], "evidence": told}, CheckedMemory)
         for each in checked
-        if (told := _with_states(each)) != [_with_its_state(citation) for citation in each.memory["evidence"]]
+        if (told := _add_states(each)) != [_keep_state(citation) for citation in each.memory["evidence"]]
     ]
     if not new:
         return
@@ -161,15 +161,15 @@ def _report(checked: Sequence[Checked], namespace: str | None) -> None:
             place.client.reply_to(ReportEvidence(found=tuple(new[at : at + REPORTED_AT_ONCE])), EvidenceReported)
 
 
-def _with_states(checked: Checked) -> list[dict[str, Any]]:
+def _add_states(checked: Checked) -> list[dict[str, Any]]:
     """Return evidence with the states that were found; addresses and memories are not compared here."""
     return [
-        {**as_cited(citation), "state": found.state} if is_of_file(citation) else _with_its_state(citation)
+        {**as_cited(citation), "state": found.state} if is_of_file(citation) else _keep_state(citation)
         for citation, found in checked.pairs
     ]
 
 
-def _with_its_state(citation: dict[str, Any]) -> dict[str, Any]:
+def _keep_state(citation: dict[str, Any]) -> dict[str, Any]:
     state = {"state": citation["state"]} if "state" in citation else {}
     return as_cited(citation) | state
 
@@ -183,11 +183,11 @@ def _lines(checked: Checked) -> Iterator[str]:
     content = preview_of(str(checked.memory["content"]), SHOWN_CHARS)
     for citation, found in checked.pairs:
         if is_of_file(citation):
-            what = described(citation, found)
+            what = describe_citation(citation, found)
             yield "\t".join((found.state, checked.memory["id"], printable(what), printable(content)))
 
 
-def described(citation: Mapping[str, Any], found: Freshness) -> str:
+def describe_citation(citation: Mapping[str, Any], found: Freshness) -> str:
     """Return what is cited, and where it is by now or why nobody knows."""
     lines = f":{citation['lines']}" if citation.get("lines") else ""
     what = f"{citation.get('path') or citation.get('commit')}{lines}"
@@ -207,7 +207,9 @@ def _prompt(stale: Sequence[Checked]) -> str:
     parts = [_PROMPT.format(count=count)]
     for each in stale:
         cites = [
-            f"  {found.state}: {described(citation, found)}" for citation, found in each.pairs if found.state != FRESH
+            f"  {found.state}: {describe_citation(citation, found)}"
+            for citation, found in each.pairs
+            if found.state != FRESH
         ]
         said = json.dumps(each.memory["content"], ensure_ascii=False)
         parts.append("\n".join((f"- memory_id {each.memory['id']} says {printable(said)}", *map(printable, cites))))

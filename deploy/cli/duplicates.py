@@ -126,7 +126,7 @@ class _Lines:
 def _duplicates(client: ToolClient, listing: FindDuplicates, shown: int, merge: bool, progress: _Lines) -> Duplicates:
     result, sets = Duplicates(), Sets()
     _find(client, listing, result, sets, progress)
-    for several in _grouped(client, sets, result.similarity):
+    for several in _group(client, sets, result.similarity):
         result.groups += several
         progress(lambda: f"{count_of(len(result.groups), 'group')} of {memories(len(sets))} that are alike")
     result.previews = _previews(client, result, shown)
@@ -156,12 +156,12 @@ def _find(client: ToolClient, listing: FindDuplicates, result: Duplicates, sets:
     result.similarity = similarity
 
 
-def _grouped(client: ToolClient, sets: Sets, similarity: float) -> Iterator[list[DuplicateGroup]]:
+def _group(client: ToolClient, sets: Sets, similarity: float) -> Iterator[list[DuplicateGroup]]:
     """Yield who would stand for whom. Of a set too large for one call what is left of its pieces is compared again."""
     wanted: Sequence[Sequence[str]] = sets.all()
     while wanted:
         gone = set[str]()
-        for some in packed(wanted, limits.DUPLICATES_COMPARED):
+        for some in pack_sets(wanted, limits.DUPLICATES_COMPARED):
             command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=similarity)
             groups = (client.reply_to(command, DuplicatesGrouped)).groups
             gone.update(identifier for group in groups for identifier in group.goes)
@@ -175,7 +175,7 @@ def _previews(client: ToolClient, result: Duplicates, shown: int) -> dict[str, s
     """Return the beginnings of the memories in the groups that are shown."""
     named: dict[str, str | None] = {}
     sets = [(group.stays, *group.goes)[: limits.DUPLICATES_COMPARED] for group in result.groups[:shown]]
-    for some in packed(sets, limits.DUPLICATES_COMPARED):
+    for some in pack_sets(sets, limits.DUPLICATES_COMPARED):
         command = GroupDuplicates(alike=tuple(map(tuple, some)), similarity=result.similarity, preview=True)
         reply = client.reply_to(command, DuplicatesGrouped)
         named |= {preview.id: preview.preview for preview in reply.previews or ()}
@@ -299,7 +299,7 @@ class Sets:
         return identifier
 
 
-def packed(sets: Sequence[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
+def pack_sets(sets: Sequence[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
     """Put sets of at least two ids together until they have so many ids; a larger set goes in pieces, alone."""
     together: list[Sequence[str]] = []
     count = 0

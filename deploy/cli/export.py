@@ -41,14 +41,14 @@ def command(file: str, namespace: str | None, project: str | None, *, audit: boo
     target = None if file == PIPE else Path(file)
     if target is not None:
         common.require_folder(target, "FILE")
-    with servers_for("export") as settings, _opened(target) as out:
+    with servers_for("export") as settings, _open_output(target) as out:
         place = namespace or settings.namespace
         count = export_to(settings, place, out, audit=audit, embeddings=embeddings, project=project)
     print(f"{count_of(count - 2, 'record')} of namespace {place!r} exported.", file=sys.stderr)
 
 
 @contextmanager
-def _opened(target: Path | None) -> Iterator[IO[bytes]]:
+def _open_output(target: Path | None) -> Iterator[IO[bytes]]:
     """Open what an export goes to. A file has its name once it is whole; only its owner may read it."""
     if target is None:
         yield sys.stdout.buffer

@@ -15,8 +15,8 @@ import click
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.import_report import (
-    counted,
-    ended,
+    exit_code_for,
+    format_counts,
     interruptible,
     print_counts,
     print_kept_apart,
@@ -202,18 +202,18 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
     if rejects is None and path is not None:
         rejects = _beside(path)
     counts: Counter[ReceiptStatus] = Counter()
-    with interruptible(lambda: f". So far: {counted(counts)}; rows that were on their way may go in too."):
+    with interruptible(lambda: f". So far: {format_counts(counts)}; rows that were on their way may go in too."):
         if isinstance(source, Export):
             done = run(partial(import_foreign, source, settings, options, rejects, counts))
             importer = done.importer
         else:
-            with _opened(path) as raw:
+            with _open_input(path) as raw:
                 size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
                 importer = run(partial(import_file, raw, settings, options, rejects, counts, size))
     print_counts(importer)
     if isinstance(source, Export):
         _print_export(source, done, settings)
-    return ended(importer.counts[ReceiptStatus.REJECTED], rejects)
+    return exit_code_for(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
 def _print_export(export: Export, done: ImportedExport, settings: Settings) -> None:
@@ -236,7 +236,7 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
         if isinstance(source, Export):
             looked = look_through(source.entries(), settings, options, rejects)
         else:
-            with _opened(source) as raw:
+            with _open_input(source) as raw:
                 rows = read_records(Source(raw).lines(), options.row_format)
                 looked = look_through(rows, settings, options, rejects)
     kinds = [kind for kind in (NODES, EDGES) if looked.counts[kind]]
@@ -277,7 +277,7 @@ class _StandardInput:
 
 
 @contextlib.contextmanager
-def _opened(path: Path | None) -> Iterator[IO[bytes] | _StandardInput]:
+def _open_input(path: Path | None) -> Iterator[IO[bytes] | _StandardInput]:
     if path is None:
         if sys.stdin is None:
             raise CommandFailed("Standard input is closed. Nothing was imported.", ExitCode.MISUSED)

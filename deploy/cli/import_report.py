@@ -72,10 +72,10 @@ def print_looked(looked: DryRun, rejects: Path | None) -> ExitCode:
     print_left_out(looked.left_out)
     print_secrets(looked.secrets)
     print("Nothing was written. What is in already was not looked up, and would be skipped.", file=sys.stderr)
-    return ended(looked.counts[REJECTED], rejects)
+    return exit_code_for(looked.counts[REJECTED], rejects)
 
 
-def ended(rejected: int, rejects: Path | None) -> ExitCode:
+def exit_code_for(rejected: int, rejects: Path | None) -> ExitCode:
     """Return the exit code, and say where rejected rows are told of."""
     if not rejected:
         return ExitCode.DONE
@@ -83,14 +83,14 @@ def ended(rejected: int, rejects: Path | None) -> ExitCode:
     return ExitCode.FAILED
 
 
-def counted(counts: Counter[ReceiptStatus]) -> str:
+def format_counts(counts: Counter[ReceiptStatus]) -> str:
     """Return how many rows went which way."""
     return "  ".join(f"{status} {counts[status]}" for status in ReceiptStatus)
 
 
 def print_counts(importer: Importer) -> None:
     """Print what became of the rows, and why some are not to be found."""
-    print(counted(importer.counts))
+    print(format_counts(importer.counts))
     for absence, what in (
         (Absence.FORGOTTEN, "is archived: engramq restore brings it back"),
         (Absence.EXPIRED, "is past its time: engramq restore brings it back"),

@@ -13,8 +13,8 @@ import click
 
 from engramq.deploy.cli.connect import surroundings
 from engramq.deploy.cli.import_report import (
-    counted,
-    ended,
+    exit_code_for,
+    format_counts,
     interruptible,
     print_counts,
     print_kept_apart,
@@ -71,7 +71,7 @@ def import_found(
     clients = [client] if client else list(READERS)
     there = tuple(_places(each) for each in clients)
     if not yes or dry_run:
-        rows = _listed(there, read_settings(os.environ), options, note=False)
+        rows = _list_sessions(there, read_settings(os.environ), options, note=False)
         groups, problems = groups_of(rows)
         _print_groups(groups, [*rows.problems, *problems], rows.left_out)
         if not groups:
@@ -90,7 +90,7 @@ def _places(client: TranscriptFormat) -> Transcripts:
     return Transcripts(client, tuple(place for place in READERS[client].places(surroundings()) if place.exists()))
 
 
-def _listed(several: Sequence[Transcripts], settings: Settings, options: Options, *, note: bool) -> SessionRows:
+def _list_sessions(several: Sequence[Transcripts], settings: Settings, options: Options, *, note: bool) -> SessionRows:
     namespace = options.namespace or settings.namespace
     rows = SessionRows(Projects(home_from(os.environ), namespace, settings.project or "", note=note))
     rows.list_all(several)
@@ -100,14 +100,14 @@ def _listed(several: Sequence[Transcripts], settings: Settings, options: Options
 def _import(several: Sequence[Transcripts], options: Options, rejects: Path | None, *, dry_run: bool) -> ExitCode:
     if dry_run:
         settings = read_settings(os.environ)
-        return _look_only(_listed(several, settings, options, note=False), settings, options, rejects)
+        return _look_only(_list_sessions(several, settings, options, note=False), settings, options, rejects)
     counts: Counter[ReceiptStatus] = Counter()
     with import_servers(options.namespace) as settings:
-        rows = _listed(several, settings, options, note=True)
-        with interruptible(lambda: f" after {_sessions(rows.read)}. So far: {counted(counts)}."):
+        rows = _list_sessions(several, settings, options, note=True)
+        with interruptible(lambda: f" after {_sessions(rows.read)}. So far: {format_counts(counts)}."):
             done = run(partial(bring_in, rows, settings, options, rejects, counts))
         _print_done(rows, done, settings)
-    return ended(counts[ReceiptStatus.REJECTED], rejects)
+    return exit_code_for(counts[ReceiptStatus.REJECTED], rejects)
 
 
 def _print_done(rows: SessionRows, done: ImportedSessions, settings: Settings) -> None:

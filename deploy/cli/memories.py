@@ -181,7 +181,7 @@ def show(
     """
     with open_client(namespace) as gateway:
         asked = {"include_untrusted": untrusted, "part": part, "as_of": as_of, "detail": "full"}
-        given = {"memory_id": gateway.memory_id(identifier), "max_chars": common.WHOLE_REPLY}
+        given = {"memory_id": gateway.resolve_id(identifier), "max_chars": common.WHOLE_REPLY}
         reply = gateway.call("get_memory", {**given, **common.arguments(asked)})
         return tell(reply, draw_memory, as_json=as_json)
 
@@ -197,7 +197,7 @@ def why(identifier: str, namespace: str | None, *, untrusted: bool, as_json: boo
     about, time, principal, text, the other memory's id, reason and number in the audit log.
     """
     with open_client(namespace) as gateway:
-        asked = {"memory_id": gateway.memory_id(identifier), "include_untrusted": untrusted}
+        asked = {"memory_id": gateway.resolve_id(identifier), "include_untrusted": untrusted}
         return tell(gateway.call("why", asked), _draw_card, as_json=as_json)
 
 
@@ -271,7 +271,7 @@ def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **f
     """
     memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
     with open_client(namespace) as gateway:
-        return tell(gateway.write("store_memory", gateway.with_whole_ids(memory)), _draw_stored, as_json=as_json)
+        return tell(gateway.write("store_memory", gateway.resolve_cited_ids(memory)), _draw_stored, as_json=as_json)
 
 
 def _draw_stored(reply: Reply) -> None:
@@ -297,7 +297,7 @@ def forget(
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
     with open_client(namespace) as gateway:
-        meant = gateway.memory_id(identifier)
+        meant = gateway.resolve_id(identifier)
         if erase and not yes:
             if not common.can_ask():
                 raise click.UsageError("--erase takes --yes where nobody can be asked.")

@@ -99,7 +99,7 @@ _DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edge
 def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, place: Target, *, yes: bool) -> None:
     if done is not None:
         word = "Archived" if listing.unarchived else "Erased"
-        print(f"{word} {counted(done)} of {place.name}. What was {word.lower()}, by ids:")
+        print(f"{word} {format_counts(done)} of {place.name}. What was {word.lower()}, by ids:")
         print(f"engramq audit{place.option} --command {done.command_id}")
         if listing.unarchived:
             print("engramq restore brings a memory back.")
@@ -118,12 +118,12 @@ def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, p
         rests = "Taken too, since it rests" if listing.with_resting else "Stays without --with-resting, though it rests"
         _tell_resting(found, f"{rests} on them")
         rest = "There is nothing to do." if yes else f"Nothing is {word}: --yes does it."
-        print(f"{counted(found)} of {place.name}. {rest}", file=sys.stderr)
+        print(f"{format_counts(found)} of {place.name}. {rest}", file=sys.stderr)
     if notice := (done or found).notice:
         print(notice, file=sys.stderr)
 
 
-def counted(reply: Purged) -> str:
+def format_counts(reply: Purged) -> str:
     """Return how much a purge takes, of memories and of the graph; of the graph only what there is."""
     marked = f" ({reply.constitutive_count} of them constitutive)" if reply.constitutive_count else ""
     of_graph = (

@@ -63,7 +63,7 @@ def verify_receipt(
     problem = _problem(receipt, None if key is None else _public_key(key))
     difference, blanked = None, 0
     if live and problem is None:
-        difference, blanked = _compared(receipt, namespace, any_key=key is not None)
+        difference, blanked = _compare_with_log(receipt, namespace, any_key=key is not None)
     if as_json:
         about: dict[str, Any] = {"valid": problem is None, "problem": problem, "public_key": receipt.public_key}
         about |= {"key_given": key is not None, "entries": len(receipt.proven)}
@@ -86,7 +86,7 @@ def verify_receipt(
     return ExitCode.DONE if problem is None and difference is None else ExitCode.FAILED
 
 
-def _compared(receipt: Receipt, namespace: str | None, *, any_key: bool) -> tuple[str | None, int]:
+def _compare_with_log(receipt: Receipt, namespace: str | None, *, any_key: bool) -> tuple[str | None, int]:
     """Return how the audit log differs from a receipt, as a part of a sentence, and of how many entries words went."""
     found: dict[int, ChainedEntry] = {}
     commands = {entry.command_id: None for entry in receipt.proven if entry.command_id is not None}

@@ -45,7 +45,7 @@ def command(
             raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
         common.refuse_options(context, OF_BACKUPS, f"a backup, and {meant} is an id")
         with open_client(namespace) as gateway:
-            asked = {"memory_id": gateway.memory_id(meant), **common.arguments({"reason": reason})}
+            asked = {"memory_id": gateway.resolve_id(meant), **common.arguments({"reason": reason})}
             return tell(gateway.write("restore_memory", asked), draw_status, as_json=as_json)
     common.refuse_options(context, OF_MEMORIES, f"a memory, and {meant} is no id")
     if not file.is_file():

@@ -113,7 +113,7 @@ def unshare(identifiers: tuple[str, ...], namespace: str | None, *, as_json: boo
     """
     codes = [ExitCode.DONE]
     with open_client(namespace) as gateway:
-        for meant in [gateway.memory_id(text) for text in identifiers]:
+        for meant in [gateway.resolve_id(text) for text in identifiers]:
             reply = gateway.write("unshare_memory", {"memory_id": meant})
             codes.append(tell(reply, partial(_draw, meant), as_json=as_json))
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
@@ -139,8 +139,8 @@ def _each(
         raise click.UsageError(_NOBODY_SAW)
     codes = [ExitCode.DONE]
     with open_client(namespace) as gateway:
-        for meant in [gateway.memory_id(text) for text in identifiers]:
-            digest = seen or _shown(gateway, meant, yes=yes)
+        for meant in [gateway.resolve_id(text) for text in identifiers]:
+            digest = seen or _show_memory(gateway, meant, yes=yes)
             if not (seen or yes or click.confirm("Is it this one?", err=True)):
                 click.echo(f"{meant}\tleft as it is")
                 continue
@@ -149,7 +149,7 @@ def _each(
     return next((code for code in codes if code != ExitCode.DONE), ExitCode.DONE)
 
 
-def _shown(gateway: ToolClient, meant: str, *, yes: bool) -> str | None:
+def _show_memory(gateway: ToolClient, meant: str, *, yes: bool) -> str | None:
     """Show a memory on standard error and return its digest, None where there is none; raises CommandFailed.
 
     `yes`: also one that cannot be shown whole is meant.
@@ -184,7 +184,7 @@ def supersede(old: str, new: str, namespace: str | None, *, as_json: bool) -> Ex
     Both are ids, or their beginnings of 8 characters or more, if no others have those. engramq restore OLD undoes it.
     """
     with open_client(namespace) as gateway:
-        asked = {"old_memory_id": gateway.memory_id(old), "new_memory_id": gateway.memory_id(new)}
+        asked = {"old_memory_id": gateway.resolve_id(old), "new_memory_id": gateway.resolve_id(new)}
         return tell(gateway.write("supersede_memory", asked), draw_status, as_json=as_json)
 
 
@@ -208,7 +208,7 @@ def update(identifier: str, namespace: str | None, *, as_json: bool, **fields: A
     if not changes.keys() - {"seen"}:
         raise click.UsageError("Say what is to be changed: engramq update --help lists what can be.")
     with open_client(namespace) as gateway:
-        asked = {"memory_id": gateway.memory_id(identifier), **gateway.with_whole_ids(changes)}
+        asked = {"memory_id": gateway.resolve_id(identifier), **gateway.resolve_cited_ids(changes)}
         return tell(gateway.write("update_memory", asked), draw_status, as_json=as_json)
 
 

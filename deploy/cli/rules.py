@@ -36,7 +36,7 @@ def command(*, file: Path | None, remove: bool) -> None:
         click.echo(RULES, nl=False)
         return
     require_inside(Path.cwd(), file)
-    done = rewrite(file, without_rules if remove else with_rules, "")
+    done = rewrite(file, remove_rules if remove else add_rules, "")
     if not done.changed:
         click.echo(f"{file} {'has no rules of engramq' if remove else 'has the rules already'}")
         return
@@ -45,7 +45,7 @@ def command(*, file: Path | None, remove: bool) -> None:
         click.echo(f"The file before is kept in {done.backup}")
 
 
-def with_rules(text: str) -> str:
+def add_rules(text: str) -> str:
     """Return the text with the rules between their marks: in the place of older ones, else at the end."""
     newline = "\r\n" if "\r\n" in text else "\n"
     block = f"{BEGIN}\n{RULES}{END}\n".replace("\n", newline)
@@ -58,7 +58,7 @@ def with_rules(text: str) -> str:
     return f"{text.rstrip()}{newline * 2}{block}"
 
 
-def without_rules(text: str) -> str:
+def remove_rules(text: str) -> str:
     """Return the text without the marks and what is between them."""
     found = _place(text)
     if found is None:

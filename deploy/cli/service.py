@@ -109,7 +109,7 @@ def _unit(up: tuple[str, ...], down: tuple[str, ...], variables: Mapping[str, st
         "Description=engramq, the long-term memory of this user's agents",
         "",
         "[Service]",
-        *(f"Environment={_quoted(f'{name}={value}')}" for name, value in variables.items()),
+        *(f"Environment={_quote(f'{name}={value}')}" for name, value in variables.items()),
         f"ExecStart={_words(up)}",
         "# In order, whoever uses it: PostgreSQL would be killed else, as one process of many.",
         f"ExecStop={_words(down)}",
@@ -125,10 +125,10 @@ def _unit(up: tuple[str, ...], down: tuple[str, ...], variables: Mapping[str, st
 
 
 def _words(words: tuple[str, ...]) -> str:
-    return " ".join(_quoted(word).replace("$", "$$") for word in words)
+    return " ".join(_quote(word).replace("$", "$$") for word in words)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a text as one word of systemd's, which reads percent signs as specifiers."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
     return f'"{escaped}"'

@@ -13,7 +13,7 @@ import msgspec
 from engramq.deploy.cli.options import JSON
 from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.examination import mend
-from engramq.deploy.local.doctor.machine import dictionaries, stack_checks, with_pids
+from engramq.deploy.local.doctor.machine import add_pids, dictionaries, stack_checks
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
@@ -61,13 +61,13 @@ def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
     home = home_from(dict(environment))
     answer = ask_status(home)
     if answer is not None:
-        return _of_stack(answer, environment)
+        return _look_at_stack(answer, environment)
     if environment.get(REDIS_URL):
-        return _of_servers(environment)
+        return _look_at_servers(environment)
     return {"running": False, "home": str(home.path)}, ExitCode.NOT_RUNNING
 
 
-def _of_stack(answer: dict[str, object], environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
+def _look_at_stack(answer: dict[str, object], environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
     answer.pop("ok")
     addresses, health = answer["addresses"], answer.get("health")
     told = str(addresses.get("database_url", "")) if isinstance(addresses, dict) else ""
@@ -81,7 +81,7 @@ def _of_stack(answer: dict[str, object], environment: Mapping[str, str]) -> tupl
     answer["health"] = {**health, "checks": msgspec.to_builtins(checks)}
     status = status_of(wrong)
     database_url = environment.get(DATABASE_URL) or (told if can_be_used(told) else "")
-    found = {"running": True, "status": status, **answer, **_under_way(database_url, environment)}
+    found = {"running": True, "status": status, **answer, **_look_at_background(database_url, environment)}
     return found, _CODES[status]
 
 
@@ -90,10 +90,10 @@ def _at_home(checks: list[object], answer: Mapping[str, object]) -> list[Check]:
     services = answer.get("services")
     names = {service["name"] for service in services} if isinstance(services, list) else set()
     found = at_home(msgspec.convert(checks, list[Check]), redis=REDIS in names, database=POSTGRES in names)
-    return with_pids(found, answer)
+    return add_pids(found, answer)
 
 
-def _of_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
+def _look_at_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
     from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where a supervisor tells all
 
     health = operator.overview(read_settings(environment))
@@ -103,12 +103,12 @@ def _of_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], Exit
         "status": health.status,
         "addresses": {name: without_password(url) for name, url in urls.items() if url},
         "health": msgspec.to_builtins(health),
-        **_under_way(urls["database_url"], environment),
+        **_look_at_background(urls["database_url"], environment),
     }
     return found, _CODES[health.status]
 
 
-def _under_way(database_url: str, environment: Mapping[str, str]) -> dict[str, object]:
+def _look_at_background(database_url: str, environment: Mapping[str, str]) -> dict[str, object]:
     """Return what is under way in the database: `reembedding` is None and `rebuilding` 0 when nothing is."""
     if not database_url:
         return {"reembedding": None, "rebuilding": 0, "unfinished": None, "webhooks": None}
@@ -242,11 +242,11 @@ def doctor(*, fix: bool, as_json: bool, before_start: bool) -> ExitCode:
     if as_json:
         click.echo(msgspec.json.encode({"status": status_of(checks), "checks": checks, "done": done}))
     else:
-        click.echo(_checked(checks, done))
+        click.echo(_format_checks(checks, done))
     return ExitCode.DONE if all(check.state == "ok" for check in checks) else ExitCode.FAILED
 
 
-def _checked(checks: Sequence[Check], done: Sequence[str]) -> str:
+def _format_checks(checks: Sequence[Check], done: Sequence[str]) -> str:
     """Return what is wrong first, each with its mend, then what was looked at and is right."""
     wrong = [check for check in checks if check.state != "ok"]
     right = [check for check in checks if check.state == "ok"]

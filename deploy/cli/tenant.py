@@ -40,7 +40,7 @@ def list_(*, empty: bool, as_json: bool) -> None:
     with servers_for("tenant") as settings:
         listed = [(name, held) for name, held in in_database(settings, tenants) if held or empty]
     none = "engramq tenant: there is no namespace that holds anything"
-    print_list(listed, _line, as_json=as_json, none=none, to_json=_json)
+    print_list(listed, _format_tenant, as_json=as_json, none=none, to_json=_json)
 
 
 @command.command("config")
@@ -71,10 +71,10 @@ def config(tenant: str, language: str | None, *, as_json: bool, **private: Any) 
         return
     far = words.as_reply.get("rebuilding")
     anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
-    click.echo(f"{quoted(tenant)}  language {words.language}{anew}{_kept(privacy)}")
+    click.echo(f"{quoted(tenant)}  language {words.language}{anew}{_format_privacy(privacy)}")
 
 
-def _kept(privacy: Privacy) -> str:
+def _format_privacy(privacy: Privacy) -> str:
     said = (
         f"visibility {privacy.visibility}" if privacy.visibility else "",
         "sharing takes consent" if privacy.consent else "",
@@ -139,15 +139,15 @@ def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None
     if as_json:
         click.echo(json_line(reply_body(done or found), namespace=tenant))
     elif done is not None:
-        click.echo(f"Deleted {_counted(done)} of namespace {tenant!r}. Who did it, and when:")
+        click.echo(f"Deleted {_format_counts(done)} of namespace {tenant!r}. Who did it, and when:")
         click.echo(f"engramq audit --namespace {shlex.quote(tenant)} --command {done.command_id}")
     else:
         webhooks = f", {count_of(found.webhook_count, 'webhook')}" if found.webhook_count else ""
-        click.echo(f"{_counted(found)}{webhooks}; {count_of(found.content_bytes, 'byte')} of contents.")
+        click.echo(f"{_format_counts(found)}{webhooks}; {count_of(found.content_bytes, 'byte')} of contents.")
         click.echo(f"This is what namespace {tenant!r} holds. Nothing is deleted: --yes does it.", err=True)
 
 
-def _counted(held: TenantDescribed | TenantDeleted) -> str:
+def _format_counts(held: TenantDescribed | TenantDeleted) -> str:
     graph = ((held.node_count, "node"), (held.edge_count, "edge"), (held.link_count, "link"))
     counted = [count_of(number, word) for number, word in (*graph, (held.token_count, "token"))]
     return ", ".join((memories(held.memory_count), *counted))
@@ -179,7 +179,7 @@ def _json(tenant: tuple[str, Contents]) -> str:
     return json_line(held, namespace=name, memories=held.memories)
 
 
-def _line(tenant: tuple[str, Contents]) -> str:
+def _format_tenant(tenant: tuple[str, Contents]) -> str:
     name, held = tenant
     states = ", ".join(f"{count} {state}" for state, count in sorted(held.by_state.items()))
     last = "never" if held.last_activity is None else format_time(held.last_activity)

@@ -49,7 +49,7 @@ def create(namespace: str | None, granted: tuple[Scope, ...], *, as_json: bool, 
     if as_json:
         click.echo(json_line(made, token=secret))
         return
-    click.echo(_line(made), err=True)
+    click.echo(_format_token(made), err=True)
     click.echo("This is the token. It is shown this once and kept nowhere:", err=True)
     click.echo(secret)  # alone on standard output, so that a script can take it from there
 
@@ -63,7 +63,7 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
         listed = in_database(
             settings, tokens_of_all if namespace is None else lambda store: tokens.listed(store, namespace)
         )
-    print_list(listed, _line, as_json=as_json, none="engramq token: there are none")
+    print_list(listed, _format_token, as_json=as_json, none="engramq token: there are none")
 
 
 @command.command("revoke")
@@ -79,10 +79,12 @@ def revoke(token_id: UUID, *, as_json: bool) -> None:
     if revoked is None:
         raise CommandFailed(f"There is no token {token_id}; engramq token list shows all.")
     token, changed = revoked
-    click.echo(json_line(token) if as_json else _line(token) if changed else f"{_line(token)}  (it was before)")
+    click.echo(
+        json_line(token) if as_json else _format_token(token) if changed else f"{_format_token(token)}  (it was before)"
+    )
 
 
-def _line(token: Token) -> str:
+def _format_token(token: Token) -> str:
     parts = [
         str(token.id),
         f"{quoted(token.principal)} in {quoted(token.namespace)}",

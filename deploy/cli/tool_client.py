@@ -148,7 +148,7 @@ class ToolClient(ABC):
             time.sleep(pause_s)
         return body
 
-    def memory_id(self, text: str) -> str:
+    def resolve_id(self, text: str) -> str:
         """Return the id that a text is, or the only one that begins with it; raises CommandFailed when there is none.
 
         Ids are in the order of time, and so is the list: it is read until it has passed the beginning.
@@ -178,12 +178,12 @@ class ToolClient(ABC):
         several = ", ".join(matching[:5]) + (" and more" if len(matching) > 5 else "")
         raise CommandFailed(f"{len(matching)} ids begin with {text}: {several}. Give more of it.", ExitCode.MISUSED)
 
-    def with_whole_ids(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def resolve_cited_ids(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return fields of a memory with the whole ids of the memories that it cites; raises CommandFailed."""
         if "evidence" not in fields:
             return dict(fields)
         cited = [
-            {**citation, "memory_id": self.memory_id(citation["memory_id"])} if "memory_id" in citation else citation
+            {**citation, "memory_id": self.resolve_id(citation["memory_id"])} if "memory_id" in citation else citation
             for citation in fields["evidence"]
         ]
         return {**fields, "evidence": cited}

@@ -52,7 +52,10 @@ class Tour:
         singly = {index for pair in pairs for index in pair}
         rest = [decision.record() for index, decision in enumerate(decisions) if index not in singly][-DECISIONS:]
         with home_client(self._as("decisions")) as gateway:
-            ids = {index: _stored(gateway.write("store_memory", decisions[index].record())) for index in sorted(singly)}
+            ids = {
+                index: _require_stored(gateway.write("store_memory", decisions[index].record()))
+                for index in sorted(singly)
+            }
             refuse(gateway.write("import_memories", {"records": rest}))
             for old, new in pairs:
                 refuse(gateway.write("supersede_memory", {"old_memory_id": ids[old], "new_memory_id": ids[new]}))
@@ -105,7 +108,7 @@ class Tour:
         return reply
 
     def _store(self, principal: str, content: str) -> str:
-        stored = _stored(self._call(principal, "store_memory", {"content": content}))
+        stored = _require_stored(self._call(principal, "store_memory", {"content": content}))
         click.echo(f"  stored {_short(stored)}: it is committed, and the next search finds it")
         return stored
 
@@ -121,7 +124,7 @@ class Tour:
             click.echo("  nothing that is kept answers this")
 
 
-def _stored(reply: Reply) -> str:
+def _require_stored(reply: Reply) -> str:
     """Return the id of what was stored; raises CommandFailed for a refusal, and for what is not done in time."""
     refuse(reply)
     return str(reply["stored"]["id"])

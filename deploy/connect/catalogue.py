@@ -58,15 +58,15 @@ class UserPlaces:
 Place: TypeAlias = Callable[[UserPlaces], Path]
 
 
-def _of_user(*parts: str) -> Place:
+def _user_place(*parts: str) -> Place:
     return lambda at: at.home.joinpath(*parts)
 
 
-def _of_project(*parts: str) -> Place:
+def _project_place(*parts: str) -> Place:
     return lambda at: at.project.joinpath(*parts)
 
 
-def _of_programs(*parts: str) -> Place:
+def _program_place(*parts: str) -> Place:
     return lambda at: at.configuration().joinpath(*parts)
 
 
@@ -132,7 +132,7 @@ def _plain(launch: StartCommand) -> dict[str, Any]:
     return {"command": first, "args": rest} | ({"env": dict(launch.variables)} if launch.variables else {})
 
 
-def _typed(launch: StartCommand) -> dict[str, Any]:
+def _typed_entry(launch: StartCommand) -> dict[str, Any]:
     return {"type": "stdio", **_plain(launch)}
 
 
@@ -149,33 +149,33 @@ CLIENTS: Final[Mapping[str, Client]] = {
     client.name: client
     for client in (
         Client(
-            "claude-code", "Claude Code", "mcpServers", _typed,
-            lambda at: at.folder("CLAUDE_CONFIG_DIR") / ".claude.json", _of_project(".mcp.json"),
+            "claude-code", "Claude Code", "mcpServers", _typed_entry,
+            lambda at: at.folder("CLAUDE_CONFIG_DIR") / ".claude.json", _project_place(".mcp.json"),
         ),
         Client(
             "claude-desktop", "Claude Desktop", "mcpServers", _plain,
-            _of_programs("Claude", "claude_desktop_config.json"),
+            _program_place("Claude", "claude_desktop_config.json"),
         ),
         Client(
             "cursor", "Cursor", "mcpServers", _plain,
-            _of_user(".cursor", "mcp.json"), _of_project(".cursor", "mcp.json"), _WINDOW, _WINDOW,
+            _user_place(".cursor", "mcp.json"), _project_place(".cursor", "mcp.json"), _WINDOW, _WINDOW,
         ),
         Client(
-            "vscode", "VS Code", "servers", _typed,
-            _of_programs("Code", "User", "mcp.json"), _of_project(".vscode", "mcp.json"),
+            "vscode", "VS Code", "servers", _typed_entry,
+            _program_place("Code", "User", "mcp.json"), _project_place(".vscode", "mcp.json"),
             project_folder=_WINDOW,
         ),
         Client(
             "codex", "Codex", "mcp_servers", _codex,
-            lambda at: at.folder("CODEX_HOME", ".codex") / "config.toml", _of_project(".codex", "config.toml"),
-            project_folder=_of_project(),
+            lambda at: at.folder("CODEX_HOME", ".codex") / "config.toml", _project_place(".codex", "config.toml"),
+            project_folder=_project_place(),
         ),
         Client(
             "gemini", "Gemini CLI", "mcpServers", _plain,
-            _of_user(".gemini", "settings.json"), _of_project(".gemini", "settings.json"),
+            _user_place(".gemini", "settings.json"), _project_place(".gemini", "settings.json"),
         ),
         Client(
-            "windsurf", "Windsurf", "mcpServers", _plain, _of_user(".codeium", "windsurf", "mcp_config.json")
+            "windsurf", "Windsurf", "mcpServers", _plain, _user_place(".codeium", "windsurf", "mcp_config.json")
         ),
         Client(
             "opencode", "OpenCode", "mcp", _opencode,

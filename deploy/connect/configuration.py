@@ -33,13 +33,13 @@ def file_of(client: Client | HookClient, at: UserPlaces, *, project: bool) -> Pa
 
 def snippet(client: Client, entry: dict[str, Any]) -> str:
     """Return the text that a file with nothing but the entry would have."""
-    return _with_entry(client, entry, "")
+    return _set_entry(client, entry, "")
 
 
 def entry_in(path: Path, client: Client) -> Any:
     """Return the entry that a file has, None when it has none; raises Unchangeable, CommandFailed."""
     _, text = split_bom(read_text(path))
-    value: Any = (_parsed(text).unwrap() if client.is_toml else jsonc.read(text)) if text.strip() else {}
+    value: Any = (_parse(text).unwrap() if client.is_toml else jsonc.read(text)) if text.strip() else {}
     for name in client.path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -50,7 +50,7 @@ def connect(path: Path, client: Client, entry: dict[str, Any]) -> Rewrite:
 
     Raises CommandFailed, with nothing written, when the file is not what the client would read.
     """
-    return rewrite(path, partial(_with_entry, client, entry), _mend(client))
+    return rewrite(path, partial(_set_entry, client, entry), _mend(client))
 
 
 def disconnect(path: Path, client: Client) -> Rewrite:
@@ -62,13 +62,13 @@ def _mend(client: Client) -> str:
     return f"Mend it so that {client.title} can read it, then again."
 
 
-def _with_entry(client: Client, entry: dict[str, Any], text: str) -> str:
+def _set_entry(client: Client, entry: dict[str, Any], text: str) -> str:
     if client.is_toml:
-        return with_table(text, client.path, entry)
+        return set_table(text, client.path, entry)
     if client.name in PLAIN:
         jsonc.require_plain(text, comments=PLAIN[client.name])
     if text.strip():
-        return jsonc.with_value(text, client.path, entry)
+        return jsonc.set_value(text, client.path, entry)
     outer, name = client.path
     return json.dumps({outer: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
 
@@ -79,9 +79,9 @@ def _without_entry(client: Client, text: str) -> str:
     return jsonc.without(text, client.path) if text.strip() else text
 
 
-def with_table(text: str, path: tuple[str, str], values: dict[str, Any]) -> str:
+def set_table(text: str, path: tuple[str, str], values: dict[str, Any]) -> str:
     """Return the text with these values as the table of two names, its other values gone; raises Unchangeable."""
-    document = _parsed(text)
+    document = _parse(text)
     outer, name = path
     if outer not in document:
         document[outer] = tomlkit.table(is_super_table=True)
@@ -100,7 +100,7 @@ def with_table(text: str, path: tuple[str, str], values: dict[str, Any]) -> str:
 
 def without_table(text: str, path: tuple[str, str]) -> str:
     """Return the text without the table of two names, and without the outer one if nothing else is in it."""
-    document = _parsed(text)
+    document = _parse(text)
     outer, name = path
     tables = document.get(outer)
     if not isinstance(tables, dict) or name not in tables:
@@ -130,7 +130,7 @@ def _as_meant(before: str, document: tomlkit.TOMLDocument, path: tuple[str, str]
     return after
 
 
-def _parsed(text: str) -> tomlkit.TOMLDocument:
+def _parse(text: str) -> tomlkit.TOMLDocument:
     try:
         tomllib.loads(text)  # clients are no more lenient
         return tomlkit.parse(text)

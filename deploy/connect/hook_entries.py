@@ -128,7 +128,7 @@ def _with(client: HookClient, wanted: Mapping[str, dict[str, Any]], text: str) -
         is_alone = len(_at(jsonc.read(text), place[:4])) == 1
         text = jsonc.without(text, place[:3] if is_alone else place)
     for event, group in wanted.items():
-        text = jsonc.with_item(text, (HOOKS, event), group)
+        text = jsonc.append_item(text, (HOOKS, event), group)
     return text
 
 

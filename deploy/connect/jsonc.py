@@ -43,14 +43,14 @@ class Node:
 
 def read(text: str) -> Any:
     """Return the value that a text is; raises Unchangeable saying where it is none."""
-    return _parsed(text).plain
+    return _parse(text).plain
 
 
 def require_plain(text: str, *, comments: bool) -> None:
     """Raise Unchangeable for what a client cannot read that takes no comma after a last item, and maybe no comments."""
     if not text.strip():
         return
-    root = _parsed(text)
+    root = _parse(text)
     nodes = [root]
     for node in nodes:
         nodes += [item.value for item in node.items.values()]
@@ -64,40 +64,40 @@ def require_plain(text: str, *, comments: bool) -> None:
             raise _broken(text, problem.pos) from None
 
 
-def with_value(text: str, path: Path, value: Any) -> str:
+def set_value(text: str, path: Path, value: Any) -> str:
     """Return the text with a value at a path of keys, where objects on the way are made when they are missing.
 
     Raises Unchangeable when the text is none, or has no object where the path needs one.
     """
-    root = _parsed(text)
+    root = _parse(text)
     node, rest = _follow(root, path)
     if not rest:
         if node.plain == value:
             return text
-        return text[: node.start] + _dumped(value, text, _indent_at(text, node.start)) + text[node.end :]
+        return text[: node.start] + _dump(value, text, _indent_at(text, node.start)) + text[node.end :]
     if not isinstance(node.plain, dict):
         raise Unchangeable(f"{_name(path[: len(path) - len(rest)])} is no object")
     for key in reversed(rest[1:]):
         value = {key: value}
-    return _added(text, node, json.dumps(rest[0], ensure_ascii=False) + ": ", value)
+    return _add_text(text, node, json.dumps(rest[0], ensure_ascii=False) + ": ", value)
 
 
-def with_item(text: str, path: Path, value: Any) -> str:
+def append_item(text: str, path: Path, value: Any) -> str:
     """Return the text with one more value at the end of the list at a path, which is made when it is missing.
 
     Raises Unchangeable as `with_value` does, and when there is no list.
     """
-    node, rest = _follow(_parsed(text), path)
+    node, rest = _follow(_parse(text), path)
     if rest:
-        return with_value(text, path, [value])
+        return set_value(text, path, [value])
     if not isinstance(node.plain, list):
         raise Unchangeable(f"{_name(path)} is no list")
-    return _added(text, node, "", value)
+    return _add_text(text, node, "", value)
 
 
 def without(text: str, path: Path) -> str:
     """Return the text without the value at a path, and without what is empty then on the way to it."""
-    root = _parsed(text)
+    root = _parse(text)
     if _follow(root, path)[1]:
         return text
     for depth in range(len(path) - 1, 0, -1):
@@ -106,10 +106,10 @@ def without(text: str, path: Path) -> str:
             break
         path = path[:depth]
     parent, _ = _follow(root, path[:-1])
-    return _removed(text, parent, path[-1])
+    return _remove_text(text, parent, path[-1])
 
 
-def _parsed(text: str) -> Node:
+def _parse(text: str) -> Node:
     start = _blank(text, 0)
     try:
         node = _node(text, start, 0)
@@ -189,7 +189,7 @@ def _follow(node: Node, path: Path) -> tuple[Node, Path]:
     return node, ()
 
 
-def _added(text: str, node: Node, label: str, value: Any) -> str:
+def _add_text(text: str, node: Node, label: str, value: Any) -> str:
     """Return the text with one more item at the end of an object or list."""
     newline = "\r\n" if "\r\n" in text else "\n"
     outer = _indent_at(text, node.start)
@@ -203,7 +203,7 @@ def _added(text: str, node: Node, label: str, value: Any) -> str:
         before = before[: last.value.end] + "," + before[last.value.end :]
     comma = "," if last is not None and last.comma is not None else ""
     closing = between if "\n" in between else newline + outer
-    return f"{before}{newline}{inner}{label}{_dumped(value, text, inner)}{comma}{closing}{text[node.end - 1 :]}"
+    return f"{before}{newline}{inner}{label}{_dump(value, text, inner)}{comma}{closing}{text[node.end - 1 :]}"
 
 
 def _end_of_content(text: str, node: Node) -> int:
@@ -214,7 +214,7 @@ def _end_of_content(text: str, node: Node) -> int:
     return at + len(tail.rstrip())
 
 
-def _removed(text: str, parent: Node, key: str | int) -> str:
+def _remove_text(text: str, parent: Node, key: str | int) -> str:
     keys = list(parent.items)
     number = keys.index(key)
     item = parent.items[key]
@@ -233,7 +233,7 @@ def _removed(text: str, parent: Node, key: str | int) -> str:
     return kept
 
 
-def _dumped(value: Any, text: str, indent: str) -> str:
+def _dump(value: Any, text: str, indent: str) -> str:
     """Return a value as this text would write it, its further lines indented."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = json.dumps(value, indent=_unit(text), ensure_ascii=False).split("\n")

@@ -66,42 +66,42 @@ def format_of(path: Path) -> ForeignFormat | None:
     Raises UnusableFile for a folder, an archive or a JSON list of which nothing is certain.
     """
     if path.is_dir() or (path.is_file() and is_archive(path)):
-        if (of_folder := _of_folder(path)) is None:
+        if (of_folder := _format_of_folder(path)) is None:
             what, says = ("folder", f"{_SAY_WHICH} {_OF_SESSIONS}") if path.is_dir() else ("archive", _SAY_WHICH)
             raise UnusableFile(f"What this {what} is cannot be told for sure. {says}")
         return of_folder
-    return _of_file(path) if path.is_file() else None
+    return _format_of_file(path) if path.is_file() else None
 
 
-def _of_folder(path: Path) -> ForeignFormat | None:
+def _format_of_folder(path: Path) -> ForeignFormat | None:
     if path.is_dir() and (path / _VAULT).is_dir():
         return ForeignFormat.OBSIDIAN
     if members(path, _BACKUP):
         return ForeignFormat.OPENMEMORY
     for member in members(path, conversations.CHATGPT_FILE):  # which is how Claude names its file, too
         with opened(path, member) as stream:
-            return _of_item(first_item(stream))
+            return _format_of_item(first_item(stream))
     return None
 
 
-def _of_file(path: Path) -> ForeignFormat | None:
+def _format_of_file(path: Path) -> ForeignFormat | None:
     try:
         with path.open("rb") as raw:
             first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
     except (OSError, UnusableFile, BrokenOff):
         return None  # whoever reads it says why
     if first.startswith(b"{"):
-        return _of_line(first) or _of_document(path)
+        return _format_of_line(first) or _format_of_document(path)
     if first.startswith(b"[") and format_by_name(path) is None:
         with opened(path, "") as stream:
-            of_item = _of_item(first_item(stream))
+            of_item = _format_of_item(first_item(stream))
         if of_item is None:
             raise UnusableFile(f"The file is a JSON list, and whose cannot be told for sure. {_SAY_WHICH}")
         return of_item
     return None
 
 
-def _of_line(line: bytes) -> ForeignFormat | None:
+def _format_of_line(line: bytes) -> ForeignFormat | None:
     try:
         values = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -112,7 +112,7 @@ def _of_line(line: bytes) -> ForeignFormat | None:
     return ForeignFormat.OPENMEMORY if values.keys() >= _BACKUP_LINE else None
 
 
-def _of_document(path: Path) -> ForeignFormat | None:
+def _format_of_document(path: Path) -> ForeignFormat | None:
     """Return the format of a JSON object; None for one that is the first of several rows."""
     try:
         with opened(path, "") as stream:
@@ -121,10 +121,10 @@ def _of_document(path: Path) -> ForeignFormat | None:
         return None
     if keys >= _BACKUP_DOCUMENT:
         return ForeignFormat.OPENMEMORY
-    return _of_item(item)
+    return _format_of_item(item)
 
 
-def _of_item(item: Any) -> ForeignFormat | None:
+def _format_of_item(item: Any) -> ForeignFormat | None:
     if not isinstance(item, dict):
         return None
     if conversations.MAPPING in item and conversations.CURRENT in item:

@@ -59,7 +59,7 @@ class MarkdownNote:
         title = self.properties.get("title")
         return title.strip() if isinstance(title, str) and title.strip() else self.path.stem
 
-    def titled(self, text: str) -> str:
+    def title_of(self, text: str) -> str:
         """Return a text under its title, by which a note is found too, unless its first line has that already."""
         return text if self.title in text.partition("\n")[0] else f"{self.title}\n\n{text}"
 
@@ -185,7 +185,7 @@ def _memory(note: MarkdownNote, vault: str) -> Entry:
     inline = [tag for _, line, is_code in note.lines() if not is_code for tag in tags_of(line)]
     kept = without_nothing({name: value for name, value in own.items() if name not in _OBSIDIAN_FIELDS})
     values = {
-        "content": note.titled(text),
+        "content": note.title_of(text),
         "external_id": own_id("obsidian", f"{vault}/{note.path}"),
         "thread": own_id("obsidian", f"{vault}/{note.path.with_suffix('')}"),
         "occurred_at": moment(at),
@@ -210,12 +210,12 @@ def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
     folder = path.resolve().name
     for note in notes(path):
         if isinstance(note, MarkdownNote):
-            yield from _of_note(note, folder)
+            yield from _read_note(note, folder)
         else:
             yield note
 
 
-def _of_note(note: MarkdownNote, folder: str) -> Iterator[Entry]:
+def _read_note(note: MarkdownNote, folder: str) -> Iterator[Entry]:
     kind = note.properties.get("type")
     kind = kind.strip() if isinstance(kind, str) and kind.strip() else NOTE
     yield ExportedNode(note.title, kind, 1, note.file)
@@ -261,7 +261,7 @@ def _text(note: MarkdownNote, folder: str, text: str) -> Given:
     own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
     identifier = own_id("basic-memory", f"{folder}/{note.properties.get('permalink') or note.path}")
     values = {
-        "content": note.titled(text),
+        "content": note.title_of(text),
         "external_id": identifier,
         "thread": identifier,
         "occurred_at": _time(note),

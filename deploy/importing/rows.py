@@ -166,7 +166,7 @@ def _kept_and_known(
         kept = _without_secrets(values, namespace, split=split, redaction=redaction)
         secrets.found += redaction.count
         return [(record, record) for record in kept]
-    kept = _checked(values, namespace, split=split)
+    kept = _check_record(values, namespace, split=split)
     if kept[0].external_id is not UNSET:  # which is what it is known by
         return [(record, record) for record in kept]
     try:
@@ -183,10 +183,10 @@ def _without_secrets(
     # Before it is split: half of a key is not known for one.
     if isinstance(content, str) and (split or len(content.strip()) <= limits.CONTENT_CHARS):
         values = {**values, CONTENT: redaction.of_text(content)}
-    return [redaction.of_rest(record) for record in _checked(values, namespace, split=split)]
+    return [redaction.of_rest(record) for record in _check_record(values, namespace, split=split)]
 
 
-def _checked(values: dict[str, Any], namespace: str, *, split: bool) -> list[ImportRecord]:
+def _check_record(values: dict[str, Any], namespace: str, *, split: bool) -> list[ImportRecord]:
     """Return the records that a row is: one, unless its text is split."""
     content = values.get(CONTENT)
     if not isinstance(content, str) or len(content) <= limits.CONTENT_CHARS:

@@ -69,7 +69,7 @@ class RejectFile:
             return
         try:
             if self._file is None:
-                self._file = self._opened(self.path)
+                self._file = self._open_file(self.path)
             self._file.write(msgspec.json.encode(rejection) + b"\n")
         except OSError as problem:
             raise self._problem(problem) from None
@@ -84,7 +84,7 @@ class RejectFile:
         except OSError as problem:
             raise self._problem(problem) from None
 
-    def _opened(self, path: Path) -> IO[bytes]:
+    def _open_file(self, path: Path) -> IO[bytes]:
         if path.exists() and not path.is_file():
             return self._stack.enter_context(path.open("wb"))
         fresh = path.with_name(f".{path.name}.{os.getpid()}.engramq")

@@ -42,21 +42,21 @@ def read_mcp_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
             if isinstance(row, Rejection):
                 yield row
             elif row.values.get("type") == ENTITY:
-                yield from _of_entity(row)
+                yield from _read_entity(row)
             elif row.values.get("type") == RELATION:
-                yield _of_relation(row)
+                yield _read_relation(row)
             else:
                 yield Rejection(row.line, "type", f"type is neither {ENTITY} nor {RELATION}.")
 
 
-def _of_relation(row: Given) -> Entry:
+def _read_relation(row: Given) -> Entry:
     for name in ("from", "to", "relationType"):
         if not isinstance(row.values.get(name), str):
             return Rejection(row.line, name, f"{name} is no text.")
     return ExportedEdge(row.values["from"], row.values["to"], row.values["relationType"], row.line)
 
 
-def _of_entity(row: Given) -> Iterator[Entry]:
+def _read_entity(row: Given) -> Iterator[Entry]:
     name, kind = row.values.get("name"), row.values.get("entityType")
     if not isinstance(name, str) or not isinstance(kind, str):
         field = "entityType" if isinstance(name, str) else "name"
@@ -88,10 +88,10 @@ _OWNERS: Final = ("user_id", "agent_id", "app_id", "run_id", "actor_id")
 def read_mem0(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the memories."""
     for item in all_items(path, _FILE, "JSON file", *MEM0_LISTS):
-        yield item if isinstance(item, Rejection) else Given(item.line, _of_mem0(item.values))
+        yield item if isinstance(item, Rejection) else Given(item.line, _read_mem0_item(item.values))
 
 
-def _of_mem0(item: dict[str, Any]) -> dict[str, Any]:
+def _read_mem0_item(item: dict[str, Any]) -> dict[str, Any]:
     """Return what a memory of mem0 says, as fields of ours.
 
     Whose it was stays in the metadata, and a run is the thread; one of which mem0 has said when it ends expires then.
@@ -139,10 +139,10 @@ def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
     with opened(path, member) as stream:
         for item in read_records(Source(stream).lines(), RowFormat.JSONL) if are_lines else items(stream, "memories"):
-            yield item if isinstance(item, Rejection) else _of_openmemory(item, categories)
+            yield item if isinstance(item, Rejection) else _read_openmemory_item(item, categories)
 
 
-def _of_openmemory(item: Given, categories: dict[str, str]) -> Entry:
+def _read_openmemory_item(item: Given, categories: dict[str, str]) -> Entry:
     row = item.values
     if row.get("state") in _GONE:
         return LeftOut("memories that were archived or deleted there", "memory that was archived or deleted there")

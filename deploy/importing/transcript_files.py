@@ -122,7 +122,7 @@ def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     """Return what the first lines of a session say of it; raises OSError and UnusableFile."""
     facts = _begin(session)
     read = 0
-    with _unpacked(session.path) as file:
+    with _unpack(session.path) as file:
         for number, (length, line) in enumerate(whole_lines(file), 1):
             content = parsed(line) if line else None
             facts = facts if content is None else _learned(facts, client.facts_of(content))
@@ -194,7 +194,7 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
     if session.path.endswith(_OBJECT):
         yield from _said_in_object(reading, session)
         return
-    with _unpacked(session.path) as file:
+    with _unpack(session.path) as file:
         for number, (_, line) in enumerate(whole_lines(file), 1):
             if line is None:
                 yield _HALF
@@ -239,7 +239,7 @@ def _ended(reading: _Reading, path: str) -> Iterator[Said]:
 
 
 @contextlib.contextmanager
-def _unpacked(path: str) -> Iterator[IO[bytes]]:
+def _unpack(path: str) -> Iterator[IO[bytes]]:
     """Open a transcript, also one that is packed; raises OSError and UnusableFile."""
     if not path.endswith(_PACKED):
         with opened(path) as file:
@@ -253,14 +253,14 @@ def _unpacked(path: str) -> Iterator[IO[bytes]]:
         except (zstd.ZstdError, EOFError) as problem:
             raise UnusableFile(f"It is damaged: {problem}.") from None
     elif program := shutil.which("zstd"):
-        with _piped([program, "-dcq", "--", path]) as file:
+        with _pipe_through([program, "-dcq", "--", path]) as file:
             yield file
     else:
         raise UnusableFile("It is packed by zstd. Install the program zstd, or unpack it.")
 
 
 @contextlib.contextmanager
-def _piped(command: list[str]) -> Iterator[IO[bytes]]:
+def _pipe_through(command: list[str]) -> Iterator[IO[bytes]]:
     """Give what a program writes; raises UnusableFile where it fails."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603
         assert process.stdout is not None

@@ -110,7 +110,7 @@ def take_lease(
     settings.port(environment)
     home.ensure()
     request: dict[str, object] = {"op": "lease", "kind": kind, "pid": os.getpid()}
-    request |= {"settings": settings.of_stack(environment), "http": settings.for_http(environment)}
+    request |= {"settings": settings.stack_settings(environment), "http": settings.for_http(environment)}
     deadline = time.monotonic() + bound_s
     started = -_RESTART_S
     while (left_s := deadline - time.monotonic()) > 0:

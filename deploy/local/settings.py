@@ -76,7 +76,7 @@ DECISIVE = frozenset({DATABASE_URL, REDIS_URL, EMBEDDER})
 DECISIVE_FOR_COMMANDS = DECISIVE - {EMBEDDER}
 
 
-def of_stack(environment: dict[str, str]) -> dict[str, str]:
+def stack_settings(environment: dict[str, str]) -> dict[str, str]:
     """The variables that concern all clients of a stack; an empty one counts as not set, and one of the default too.
 
     But for the embedder: where none is named the home's own is meant, whatever that is.

@@ -222,7 +222,7 @@ EVERYTHING = {setting.variable: f"value of {setting.field}" for setting in SETTI
 def test_the_settings_of_http_are_handed_to_its_gateway() -> None:
     wanted = {setting.variable for setting in SETTINGS if setting.field.startswith(OF_HTTP)}
     assert set(settings.for_http(EVERYTHING)) == wanted | settings.PERSONAL
-    assert not wanted & set(settings.of_stack(EVERYTHING))
+    assert not wanted & set(settings.stack_settings(EVERYTHING))
 
 
 def test_other_processes_of_the_stack_do_not_get_them(home: Home) -> None:

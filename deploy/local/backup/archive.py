@@ -127,7 +127,7 @@ class ArchiveReader:
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
-        with _broken_is("not_a_backup"), self._opened(HEADER_MAX) as (tar, _):
+        with _broken_is("not_a_backup"), self._open_archive(HEADER_MAX) as (tar, _):
             self.header = _header(tar)
 
     def entries(self) -> Iterator[ArchiveEntry]:
@@ -136,7 +136,7 @@ class ArchiveReader:
         A caller takes all chunks of an entry, or none, before the next one. Raises Damaged.
         """
         contents = ArchiveContents()
-        with _broken_is("backup_damaged"), self._opened(CHUNK) as (tar, packed):
+        with _broken_is("backup_damaged"), self._open_archive(CHUNK) as (tar, packed):
             for member in members_of(tar):
                 if member.name == MANIFEST:
                     _compare(_json_of(tar, member, MANIFEST_MAX), contents)
@@ -172,7 +172,7 @@ class ArchiveReader:
         contents.files[name] = {"bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
 
     @contextlib.contextmanager
-    def _opened(self, buffered: int) -> Iterator[tuple[tarfile.TarFile, _Unpacked]]:
+    def _open_archive(self, buffered: int) -> Iterator[tuple[tarfile.TarFile, _Unpacked]]:
         self._source.seek(0)
         packed = _Unpacked(self._source)
         with tarfile.open(fileobj=packed, mode="r|", bufsize=buffered) as tar:

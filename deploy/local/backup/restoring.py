@@ -65,9 +65,9 @@ def verify(file: Path, report: ReportProgress) -> RestoredBackup:
 
     Raises DeployError when it cannot be read, is cut, damaged, or for another release, server or machine.
     """
-    with _opened(file) as source:
+    with _open_backup(file) as source:
         reader = ArchiveReader(source)
-        contents, settings = _verified(reader, source, report)
+        contents, settings = _verify_contents(reader, source, report)
         with tempfile.TemporaryDirectory(prefix="eq-") as folder:
             scratch = Home(Path(folder))
             _require_space(scratch, contents, "Make room, or set TMPDIR to a folder on another disk.")
@@ -92,19 +92,19 @@ def restore(
     to, what there was still is, or is named.
     """
     refuse_own_database(environment)
-    with _opened(file) as source, contextlib.ExitStack() as held:
+    with _open_backup(file) as source, contextlib.ExitStack() as held:
         try:
             there = home.path.exists()
             if there:
                 _claim(home, held, force=force)
             reader = ArchiveReader(source)
-            contents, settings = _verified(reader, source, report)
+            contents, settings = _verify_contents(reader, source, report)
             _require_space(home, contents, "Make room, or set ENGRAMQ_HOME to a folder on another disk.")
             if not there:
                 home.path.mkdir(mode=PRIVATE, parents=True)
                 _claim(home, held, force=force)
             _unpack(reader, home, contents, report)
-            code = _judged(home, trust_code=trust_code)
+            code = _judge_code(home, trust_code=trust_code)
             moved_to = _put_in_place(home)
         except OSError as problem:
             raise DeployError(
@@ -113,7 +113,7 @@ def restore(
         return RestoredBackup(reader.header, contents.bytes, len(contents.files), settings, code, moved_to)
 
 
-def _judged(home: Home, *, trust_code: bool) -> tuple[str, ...]:
+def _judge_code(home: Home, *, trust_code: bool) -> tuple[str, ...]:
     """Return what the unpacked database can run that this release's cannot; raises DeployError unless it is trusted."""
     try:
         code = foreign_code(home.restoring / _DATA_FOLDER)
@@ -147,7 +147,7 @@ class _File(io.FileIO):
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[IO[bytes]]:
+def _open_backup(file: Path) -> Iterator[IO[bytes]]:
     try:
         kind = file.stat().st_mode
         if not stat.S_ISREG(kind):
@@ -172,7 +172,7 @@ def _sets_something(text: bytes) -> bool:
     return any(line.strip() and not line.strip().startswith(b"#") for line in text.splitlines())
 
 
-def _verified(
+def _verify_contents(
     reader: ArchiveReader, source: IO[bytes], report: ReportProgress
 ) -> tuple[ArchiveContents, tuple[str, ...]]:
     """Read all of it; return what it holds, and those of its files that set something of the server."""

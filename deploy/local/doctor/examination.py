@@ -16,6 +16,7 @@ import msgspec
 
 from engramq.deploy.local import settings as names
 from engramq.deploy.local.doctor.machine import (
+    add_pids,
     disk_check,
     door_checks,
     home_check,
@@ -24,7 +25,6 @@ from engramq.deploy.local.doctor.machine import (
     leftovers_check,
     stack_checks,
     stale_sockets,
-    with_pids,
 )
 from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, refuse_foreign
@@ -72,7 +72,7 @@ def examine(environment: Mapping[str, str]) -> Examination:
         redis=not environment.get(names.REDIS_URL),
         database=not environment.get(names.DATABASE_URL),
     )
-    return Examination(with_pids(checks, answer or {}), settings, owner_url)
+    return Examination(add_pids(checks, answer or {}), settings, owner_url)
 
 
 def before_start(environment: Mapping[str, str]) -> list[Check]:

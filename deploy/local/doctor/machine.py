@@ -27,7 +27,7 @@ from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.hooks.notes import sessions_not_understood
 from engramq.deploy.local.hooks.projects import known_projects
 from engramq.deploy.local.supervisor.stack import GATEWAY, HTTP, WORKER, accepts, free_address
-from engramq.deploy.local.supervisor.state import SUPERVISOR, recorded
+from engramq.deploy.local.supervisor.state import SUPERVISOR, read_recorded
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
 from engramq.schemas.command_line import CommandFailed
 
@@ -113,7 +113,7 @@ def _misses_files(client: HookClient) -> bool:
 
 def orphans(home: Home) -> dict[str, int]:
     """Return the processes, with their pids, that a supervisor which is dead has left."""
-    known = recorded(home.state)
+    known = read_recorded(home.state)
     if SUPERVISOR in known and process.is_alive(known[SUPERVISOR]):
         return {}
     return {name: who.pid for name, who in known.items() if process.is_alive(who)}
@@ -123,7 +123,7 @@ def leftovers_check(home: Home) -> Check:
     """Check what a stack that does not run has left."""
     leftovers = [f"{name} (pid {pid}) runs without its supervisor." for name, pid in orphans(home).items()]
     leftovers += [f"Nobody listens at {path}." for path in stale_sockets(home)]
-    if not leftovers and recorded(home.state) and not os.path.lexists(home.supervisor_socket):
+    if not leftovers and read_recorded(home.state) and not os.path.lexists(home.supervisor_socket):
         leftovers = [f"{home.state} names processes that are dead."]
     return degraded(CheckName.LEFTOVERS, " ".join(leftovers)) if leftovers else passed(CheckName.LEFTOVERS)
 
@@ -144,7 +144,7 @@ def stack_checks(answer: Mapping[str, object]) -> list[Check]:
     return checks
 
 
-def with_pids(checks: Sequence[Check], answer: Mapping[str, object]) -> list[Check]:
+def add_pids(checks: Sequence[Check], answer: Mapping[str, object]) -> list[Check]:
     """Return checks where the mend of a home's worker that does not answer says what helps if it hangs."""
     mend = AT_HOME[CheckName.WORKER] + hang_mend(answer, WORKER)
     return [

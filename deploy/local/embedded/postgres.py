@@ -209,11 +209,11 @@ class Postgres:
         """Write the configuration of the server, and who may come in as whom."""
         folder = self.home.postgres
         settings = _SETTINGS.format(
-            sockets=_quoted(self.home.postgres_sockets),
-            data=_quoted(self.data),
-            hba=_quoted(folder / "engramq.hba"),
-            ident=_quoted(folder / "engramq.ident"),
-            local=_quoted(folder / "local.conf"),
+            sockets=_quote(self.home.postgres_sockets),
+            data=_quote(self.data),
+            hba=_quote(folder / "engramq.hba"),
+            ident=_quote(folder / "engramq.ident"),
+            local=_quote(folder / "local.conf"),
             connections=100 if self.fsync else 300,
             buffers="128MB",
             shared_memory=_shared_memory_type(),
@@ -431,5 +431,5 @@ def _shared_memory_type() -> str:
     return "posix" if free.f_bavail * free.f_frsize >= _SHARED_MEMORY_WANTED else "mmap"
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return str(path).replace("'", "''")

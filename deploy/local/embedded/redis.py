@@ -71,8 +71,8 @@ class Redis:
         """
         self._binary = find_binary(self._environment)
         settings = _SETTINGS.format(
-            socket=_quoted(self.socket),
-            folder=_quoted(self.home.redis),
+            socket=_quote(self.socket),
+            folder=_quote(self.home.redis),
             fsync="everysec" if self._fsync else "no",
             memory=_MEMORY_LIMIT,
         )
@@ -99,7 +99,7 @@ class Redis:
     def is_ready(self) -> bool:
         """Whether it answers a PING, which it does not while it still loads its file."""
         try:
-            with self._connected() as stream:
+            with self._connect() as stream:
                 return _ask(stream, b"PING").startswith(b"+PONG")
         except OSError:
             return False
@@ -107,7 +107,7 @@ class Redis:
     def answers(self, bound_s: float) -> bool:
         """Whether it says anything, be it that it still loads its file or runs a long script."""
         try:
-            with self._connected(bound_s) as stream:
+            with self._connect(bound_s) as stream:
                 return bool(_ask(stream, b"PING"))
         except OSError:
             return False
@@ -120,7 +120,7 @@ class Redis:
         PROBE_BOUND_S. Returns what is wrong; nothing when nothing is, or when it does not answer.
         """
         try:
-            with self._connected() as stream:
+            with self._connect() as stream:
                 lines = (_ask(stream, b"INFO persistence") + _ask(stream, b"INFO memory")).decode().splitlines()
                 info = dict(line.split(":", 1) for line in lines if ":" in line)
                 if info.get("aof_enabled") == "1":
@@ -147,7 +147,7 @@ class Redis:
         """
         deadline = time.monotonic() + REWRITE_BOUND_S
         try:
-            with self._connected() as stream:
+            with self._connect() as stream:
                 _settle(stream, deadline)  # one that is under way may have begun before something was erased
                 if not _ask(stream, b"BGREWRITEAOF").startswith(b"+"):
                     return False
@@ -156,7 +156,7 @@ class Redis:
             return False
 
     @contextlib.contextmanager
-    def _connected(self, bound_s: float = PROBE_BOUND_S) -> Iterator[BufferedRWPair]:
+    def _connect(self, bound_s: float = PROBE_BOUND_S) -> Iterator[BufferedRWPair]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(bound_s)
             connection.connect(str(self.socket))
@@ -225,5 +225,5 @@ def _from_wheel() -> list[Path]:
     return [Path(place) / "_binaries" / folder / "valkey-server" for place in places]
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'

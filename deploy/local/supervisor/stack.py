@@ -154,7 +154,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "redis_url": redis_url,
         },
         http=lambda wanted: _http(home, base, wanted, after_redis),
-        settings=settings.of_stack(dict(environment)),
+        settings=settings.stack_settings(dict(environment)),
     )
 
 

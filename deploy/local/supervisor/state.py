@@ -61,7 +61,7 @@ class StateFile:
             logger.warning("State file not written", extra={"path": str(self._path), "error": str(error)})
 
 
-def recorded(path: Path) -> dict[str, ProcessIdentity]:
+def read_recorded(path: Path) -> dict[str, ProcessIdentity]:
     """What the file says; nothing when it is missing or spoilt. The processes need not be alive."""
     try:
         content = json.loads(path.read_text())
@@ -81,7 +81,7 @@ def end_predecessor(path: Path, signals: Mapping[str, Sequence[tuple[int, float]
     """
     orphans = [
         (name, who)
-        for name, who in reversed(recorded(path).items())
+        for name, who in reversed(read_recorded(path).items())
         if name != SUPERVISOR and who.pid != os.getpid() and process.is_alive(who)
     ]
     for name, who in orphans:
@@ -144,7 +144,7 @@ def _ask_to_stop(home: Home, stop_bound_s: float, answer_bound_s: float) -> bool
 
 
 def _end_supervisor(home: Home, bound_s: float) -> None:
-    who = recorded(home.state).get(SUPERVISOR)
+    who = read_recorded(home.state).get(SUPERVISOR)
     if who is None or not process.end(who, ((signal.SIGTERM, bound_s), (signal.SIGKILL, 5.0))):
         pid = f" (pid {who.pid})" if who is not None else ""
         raise DeployError("not_stopped", f"The supervisor of {home.path}{pid} does not stop.", "End it by hand.")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.deploy.connect.configuration import with_table, without_table
+from engramq.deploy.connect.configuration import set_table, without_table
 from engramq.deploy.connect.files import Unchangeable
-from engramq.deploy.connect.jsonc import Path, read, with_item, with_value, without
+from engramq.deploy.connect.jsonc import Path, append_item, read, set_value, without
 
 VALUE: dict[str, Any] = {"command": "x", "args": ["y"]}
 
@@ -32,27 +32,27 @@ VALUE: dict[str, Any] = {"command": "x", "args": ["y"]}
     ids=["in its indent", "before a comment", "with a last comma", "under comments alone", "in the old one's place"],
 )
 def test_a_value_is_written_the_way_of_the_file(text: str, path: Path, value: int, changed: str) -> None:
-    assert with_value(text, path, value) == changed
+    assert set_value(text, path, value) == changed
 
 
 def test_objects_on_the_way_are_made() -> None:
-    assert read(with_value("{}", ("a", "b", "c"), VALUE)) == {"a": {"b": {"c": VALUE}}}
+    assert read(set_value("{}", ("a", "b", "c"), VALUE)) == {"a": {"b": {"c": VALUE}}}
 
 
 def test_the_same_value_changes_nothing() -> None:
     text = '{ "a" : {"b":1} }'
-    assert with_value(text, ("a",), {"b": 1}) is text
+    assert set_value(text, ("a",), {"b": 1}) is text
 
 
 def test_lines_of_windows_stay_so() -> None:
-    changed = with_value('{\r\n  "a": 1\r\n}\r\n', ("b",), VALUE)
+    changed = set_value('{\r\n  "a": 1\r\n}\r\n', ("b",), VALUE)
     assert changed.count("\n") == changed.count("\r\n") > 3
     assert read(changed) == {"a": 1, "b": VALUE}
 
 
 def test_an_item_comes_to_the_end_of_a_list() -> None:
-    assert read(with_item('{"a": [1, 2,]}', ("a",), 3)) == {"a": [1, 2, 3]}
-    assert read(with_item("{}", ("a", "b"), 3)) == {"a": {"b": [3]}}
+    assert read(append_item('{"a": [1, 2,]}', ("a",), 3)) == {"a": [1, 2, 3]}
+    assert read(append_item("{}", ("a", "b"), 3)) == {"a": {"b": [3]}}
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_deep_nesting_is_refused() -> None:
 
 def test_a_path_through_what_is_no_object_is_refused() -> None:
     with pytest.raises(Unchangeable, match="a is no object"):
-        with_value('{"a": [1]}', ("a", "b"), 1)
+        set_value('{"a": [1]}', ("a", "b"), 1)
     with pytest.raises(Unchangeable, match="a is no list"):
-        with_item('{"a": {}}', ("a",), 1)
+        append_item('{"a": {}}', ("a",), 1)
 
 
 plain = st.recursive(
@@ -110,7 +110,7 @@ def test_added_and_taken_out_any_object_is_what_it_was(
 ) -> None:
     given_object.pop("new", None)
     text = json.dumps(given_object, indent=indent, ensure_ascii=ascii_only)
-    changed = with_value(text, ("new", "one"), value)
+    changed = set_value(text, ("new", "one"), value)
     assert json.loads(changed) == {**given_object, "new": {"one": value}}
     assert json.loads(without(changed, ("new", "one"))) == given_object
 
@@ -138,9 +138,9 @@ def test_the_table_comes_in_and_out_and_all_else_stays(text: str) -> None:
     others = tomllib.loads(text).get("mcp_servers", {})
     others.pop("engramq", None)
     rest = {name: value for name, value in tomllib.loads(text).items() if name != "mcp_servers"}
-    there = with_table(text, PATH, ENTRY)
+    there = set_table(text, PATH, ENTRY)
     assert tomllib.loads(there) == {**rest, "mcp_servers": {**others, "engramq": ENTRY}}
-    assert with_table(there, PATH, ENTRY) == there
+    assert set_table(there, PATH, ENTRY) == there
     assert tomllib.loads(without_table(there, PATH)) == {**rest, **({"mcp_servers": others} if others else {})}
 
 
@@ -148,4 +148,4 @@ def test_the_table_comes_in_and_out_and_all_else_stays(text: str) -> None:
 def test_what_would_become_part_of_the_table_is_not_written() -> None:
     """Behind dotted keys there is no place for a table but the end, which tomlkit does not take."""
     with pytest.raises(Unchangeable, match="make it a table"):
-        with_table('mcp_servers.zed.command = "z"\nmodel = "x"\n[tui]\ntheme = "dark"\n', PATH, ENTRY)
+        set_table('mcp_servers.zed.command = "z"\nmodel = "x"\n[tui]\ntheme = "dark"\n', PATH, ENTRY)

@@ -78,7 +78,7 @@ def test_a_stack_is_told_apart_by_what_concerns_all_its_clients() -> None:
     mine = {"ENGRAMQ_EMBEDDER": "hash", "ENGRAMQ_NAMESPACE": "a", "ENGRAMQ_DEGREE_CAP": "", "PATH": "/bin"}
     theirs = {"ENGRAMQ_EMBEDDER": "minilm", "ENGRAMQ_NAMESPACE": "b", "ENGRAMQ_LINK_THRESHOLD": ".5"}
 
-    differing = settings.differing(settings.of_stack(mine), settings.of_stack(theirs))
+    differing = settings.differing(settings.stack_settings(mine), settings.stack_settings(theirs))
     assert differing == ["ENGRAMQ_EMBEDDER", "ENGRAMQ_LINK_THRESHOLD"]
     own = {"ENGRAMQ_EMBEDDER": "openai:m", "ENGRAMQ_EMBEDDER_URL": "http://127.0.0.1:9/v1"}
     for stack, asked, names in (
@@ -89,7 +89,7 @@ def test_a_stack_is_told_apart_by_what_concerns_all_its_clients() -> None:
         (own, {}, []),
         (own, {"ENGRAMQ_EMBEDDER": "openai:m"}, ["ENGRAMQ_EMBEDDER_URL"]),
     ):
-        assert settings.differing_from_stack(settings.of_stack(stack), settings.of_stack(asked)) == names
+        assert settings.differing_from_stack(settings.stack_settings(stack), settings.stack_settings(asked)) == names
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf", "86401"])
