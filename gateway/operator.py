@@ -29,7 +29,7 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.fields import composed
 from engramq.schemas.server_checks import redis_check
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, Status
+from engramq.schemas.vocabulary import ALL_SCOPES, Status, WorkerKind
 
 READ_S: Final = 120.0  # that a read waits behind batches of an import
 WRITE_S: Final = 2.0  # after which a write is asked after instead
@@ -143,6 +143,15 @@ def overview(settings: Settings) -> Health:
 def redis_alone(settings: Settings) -> Check:
     """Check that Redis answers and takes writes, within about 4 s; no worker is asked."""
     return run(partial(_redis_alone, settings))
+
+
+async def living_workers(settings: Settings, kind: WorkerKind) -> int | None:
+    """Return how many workers of a kind live; None where Redis is away, 1 where it refuses to say."""
+    try:
+        look = await look_at(lanes_of(settings))
+    except NoLook as problem:
+        return 1 if str(problem) else None
+    return next(mailbox.workers for mailbox in look.mailboxes if mailbox.kind is kind)
 
 
 async def _redis_alone(settings: Settings) -> Check:

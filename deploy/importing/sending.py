@@ -25,21 +25,12 @@ from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
 from engramq.deploy.local.servers_for import READY_BOUND_S, servers_for
 from engramq.deploy.local.settings import REDIS_URL
+from engramq.gateway.operator import living_workers
 from engramq.schemas.checks import REDIS_AWAY
 from engramq.schemas.commands import BatchImported, Command, ImportBatch, MakeReceipt, ReceiptMade
-from engramq.schemas.connection import (
-    CONNECTION_ERRORS,
-    Lanes,
-    RedisConnection,
-    UnsupportedServer,
-    lanes_of,
-    pack_script,
-)
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.limits import ALIVE_S
 from engramq.schemas.packed_lines import Source
-from engramq.schemas.redis_problems import refusal_of
-from engramq.schemas.scripts import COUNT_PRESENT
 from engramq.schemas.settings import Redact, Settings, read_settings
 from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat, Status, Visibility, WorkerKind
 
@@ -105,7 +96,6 @@ class RejectFile:
         return CannotReject(f"{self.path} cannot be written: {told}. Name another file with --rejects.")
 
 
-SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone
 QUIET_S: Final = 2.0  # before it is said: a stack that this very command has started needs a moment
 START_S: Final = 10.0  # that workers get which are being started
 STACK_S: Final = READY_BOUND_S  # and those of the home's own stack, which this command may have started
@@ -125,12 +115,10 @@ class NoWorker(Exception):
 
 
 class ImportWorkers:
-    """The workers of the imports mailbox, as their signs of life in Redis show them."""
+    """The workers of the imports mailbox, as a look at the queue shows them."""
 
-    def __init__(self, lanes: Lanes, namespace: str) -> None:
-        keys = lanes.of(namespace)
-        self._redis = RedisConnection(lanes.server, (COUNT_PRESENT,), key=keys.prefix)
-        self._where = (keys.of[WorkerKind.IMPORTS].alive, *keys.guard)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     async def require(self, patience_s: float, *, of_home: bool = False) -> None:
         """Return when there is one; says so soon when there is none, and raises NoWorker when none comes.
@@ -156,18 +144,8 @@ class ImportWorkers:
 
     async def _missing(self) -> str:
         """Return what keeps rows from being taken, as a sentence. What Redis refuses, whoever sends says."""
-        try:
-            await self._redis.open()
-            (count,) = await self._redis.exchange([pack_script(COUNT_PRESENT, self._where, (SILENT_S,))])
-        except UnsupportedServer:
-            return ""
-        except CONNECTION_ERRORS as problem:
-            return "" if refusal_of(problem) else NO_REDIS
-        return NO_WORKER if count == 0 else ""
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._redis.close()
+        alive = await living_workers(self._settings, WorkerKind.IMPORTS)
+        return NO_REDIS if alive is None else "" if alive else NO_WORKER
 
 
 LATE_S: Final = 30.0  # without an answer before it is said
@@ -366,8 +344,7 @@ async def importing(
             client = files.enter_context(
                 queue_client(settings, settings.namespace, project=settings.project, write_s=BATCH_S)
             )
-            workers = ImportWorkers(lanes_of(settings), settings.namespace)
-            resources.push_async_callback(workers.close)
+            workers = ImportWorkers(settings)
             of_home = not os.environ.get(REDIS_URL)
             await workers.require(STACK_S if of_home else START_S, of_home=of_home)
         importer = Importer(

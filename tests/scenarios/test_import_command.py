@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 
 from engramq.deploy.importing import sending
 from engramq.deploy.importing.sending import ImportWorkers, NoWorker
+from engramq.gateway.queue.look import SILENT_S
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.connection import lanes_of
 from engramq.schemas.settings import Settings
@@ -278,12 +279,8 @@ async def test_a_stack_that_is_still_starting_is_waited_for_and_named(
 ) -> None:
     """It gave up after 10 s, and said to start a worker by hand."""
     monkeypatch.setattr(sending, "QUIET_S", 0.1)
-    workers = sending.ImportWorkers(lanes_of(settings), settings.namespace)
-    try:
-        with pytest.raises(sending.NoWorker, match="did not start"):
-            await workers.require(0.5, of_home=True)
-    finally:
-        await workers.close()
+    with pytest.raises(sending.NoWorker, match="did not start"):
+        await sending.ImportWorkers(settings).require(0.5, of_home=True)
     assert "is still starting. Waiting" in capsys.readouterr().err
 
 
@@ -344,8 +341,7 @@ async def test_an_import_waits_a_while_for_workers_that_come_back_and_no_longer(
 ) -> None:
     monkeypatch.setattr(sending, "ALIVE_S", 0.05)
     monkeypatch.setattr(sending, "QUIET_S", 0.0)
-    lanes = lanes_of(settings)
-    alive, workers = lanes.first.of[WorkerKind.IMPORTS].alive, ImportWorkers(lanes, settings.namespace)
+    alive, workers = lanes_of(settings).first.of[WorkerKind.IMPORTS].alive, ImportWorkers(settings)
     async with Redis.from_url(redis_url) as redis, asyncio.timeout(30):
         waiting = asyncio.create_task(workers.require(30.0))
 
@@ -358,10 +354,9 @@ async def test_an_import_waits_a_while_for_workers_that_come_back_and_no_longer(
         await waiting
         monkeypatch.setattr(sending, "RETURN_S", 0.2)
         watching = asyncio.create_task(workers.watch())
-        await redis.zadd(alive, {"w": time.time() - sending.SILENT_S - 1})
+        await redis.zadd(alive, {"w": time.time() - SILENT_S - 1})
         with pytest.raises(NoWorker, match="engramq worker imports"):
             await watching
-        await workers.close()
 
 
 @pytest.mark.promise("IM-2")
