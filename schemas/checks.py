@@ -61,7 +61,7 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CheckName(StrEnum):
-    """What is looked at, in the order in which one thing needs the other."""
+    """The things that are checked, each after those that it needs."""
 
     SETTINGS = "settings"
     HOME = "home"
@@ -84,7 +84,7 @@ class CheckName(StrEnum):
 
 
 class Kind(NamedTuple):
-    """What a check looks at, and the mend that it names where the one who looks knows no better one."""
+    """The subject of a check, and the mend that it names where its caller knows no better one."""
 
     looks_at: str
     mend: str
@@ -160,7 +160,7 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
 }
 
 _ANEW: Final = "`engramq down`, then `engramq up` starts all anew"
-# What mends it where a home's supervisor runs the server: its address is no setting there.
+# Mends where a home's supervisor runs the server: its address is no setting there.
 AT_HOME: Final[Mapping[CheckName, str]] = {
     CheckName.GATEWAY: f"See gateway.log in the home's folder logs. {_ANEW}.",
     CheckName.REDIS: f"See redis.log in the home's folder logs. {_ANEW}.",
@@ -213,7 +213,7 @@ def at_home(checks: Iterable[Check], *, redis: bool, database: bool) -> list[Che
 
 
 def merged(checks: Iterable[Check]) -> list[Check]:
-    """Return one check of each name, the worst, in the order of the table. Of several as bad the first counts."""
+    """Return one check of each name, the worst, in the order of the table. The first counts among several as bad."""
     worst: dict[CheckName, Check] = {}
     for check in checks:
         known = worst.setdefault(CheckName(check.name), check)

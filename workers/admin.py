@@ -295,7 +295,7 @@ def change_letter(
 async def _note_change(
     store: Store, settings: Settings, letter: DeadLetter, way: Literal["retry", "drop"], reason: str | None
 ) -> None:
-    """Note what is about to be done. What cannot be read is nobody's, and so in no namespace's log."""
+    """Note what is about to be done. A letter that cannot be read is in no namespace, and so in no log."""
     if letter.namespace is None or await store.read(letter.namespace, _tenant) == NOBODY:
         return
     action = AuditAction.RETRY_COMMAND if way == "retry" else AuditAction.DROP_COMMAND

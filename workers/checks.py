@@ -33,7 +33,7 @@ SILENT_S: Final = 60.0
 
 
 class RecentCheck:
-    """What a look found last. One look at a time; it goes on when whoever asked has gone."""
+    """The result of the last look. One look at a time; it goes on when its caller has gone."""
 
     def __init__(self, look: Callable[[], Awaitable[Check]], kept_s: float) -> None:
         self._look = look

@@ -37,7 +37,7 @@ async def _alive() -> PageAnswer:
 _LATE: Final = f"It did not find out within {LOOK_S:.0f} s whether it serves."
 _AGAIN: Final = "Ask again; if it says so again, give it more processor time."
 
-# Of a model that is loaded here, and of one behind an endpoint.
+# For a model that is loaded here, and for one behind an endpoint.
 _SILENT: Final = "The model has not answered yet."
 _WAIT: Final = "Wait while it is loaded. With an endpoint see that ENGRAMQ_EMBEDDER_URL answers."
 

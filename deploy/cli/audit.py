@@ -89,7 +89,7 @@ def _entries(place: Target, listing: ListAudit, limit: int) -> list[AuditEntry]:
 
 
 def _format_entry(entry: AuditEntry) -> str:
-    """Return an entry on one line. What callers chose is quoted: it may hold line ends and control characters."""
+    """Return an entry on one line. Callers' own words are quoted: they may hold line ends and control characters."""
     parts = [
         entry.at,
         f"{entry.action:<12}",

@@ -105,7 +105,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
 def _project_of(namespace: str | None, root: str) -> str:
     environment = dict(os.environ)
     named = namespace or environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
-    # Who has no home, as with a server elsewhere, knows no namesakes.
+    # A user of a server elsewhere has no home, and knows no namesakes.
     return project_of(home_from(environment), named, root)
 
 

@@ -22,7 +22,7 @@ from engramq.deploy.local.supervisor.stack import UP
 from engramq.deploy.local.supervisor.state import shut_down
 from engramq.schemas.command_line import CommandFailed
 
-# What is left of the caller's own settings: where the programs are, not what is kept or who asks.
+# The caller's own settings that stay: where the programs are, not what is kept or who asks.
 _KEPT: Final = frozenset({"ENGRAMQ_REDIS_BINARY", "ENGRAMQ_LOG_LEVEL"})
 
 

@@ -96,7 +96,7 @@ INDENT: Final = "  "
 
 @dataclass(slots=True)
 class Duplicates:
-    """What was found, and when merged, what came of it. `previews` are of the groups that are shown."""
+    """The duplicates of a namespace, and what a merge did. `previews` are of the groups that are shown."""
 
     looked_at: int = 0
     similarity: float = 0.0
@@ -157,7 +157,7 @@ def _find(client: ToolClient, listing: FindDuplicates, result: Duplicates, sets:
 
 
 def _group(client: ToolClient, sets: Sets, similarity: float) -> Iterator[list[DuplicateGroup]]:
-    """Yield who would stand for whom. Of a set too large for one call what is left of its pieces is compared again."""
+    """Yield who would stand for whom. A set too large for one call goes in pieces, whose rest is compared again."""
     wanted: Sequence[Sequence[str]] = sets.all()
     while wanted:
         gone = set[str]()

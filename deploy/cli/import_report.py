@@ -76,7 +76,7 @@ def print_looked(looked: DryRun, rejects: Path | None) -> ExitCode:
 
 
 def exit_code_for(rejected: int, rejects: Path | None) -> ExitCode:
-    """Return the exit code, and say where rejected rows are told of."""
+    """Return the exit code, and say where rejected rows are listed."""
     if not rejected:
         return ExitCode.DONE
     print(f"Rejected rows, with line, field and reason: {rejects or 'above'}", file=sys.stderr)

@@ -99,7 +99,7 @@ def print_list(
     none: str,
     to_json: Callable[[Listed], str] = json_line,
 ) -> None:
-    """Print what a command lists, one a line, each as it comes; `none` is told on standard error where nothing does."""
+    """Print what a command lists, one a line, each as it comes; where nothing comes, `none` goes to standard error."""
     is_empty = True
     for entry in listed:
         click.echo((to_json if as_json else as_text)(entry))

@@ -14,7 +14,7 @@ import click
 from engramq.schemas.command_line import count_of
 
 LINE_EVERY_S: Final = 5.0
-REDRAW_EVERY_S: Final = 0.1  # where something is told of every record
+REDRAW_EVERY_S: Final = 0.1  # where every record is reported
 
 
 class Readable(Protocol):
@@ -24,7 +24,7 @@ class Readable(Protocol):
 
 
 class ProgressBar:
-    """Sets what is done against the whole, such as bytes of a file; without a whole (a pipe) no time left is told."""
+    """Sets what is done against the whole, such as bytes of a file; without a whole (a pipe) it shows no time left."""
 
     def __init__(self, source: Readable, total: int | None, unit: str = "row", what: str = "") -> None:
         """`total`: which `position` of the source is the end; `unit`: what `show` counts, and `what` was done to it."""
@@ -123,7 +123,7 @@ def _nothing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def bytes_done(word: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]:
-    """Yield what is told the bytes that are done and about how many there are; `word` stands behind them."""
+    """Yield a callback for the bytes that are done and about how many there are; `word` stands behind them."""
     is_terminal = sys.stderr.isatty()
     shown_at = time.monotonic()
     drawn = False

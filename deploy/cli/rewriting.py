@@ -18,7 +18,7 @@ from engramq.workers.admin import (
 from engramq.workers.migrating import require_database, run
 
 _MB = 2**20
-LONG: Final = 16 * _MB  # from which a table takes a second or more, so that its beginning is told of
+LONG: Final = 16 * _MB  # from which a table takes a second or more, so that its beginning is reported
 
 
 def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:

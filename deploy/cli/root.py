@@ -24,7 +24,7 @@ from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import SettingsError
 
-# What a full disk says to whoever writes.
+# The errors of a write to a full disk.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 

@@ -57,7 +57,7 @@ def command(*, as_json: bool, watch: bool) -> ExitCode:
 
 
 def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
-    """Return what is told of the home's stack, else of the servers of the environment, and the exit code."""
+    """Return the status of the home's stack, else of the servers of the environment, and the exit code."""
     home = home_from(dict(environment))
     answer = ask_status(home)
     if answer is not None:
@@ -114,7 +114,7 @@ def _look_at_background(database_url: str, environment: Mapping[str, str]) -> di
         return {"reembedding": None, "rebuilding": 0, "unfinished": None, "webhooks": None}
     from engramq.workers import admin  # noqa: PLC0415 - psycopg, wasted where nothing runs
 
-    # Of the shell's settings this one alone: what else is wrong with them is no matter of a stack that runs.
+    # This setting of the shell alone is read: other bad ones are no matter of a stack that runs.
     pooler = parse_setting("database_pooler", environment.get(DATABASE_POOLER) or Pooler.AUTO)
     return admin.under_way(database_url, pooler)
 

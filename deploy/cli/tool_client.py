@@ -52,7 +52,7 @@ TRIES: Final = 2  # a write is asked again with its key, which never does it twi
 NOT_DONE: Final = "See `engramq status`: is a worker running?"
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _MCP_PATH: Final = "/mcp"
-# What a profile of tools hides, or how an agent is answered, is not for people.
+# Agents' settings: people are hidden no tool, and answered in full.
 _OF_AGENTS: Final = (settings.TOOLS, settings.OUTPUT_SCHEMAS, settings.DETAIL, settings.REPLY_CHARS)
 
 PAGE: Final = 100

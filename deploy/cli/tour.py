@@ -24,7 +24,7 @@ CHARS: Final = 90  # of a memory in the tour
 HITS: Final = 3
 LEAST: Final = 0.05  # relevance of a hit
 DECISIONS: Final = 120  # the newest so many: making vectors of all would take most of the demo's time
-# What is said, and asked in other words.
+# A decision, and a question in other words.
 MONDAY: Final = "We deploy the shop on Tuesdays; nothing goes out on a Friday"
 TUESDAY: Final = "can I ship this change on Friday?"
 WEDNESDAY: Final = "Since the on-call rota is full again we deploy the shop on any weekday, Fridays too"

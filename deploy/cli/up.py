@@ -30,7 +30,7 @@ from engramq.schemas.settings import read_settings
 
 STOP_BOUND_S = 120.0
 CHECKS_BOUND_S = 10.0
-# What holds a stack without a terminal. Tests put their own in its place.
+# The command that holds a stack without a terminal. Tests put their own in its place.
 HOLDER_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq", "up", "--held")
 ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connections
 

@@ -24,7 +24,7 @@ KEPT: Final = (
     *(settings.HOME, settings.NAMESPACE, settings.PRINCIPAL, settings.PROJECT, settings.TOOLS),
     *(settings.PREFIX + name for name in ("LANGUAGE", "RETENTION", "REDACT")),
 )
-# Who reads no comma after a last item in its JSON; of these, whether comments.
+# Clients that read no comma after a last item in their JSON, and whether they read comments.
 PLAIN: Final[Mapping[str, bool]] = {"claude-code": False, "claude-desktop": False, "gemini": True}
 # Cursor and VS Code put a window's folder here. Where it has none, VS Code would not start a server of the user's.
 _WINDOW: Final = "${workspaceFolder}"
@@ -34,7 +34,7 @@ _PIPX_CACHE: Final = ("pipx", ".cache")
 
 @dataclass(frozen=True, slots=True)
 class UserPlaces:
-    """What decides where files are: the system, the user's folder, the variables, and the project's folder."""
+    """The facts that decide where files are: the system, the user's folder, the variables, and the project's folder."""
 
     home: Path
     environment: Mapping[str, str]

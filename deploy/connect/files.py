@@ -18,7 +18,7 @@ _PRIVATE: Final = 0o600  # of new files: clients keep keys in theirs
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What became of a file: whether it is another one now, and where the one before is kept."""
+    """The outcome for a file: whether it has changed, and where the former one is kept."""
 
     changed: bool
     backup: Path | None = None

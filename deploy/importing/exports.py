@@ -58,7 +58,7 @@ Entry: TypeAlias = Given | Rejection | GraphEntry | LeftOut
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user chose for conversations: to have the other messages too, and to trust what was said."""
+    """The user's choices for conversations: to have the other messages too, and to trust what was said."""
 
     all_messages: bool = False
     trusted: bool = False

@@ -137,7 +137,7 @@ def _format_of_item(item: Any) -> ForeignFormat | None:
 IN_FLIGHT: Final = 8  # one takes a few milliseconds, mostly of waiting
 NODES: Final = "nodes"
 EDGES: Final = "edges"
-LABELS: Final = ("source", "target")  # the ends of an edge, whose label is told by the export's nodes
+LABELS: Final = ("source", "target")  # the ends of an edge, whose labels the export's nodes have
 
 
 @dataclass
@@ -253,7 +253,7 @@ class Export:
 
 @dataclass
 class ImportedExport:
-    """What became of an export: `left_out` by the rules of its format, each with its number."""
+    """The outcome of an import: `left_out` by the rules of its format, each with its number."""
 
     importer: Importer
     graph: Graph
@@ -262,7 +262,7 @@ class ImportedExport:
 
 @dataclass
 class _EntryCounts:
-    """What a first reading has counted; as a source it says how many memories are done, for the bar."""
+    """The counts of a first reading; as a source it says how many memories are done, for the bar."""
 
     kinds: Counter[type[Entry]] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
@@ -310,7 +310,7 @@ REJECTED: Final = str(ReceiptStatus.REJECTED)
 
 @dataclass
 class DryRun:
-    """What an import would bring in, the first rows of it, and how many secrets would be left out."""
+    """The outcome that an import would have, its first rows, and how many secrets would be left out."""
 
     counts: Counter[str] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
@@ -319,7 +319,7 @@ class DryRun:
 
 
 def look_through(entries: Iterator[Entry], settings: Settings, options: Options, rejects: Path | None) -> DryRun:
-    """Check everything as an import does, and tell of what it would reject.
+    """Check everything as an import does, and list what it would reject.
 
     Raises UnusableFile, CannotReject.
     """

@@ -1,6 +1,6 @@
 """Read folders of Markdown notes: a vault of Obsidian, or a folder of basic-memory.
 
-Of Obsidian each note becomes a memory, each link between notes an edge of the knowledge graph. Of basic-memory each
+In Obsidian each note becomes a memory, each link between notes an edge of the knowledge graph. In basic-memory each
 observation becomes a memory that names its note, the text around them another one, each note a node and each relation
 an edge."""
 

@@ -37,7 +37,7 @@ _TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a row says, unchecked, the line on which it begins, and of a folder the file."""
+    """A row as it was read, unchecked, the line on which it begins, and its file within a folder."""
 
     line: int
     values: dict[str, Any]
@@ -54,7 +54,7 @@ class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def rejection(line: int, refused: EngramqError, file: str = "") -> Rejection:
-    """Return what is told of a row that was refused."""
+    """Return the rejection of a row that was refused."""
     return Rejection(line, str(refused.fault.field), refused.fault.error, file)
 
 

@@ -36,7 +36,7 @@ from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowF
 
 
 class CannotReject(Exception):
-    """The file that is to tell of rejected rows cannot be written."""
+    """The file for rejected rows cannot be written."""
 
 
 class RejectFile:
@@ -81,7 +81,7 @@ class RejectFile:
         fresh = path.with_name(f".{path.name}.{os.getpid()}.engramq")
         file = os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         self._fresh = fresh
-        self._stack.callback(self._keep)  # an import that breaks off tells of what it has rejected
+        self._stack.callback(self._keep)  # an import that breaks off keeps what it has rejected
         return file
 
     def _keep(self) -> None:
@@ -237,7 +237,7 @@ class Importer:
             )
 
     def reject(self, rejection: Rejection) -> None:
-        """Count a row that was not stored, and tell of it; raises CannotReject."""
+        """Count a row that was not stored, and write it down; raises CannotReject."""
         self.counts[ReceiptStatus.REJECTED] += 1
         self.rejects.write(rejection)
 
@@ -270,7 +270,7 @@ def _command(batch: RowBatch, on_duplicate: OnDuplicate) -> ImportBatch:
 class Options:
     """How a file is imported: where to, what is done with what is there, and how its rows are read.
 
-    `namespace`: of all rows; None, of those that the rows name. `row_format`: None, told by the content.
+    `namespace`: of all rows; None, of those that the rows name. `row_format`: None: the content says it.
     `visibility`: of rows that do not say who sees them; None: as token and namespace have it.
     """
 
@@ -331,7 +331,7 @@ async def importing(
     source: Readable,
     total: int | None,
 ) -> AsyncIterator[Importer]:
-    """Within the block rows can be sent; what could not be stored is told of in `rejects`.
+    """Within the block rows can be sent; rows that could not be stored are listed in `rejects`.
 
     `source` and `total` are what the bar shows, `counts` what became of the rows, also where the import breaks off.
     Raises EngramqError, NoWorker, CannotReject, maybe in a group.

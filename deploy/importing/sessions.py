@@ -22,7 +22,7 @@ from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat
 
-# What ends one session and no other: it cannot be read, or holds what its client never writes.
+# Errors that end one session and no other: it cannot be read, or holds what its client never writes.
 UNUSABLE: Final = (OSError, UnusableFile, ValueError, TypeError, OverflowError)
 NO_FOLDER: Final = LeftOut("sessions name no folder", "session names no folder")
 
@@ -143,7 +143,7 @@ class SessionRows:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSessions:
-    """What became of sessions, and how many seconds that took."""
+    """The outcome of an import of sessions, and how many seconds it took."""
 
     importer: Importer
     seconds: float

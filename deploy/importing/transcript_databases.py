@@ -178,7 +178,7 @@ def _opencode_turn(key: str, message: Mapping[str, Any], texts: list[str]) -> It
 _GLOBAL: Final = ("globalStorage", "state.vscdb")
 _COMPOSER: Final = "composerData:"
 _SPEAKERS: Final = {"1": USER, "2": ASSISTANT}
-# Of a session that another one has begun.
+# The key of a session that another one has begun.
 _BEGUN_BY_ANOTHER: Final = ("isSubagent", "subagentInfo", "isBestOfNSubcomposer")
 
 

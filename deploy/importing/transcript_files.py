@@ -66,7 +66,7 @@ Said: TypeAlias = SessionFacts | Spoken | LeftOut | Rejection
 
 
 def unreadable(path: str, problem: Exception) -> Rejection:
-    """Return what is told of a file or folder that cannot be read, or that holds what its client never writes."""
+    """Return the rejection of a file or folder that cannot be read, or holds what its client never writes."""
     match problem:
         case OSError():
             reason = f"It cannot be read: {problem.strerror or problem}."

@@ -17,7 +17,7 @@ from engramq.deploy.local.lines import Channel, LineBuffer
 OPEN_BOUND_S = 25.0
 ANSWER_BOUND_S = 10.0
 _CHUNK = 65_536
-# What the hello says where the client has such a setting; the gateway has its own else, and checks it.
+# The wishes of a client that has such settings; without them the gateway takes its own, and it checks both.
 _WISHES = {
     "tools": settings.TOOLS,
     "project": settings.PROJECT,

@@ -35,7 +35,7 @@ class DeployError(Exception):
 
     @property
     def exit_code(self) -> ExitCode:
-        """What a command returns that this ends."""
+        """The exit code of a command that this ends."""
         return ExitCode.MISUSED if self.code == "bad_setting" else ExitCode.FAILED
 
 
@@ -180,7 +180,7 @@ def refuse_foreign(folder: Path, owners: Collection[int] = (), except_for: Colle
 
 
 def _name_of(uid: int) -> str:
-    import pwd  # noqa: PLC0415 - there is none on Windows, which is told so
+    import pwd  # noqa: PLC0415 - there is none on Windows
 
     try:
         return pwd.getpwuid(uid).pw_name

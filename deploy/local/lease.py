@@ -21,7 +21,7 @@ _START_BOUND_S = 20.0
 # A supervisor asks a gateway for up to 9 s, which asks a worker, and then reads all processes' memory.
 _STATUS_S = 15.0
 
-# What starts a supervisor, wherever one is started. Tests put their own in its place.
+# The command that starts a supervisor. Tests put their own in its place.
 SUPERVISOR_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq.deploy.local.supervisor")
 
 
@@ -72,7 +72,7 @@ def connect(home: Home) -> Channel | None:
 
 
 def ask_status(home: Home) -> dict[str, object] | None:
-    """What the home's supervisor tells of its stack, or None when there is none.
+    """Return the status that the home's supervisor has of its stack, or None when there is none.
 
     Raises DeployError when it does not answer (`not_answering`).
     """
@@ -119,7 +119,7 @@ def take_lease(
             if not starts:
                 raise DeployError("not_running", f"engramq is not running in {home.path}.")
             if time.monotonic() - started >= _RESTART_S:
-                # Of a stack that runs already it is not this client's affair.
+                # The endpoint of a stack that runs already is not this client's affair.
                 settings.require_endpoint(with_embedder(home, environment))
                 _start_supervisor(home, environment)
                 started = time.monotonic()

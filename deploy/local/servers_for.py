@@ -22,7 +22,7 @@ _NEEDS = {
     **dict.fromkeys(_OF_DATABASE, (settings.DATABASE_URL,)),
     **dict.fromkeys(("worker", "dead change", "purge --rewrite"), (settings.REDIS_URL, settings.DATABASE_URL)),
 }
-# What changes or locks what the owner owns; everybody else is the role that owns nothing.
+# Commands that change or lock the owner's tables; all others use the role that owns nothing.
 _OWNERS = ("migrate", "purge --rewrite")
 _SERVERS = ("gateway", "worker", "migrate")  # what a gateway itself runs on
 _NOTHING: Mapping[str, str] = {}

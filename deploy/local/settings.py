@@ -44,9 +44,9 @@ MOST_HOOK_TOKENS = 20_000
 DEFAULT_NAMESPACE = "default_user"
 DEFAULT_PRINCIPAL = "I/O"
 
-# What each client brings itself. The stack must not inherit it from whoever happened to start it.
+# Settings that each client brings itself. The stack must not inherit them from the client that started it.
 PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS})
-# What the HTTP gateway takes from the `engramq up` that asked for it.
+# Settings that the HTTP gateway takes from the `engramq up` that asked for it.
 FOR_HTTP = (
     PERSONAL
     | {HOST, PORT, AUTH}
@@ -59,7 +59,7 @@ FOR_HTTP = (
         )
     }
 )
-# Who may come in over HTTP, and as whom: whoever asks for something else than what runs must not believe to have it.
+# Settings that say which callers HTTP lets in, and as whom: a client that asks for others is refused.
 OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS}
 _DEFAULTS = {
     AUTH: DEFAULT_AUTH,

@@ -35,7 +35,7 @@ _BROKEN: Final = (tarfile.TarError, zlib.error, EOFError)
 
 @dataclass(frozen=True)
 class Header:
-    """What a backup says of itself: the release and schema that it was made with, and which server can read it.
+    """The header of a backup: the release and schema that it was made with, and which server can read it.
 
     `platform` is system and processor: a cluster's files fit no other. `made_at` is RFC 3339.
     """
@@ -50,14 +50,14 @@ class Header:
 
 @dataclass
 class ArchiveContents:
-    """What an archive holds: by the name of each file its size in bytes and its SHA-256, and the names of folders."""
+    """An archive's contents: by the name of each file its size in bytes and its SHA-256, and the names of folders."""
 
     files: dict[str, dict[str, int | str]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
-        """Of all files together."""
+        """The size of all files together."""
         return sum(int(file["bytes"]) for file in self.files.values())
 
 

@@ -44,7 +44,7 @@ CODE_SHOWN: Final = 20  # names
 
 @dataclass(frozen=True)
 class RestoredBackup:
-    """What was brought back (or verified): its header, bytes and files, and where the old data are now, if any were.
+    """The restored (or verified) backup: its header, bytes and files, and where the old data are now, if any were.
 
     `settings`: the files in it that set something of the server; settings can name programs that it runs. `code`: what
     its database can run that a database of this release has not.
@@ -137,7 +137,7 @@ def named_code(code: Sequence[str]) -> str:
 
 
 class _File(io.FileIO):
-    """A file whose errors are told as its own."""
+    """A file whose errors are reported with its name."""
 
     def readinto(self, buffer: Any, /) -> int | None:
         try:

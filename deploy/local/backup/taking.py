@@ -164,7 +164,7 @@ def _copy_cluster(postgres: Postgres, writer: ArchiveWriter, report: Callable[[i
 
 
 def _ended(home: Home, complaint: str) -> DeployError:
-    """Return why there is no backup, from what pg_basebackup has told."""
+    """Return why there is no backup, from the messages of pg_basebackup."""
     if _LOG_REMOVED in complaint:
         return DeployError(
             "backup_too_slow",

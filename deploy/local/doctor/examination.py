@@ -38,7 +38,7 @@ from engramq.schemas.settings import Settings, SettingsError, read_settings
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found. `owner_url` and `settings` say where, for who mends it; None: the settings cannot be read."""
+    """All checks. `owner_url` and `settings` say where to mend; None: the settings cannot be read."""
 
     checks: list[Check]
     settings: Settings | None = None
@@ -61,7 +61,7 @@ def examine(environment: Mapping[str, str]) -> Examination:
     urls = {name: _usable(addresses, key) for name, key in _ADDRESSES.items() if not environment.get(name)}
     settings = read_settings({**environment, **{name: url for name, url in urls.items() if url}})
     if answer is not None and not (settings.redis_url and settings.database_url):
-        # What the home's gateway says of servers that only its supervisor's environment leads to.
+        # The home's gateway knows servers that only its supervisor's environment names.
         health = answer.get("health")
         checks += msgspec.convert(health.get("checks", []), list[Check]) if isinstance(health, dict) else []
     looks: list[_Look] = [_model]

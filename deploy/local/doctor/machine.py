@@ -105,7 +105,7 @@ def hooks_check(home: Home) -> Check:
 
 
 def _misses_files(client: HookClient) -> bool:
-    """Say whether a client's own hooks are of an earlier release. What cannot be read is the client's to say."""
+    """Say whether a client's own hooks are of an earlier release. A file that cannot be read is the client's matter."""
     with contextlib.suppress(CommandFailed, Unchangeable, OSError, RuntimeError):  # the last: it has no home
         return misses_files(client.user(UserPlaces(Path.home(), os.environ, Path.cwd())), client)
     return False
@@ -182,7 +182,7 @@ def door_checks(host: str, port: int, *, ours: bool) -> list[Check]:
         if not _is_gateway(place):
             if _errno(problem) == errno.EADDRINUSE:
                 return [failed(CheckName.PORT, f"{place} is taken by another program."), *absent]
-            # Of another machine, a gateway is looked for there; of this one, nothing can listen.
+            # At another machine's address a gateway is looked for; at this one's nothing can listen.
             return absent or [failed(CheckName.PORT, problem.message, problem.recovery)]
         if ours:
             return [passed(CheckName.PORT), passed(CheckName.GATEWAY)]

@@ -27,7 +27,7 @@ OWNER_ROLE = "engramq"
 WORKER_ROLE = "engramq_worker"
 DATABASE = "engramq"
 
-# What the write-ahead log may take that a backup needs which does not get on (max_slot_wal_keep_size).
+# The most write-ahead log that is kept for a backup that has stalled (max_slot_wal_keep_size).
 LOG_KEPT = "8GB"
 
 INITDB_BOUND_S = 120.0

@@ -26,7 +26,7 @@ LOG: Final = "hooks.log"
 # the next. With 64 turns of 8 KB, two cores under a load of 10 acknowledged nothing to eight hooks in a row.
 _TURNS: Final = 16
 _CALL_CHARS: Final = 128 * 1024
-# Of the 32,768 that a memory may have: marks in the place of secrets are longer than some.
+# A memory may have 32,768: marks in the place of secrets are longer than some of these.
 _CONTENT_CHARS: Final = 30_000
 _LOG_BYTES: Final = 256 * 1024  # some thousand refusals; then it is begun anew, and the one before is kept
 _ERROR_CHARS: Final = 300

@@ -110,7 +110,7 @@ def call_of(tool: str, arguments: Mapping[str, Any], *, client: str, number: int
 
 
 def _refuse_foreign(home: Home) -> None:
-    """Raise Away for a socket of another user's, who would be told what is said here."""
+    """Check that the socket is this user's; raises Away: another user would read what is said here."""
     status = home.gateway_socket.stat()
     if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
         raise Away(f"{home.gateway_socket} is no socket of this user")

@@ -31,7 +31,7 @@ _PATCHED: Final = ("*** Update File: ", "*** Add File: ", "*** Delete File: ")
 
 
 class BadEvent(ValueError):
-    """What came is no event of a client; the message says why."""
+    """The input is no event of a client; the message says why."""
 
 
 class Event(NamedTuple):  # a dataclass takes 7 ms to import, and annotations kept as text one more

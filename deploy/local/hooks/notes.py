@@ -44,11 +44,11 @@ class SessionNotes:
         self.shown = _texts(kept, "shown")
         # The last of what was shown before the session was compacted, which its start tells again.
         self.lost = _texts(kept, "lost")
-        # Of which it was told what is known, each as a number that stands for its project and path.
+        # Files whose memories the session was shown, each as a number that stands for its project and path.
         self.files = _texts(kept, "files")
 
     def enter(self, namespace: str) -> None:
-        """Have the session be of a namespace. What it was shown of another one, another person was shown."""
+        """Put the session into a namespace. Memories shown from another one were shown to another person."""
         if self.namespace not in ("", namespace):
             self.project = ""
             self.shown, self.lost, self.files = [], [], []
@@ -78,7 +78,7 @@ class SessionNotes:
 
 
 def was_away(home: Home) -> bool:
-    """Say whether the stack kept a hook waiting in vain a moment ago."""
+    """Say whether a hook waited for the stack and got nothing a moment ago."""
     try:
         return time.time() - os.stat(home.path / FOLDER / _AWAY).st_mtime < _AWAY_S  # noqa: PTH116 - faster
     except OSError:
@@ -86,7 +86,7 @@ def was_away(home: Home) -> bool:
 
 
 def note_away(home: Home, *, away: bool) -> None:
-    """Note whether the stack kept a hook waiting in vain, so that not every file that is read has to wait too."""
+    """Note whether a hook waited for the stack and got nothing, so that not every file that is read waits too."""
     path = home.path / FOLDER / _AWAY
     with contextlib.suppress(OSError):
         if away:
@@ -159,7 +159,7 @@ def _notes(home: Home) -> list[tuple[Path, float]]:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder of the notes. What is in it is not looked at: other sessions come and go there."""
+    """Make the folder of the notes. Its files are not looked at: other sessions come and go there."""
     folder.mkdir(mode=PRIVATE, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():

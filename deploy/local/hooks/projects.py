@@ -19,7 +19,7 @@ _KEPT: Final = 1_000
 
 
 class KnownProject(NamedTuple):  # a dataclass takes 7 ms to import
-    """What a project was seen with: folders, each with when its git folder was made, and addresses of clones."""
+    """The signs of a project: folders, each with when its git folder was made, and addresses of clones."""
 
     folders: dict[str, int]
     remotes: list[str]

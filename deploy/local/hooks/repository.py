@@ -20,7 +20,7 @@ _OWNER_PARTS: Final = 3  # of an address: host, owner, repository
 
 
 class Place(NamedTuple):  # a dataclass takes 7 ms to import
-    """What a folder is of.
+    """The repository that a folder belongs to.
 
     `folder` is the git folder that all worktrees share, else the folder itself. `remote` is where it was cloned from: a
     host and a path, or the git folder of another clone on this machine; "" if nowhere. `made`: when the git folder was

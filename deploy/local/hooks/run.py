@@ -41,7 +41,7 @@ RECALL_CAPTURED: Final = "--recall-captured"
 NO_CAPTURE: Final = "--no-capture"
 # The whole, so that the process has gone within 2 s of its start.
 BOUND_S: Final = 1.7
-# Tools wait for what is told of a file. Where that took longer than a moment in vain, the next files wait for nothing.
+# Tools wait for the memories of a file. After a wait of a moment that brought none, the next files do not wait.
 FILE_BOUND_S: Final = 1.2
 _MOMENT_S: Final = 0.3
 _RECALLING: Final = frozenset({SESSION_START, PROMPT})

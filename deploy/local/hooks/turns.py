@@ -12,14 +12,14 @@ INVALID: Final = "invalid_parameter"
 
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
-# What is no turn, though it looks like one.
+# Texts that look like a turn and are none.
 SUBAGENT: Final = "subagent"
 SUMMARY: Final = "summary"
 
 # The marks around what hooks give to a model, by which it is known again and never captured.
 RECALLED: Final = "engramq-recalled"
 CAPTURED: Final = "engramq-captured"
-# What clients put into turns themselves: reminders, and how commands and their output are noted.
+# Texts that clients put into turns themselves: reminders, and notes of commands and their output.
 _CLIENT_MARKS: Final = (
     "system-reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
     "|local-command-stderr|local-command-caveat|bash-input|bash-stdout|bash-stderr|user-prompt-submit-hook"
@@ -43,7 +43,7 @@ _BOUNDARIES: Final = (
     r"\s",  # words
 )
 _INTERRUPTED: Final = "[Request interrupted by user"
-# Of another one memories know no time; the turn is kept without it.
+# Another form is no time that memories know; the turn is kept without it.
 _MOMENT: Final = (
     r"(?a)(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
     r"(?:Z|[+-]\d\d:\d\d)?"
@@ -51,7 +51,7 @@ _MOMENT: Final = (
 
 
 class Turn(NamedTuple):  # a dataclass takes 7 ms to import
-    """What somebody said once. `key` is the same each time that it is read; `moment` is as the client wrote it."""
+    """One turn of a conversation. `key` is the same each time that it is read; `moment` is as the client wrote it."""
 
     key: str
     speaker: str
@@ -60,7 +60,7 @@ class Turn(NamedTuple):  # a dataclass takes 7 ms to import
 
 
 class SessionFacts(NamedTuple):
-    """What a line says of its whole session: its id, the folder that it is in, and whether a subagent holds it."""
+    """Facts in a line about its whole session: its id, the folder that it is in, and whether a subagent holds it."""
 
     session: str = ""
     folder: str = ""

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 FIRST_DELAY_S = 0.25
 LONGEST_DELAY_S = 10.0
 STEADY_S = 10.0
-# From the third early death on, clients that wait for the service are told instead of kept waiting.
+# From the third early death on, clients that wait for the service get an error instead of waiting on.
 DEATHS_TO_FAIL = 3
 # Killed from outside (an operator, the kernel short of memory): no sign that it cannot run, so it is soon back.
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
@@ -205,7 +205,7 @@ class Runner:
             return
         extra = {"service": self.service.name, "pid": self.child.pid, "silent_s": round(silent_s, 1)}
         logger.warning("Service hangs: it is replaced", extra=extra)
-        # What somebody has stopped (SIGSTOP) hears no signal but this one, and SIGKILL.
+        # A process stopped by SIGSTOP hears no signal but this one and SIGKILL.
         await asyncio.to_thread(process.signal_tree, self.child.pid, signal.SIGCONT)
         await self._end(self.service.hung_signals)
 

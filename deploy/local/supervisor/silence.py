@@ -55,7 +55,7 @@ class Silence:
 
 
 class Heartbeat:
-    """What a child's event loop sends by systemd's protocol (telemetry/listener.py), to a socket of the supervisor."""
+    """The signs of life of a child's event loop, by systemd's protocol (telemetry/listener.py), on our socket."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

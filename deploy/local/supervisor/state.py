@@ -62,7 +62,7 @@ class StateFile:
 
 
 def read_recorded(path: Path) -> dict[str, ProcessIdentity]:
-    """What the file says; nothing when it is missing or spoilt. The processes need not be alive."""
+    """Return the processes that the file names, alive or not; none when it is missing or spoilt."""
     try:
         content = json.loads(path.read_text())
         return {name: ProcessIdentity(int(pid), str(started)) for name, (pid, started) in content.items()}

@@ -20,7 +20,7 @@ from engramq.schemas.setting_values import without_password
 
 logger = logging.getLogger(__name__)
 
-# Whoever started us connects within this, or is not coming.
+# The starter connects within this, or never does.
 FIRST_LEASE_BOUND_S = 10.0
 ROTATION_PERIOD_S = 10.0
 
@@ -78,7 +78,7 @@ class Supervisor:
             runners = [self._runners[name] for name in names if name in self._runners]
             if len(runners) == len(names) and all(runner.is_ready for runner in runners):
                 return
-            # What one waits for may itself wait for something that fails.
+            # A service may wait for one that itself waits for something that fails.
             failing = [runner for runner in self._with_causes(names) if runner.is_failing]
             if failing:
                 raise DeployError("service_failing", failing[0].complaint)
@@ -234,7 +234,7 @@ def memory_mb(pid: int, *, whole_tree: bool) -> float:
 
 
 def health(gateway_socket: Path) -> dict[str, object] | None:
-    """What the gateway says of itself and of the servers: `status`, and `missing` and `refused` where there is such.
+    """Return the health of gateway and servers: `status`, and `missing` and `refused` where there is such.
 
     None where there is none that answers. Blocks, within HEALTH_BOUND_S.
     """
