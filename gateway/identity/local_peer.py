@@ -197,9 +197,12 @@ class Account:
 
     def refusal(self, scope: Scope) -> str:
         """Return why a request is not let in, "" when it is."""
+        given = HTTPConnection(scope).headers.get("authorization", "")
+        if given:
+            return "" if self._is_own(given) else _NO_TOKENS
         connection = scope.get(CONNECTION)
         owner = connection.owner() if isinstance(connection, LocalConnection) else None
-        if owner in OWN_ACCOUNTS or self._has_token(scope):
+        if owner in OWN_ACCOUNTS:
             return ""
         log.info("Another account's request refused", extra={"owner": owner})
         return _WHOSE if owner is None else _OTHER
@@ -207,15 +210,16 @@ class Account:
     async def authenticate(self, scope: Scope) -> Caller | JSONResponse:
         """Return the caller of a request of this account's own processes or root's, else its refusal."""
         refusal = self.refusal(scope)
-        return JSONResponse({"status": Status.ERROR, "error": refusal}, 403) if refusal else self.caller
+        if not refusal:
+            return self.caller
+        return JSONResponse({"status": Status.ERROR, "error": refusal}, 401 if refusal == _NO_TOKENS else 403)
 
     async def caller_of(self, token: str, admit: Callable[[], None]) -> Caller | None:
         """Return the caller if this is the token of the home; see `bearer.Authenticator`."""
         admit()
         return self.caller if self._is_token(token) else None
 
-    def _has_token(self, scope: Scope) -> bool:
-        given = HTTPConnection(scope).headers.get("authorization", "")
+    def _is_own(self, given: str) -> bool:
         kind, _, token = given.partition(" ")
         return kind.lower() == "bearer" and self._is_token(token.strip())
 
@@ -224,6 +228,8 @@ class Account:
 
 
 _OTHERWISE: Final = "Or have its owner serve with ENGRAMQ_AUTH=token."
+# Whoever sends a token means to be its principal, perhaps one that may do less than this server's account.
+_NO_TOKENS: Final = f"This server takes no tokens: it serves its own account, whoever a token is of. {_OTHERWISE}"
 _OTHER: Final = f"This server is another account's, and serves that one only. {_OTHERWISE}"
 _WHOSE: Final = (
     "Whose request this is cannot be known here. Send `Authorization: Bearer` with the token in the file "
