@@ -39,6 +39,7 @@ _STEM_CHARS: Final = 7
 _WORDS: Final = 64  # of a question that count, since each is looked for in every text
 _WHOLE_WORD: Final = 3  # characters up to which a word is compared whole
 _LONGER: Final = 5  # characters that a word may have beyond its stem
+_LONGER_YET: Final = 8  # beyond one of _STEM_CHARS, else a long word would not be found by itself
 _COMMON_WORDS: Final = (
     "a about after again all also am an and any are as at be been before but by can could did do does for from "
     "get give had has have he her him his how i if in into is it its just know let like make may me more most "
@@ -277,11 +278,12 @@ class Passages:
 def _found(lower: str, word: str) -> Iterator[int]:
     """Give each place of a text where a word begins that has this stem."""
     is_whole, is_dense = len(word) <= _WHOLE_WORD or not word.isalpha(), re.match(_DENSE, word) is not None
+    longer = 1 if is_whole else _LONGER if len(word) < _STEM_CHARS else _LONGER_YET
     at = lower.find(word)
     while at >= 0:
         end = at + len(word)
         begins = is_dense or at == 0 or not lower[at - 1].isalnum()
-        if begins and (is_dense or _ends_soon(lower, end, 1 if is_whole else _LONGER)):
+        if begins and (is_dense or _ends_soon(lower, end, longer)):
             yield at
         at = lower.find(word, end)
 

@@ -69,6 +69,8 @@ def test_a_sentence_that_is_longer_than_the_room_is_cut_around_the_words() -> No
 
 def test_words_are_compared_by_their_stems_and_pairs_of_letters() -> None:
     assert words_of("How are the backups tested, and by WHOM?") == ("backup", "test")
+    long = f"{' '.join(FILLER)} The defibrillators hang in the hall. {' '.join(FILLER)}"
+    assert "in the hall" in Passages(long, words_of("Where is the defibrillator?")).within(60)
     text = f"{' '.join(FILLER)} \u6771\u4eac\u306e\u5bbf\u306f\u9752\u3044\u3002 {' '.join(FILLER)}"
     assert "\u9752\u3044" in Passages(text, words_of("\u6771\u4eac\u306e\u5bbf\u306f\u4f55\u8272\uff1f")).within(60)
 
