@@ -14,6 +14,8 @@ from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Final
 
+from engramq.schemas.common_words import GRAMMAR
+
 GAP: Final = "..."
 WHOLE_CHARS: Final = 8_000  # of a content's JSON text: with more it comes in parts
 PART_CHARS: Final = 7_000  # of a part's, so that what is told around it has room in a reply of WHOLE_CHARS
@@ -40,16 +42,13 @@ _WORDS: Final = 64  # of a question that count, since each is looked for in ever
 _WHOLE_WORD: Final = 3  # characters up to which a word is compared whole
 _LONGER: Final = 5  # characters that a word may have beyond its stem
 _LONGER_YET: Final = 8  # beyond one of _STEM_CHARS, else a long word would not be found by itself
-_COMMON_WORDS: Final = (
-    "a about after again all also am an and any are as at be been before but by can could did do does for from "
-    "get give had has have he her him his how i if in into is it its just know let like make may me more most "
-    "much my need no not now of on or our out over please say shall she should show so some such tell than "
-    "that the their them then there these they this those to up us was we were what when where which while who "
-    "whom whose why will with would you your aber als auch auf aus bei das dem den der des die ein eine einen "
-    "einer es haben hat ich im ist mit nach nicht oder sich sie sind und uns von vor war wie wir wird zu zum "
-    "zur"
+_ALSO_COMMON: Final = (
+    "after again also as at be before but by he her him his if into just know let make may more most need no not now "
+    "or out over say shall she show such tell than then these those up while whose aber als auch auf aus bei das dem "
+    "den der des die ein eine einen einer es haben hat ich im ist mit nach nicht oder sich sie sind und uns von vor "
+    "war wie wir wird zu zum zur"
 )
-_COMMON: Final = frozenset(_COMMON_WORDS.split())
+_COMMON: Final = GRAMMAR.union(_ALSO_COMMON.split())
 
 
 def words_of(question: str) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.envelope",
     "engramq.schemas.faults",
     "engramq.schemas.limits",
+    "engramq.schemas.common_words",
     "engramq.schemas.contents",
     "engramq.schemas.passages",
     "engramq.schemas.pastes",

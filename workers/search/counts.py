@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from engramq.schemas.common_words import ASKING, GRAMMAR
 from engramq.schemas.records import Memory, SurveyTotals
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.transaction import Row, Transaction
@@ -25,17 +26,12 @@ WORDS: Final = 32  # of a topic; more are a document
 READ_WORDS: Final = 4 * WORDS  # of a topic, those of asking among them
 READ_CHARS: Final = 2_000  # of a topic or question
 # Words of who asks for a survey. What is a stop word of its language is left out by full text.
-_ASKING: Final = (
-    "a about again all also am an and any anything are asked asking been can change changed count could "
-    "did do does everything ever find for from gave get give had happened has have he her his history "
-    "how i i'd i'm i've in is it its know known let like list listed many me memories memory mention "
-    "mentioned mentioning mentions much my need number of on or order our overview please recall recap "
-    "related relating remember say said saying says she should show so some something stored such "
-    "summaries summarise summarize summary survey talk talked tell that the their them there they thing "
-    "things this timeline times to told topic us want was we were what whatever when where which who "
-    "whom whose why will with would you your"
+_FRAMING: Final = (
+    "again also asked asking change changed count ever find gave he her his history i'd i'm i've known let listed many "
+    "mention mentioned mentioning mentions need number or order overview related relating saying says she stored such "
+    "summaries survey times timeline topic want whatever whose"
 )
-_FRAME: Final = frozenset(_ASKING.split())
+_FRAME: Final = GRAMMAR | ASKING | set(_FRAMING.split())
 _SUBJECTS: Final = frozenset(["i", "i've", "we", "we've", "you", "he", "she", "they"])
 _BETWEEN: Final = frozenset(["have", "had", "ever", "already", "just", "also", "always", "never", "did", "do"])
 _WORD: Final = re.compile(r"\w(?:[^\s,;!?()\"\u201c\u201d\u201e]*\w)?")

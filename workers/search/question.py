@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from engramq.schemas.common_words import ASKING, GRAMMAR
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, Span
 from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.times import Times, read_times
@@ -44,25 +45,21 @@ _NAME: Final = re.compile(r"(?<=[a-z,;:'\"] )[A-ZÀ-ÖØ-Þ][\w-]+")
 _IDENTIFIER: Final = re.compile(r"\w*[\d_]\w*|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w*")
 _SELF: Final = re.compile(r"\b(?:I|My|my|Me|me|mine)\b")
 # Words of a question that asks for nothing but a time: of grammar, and for whatever there was.
-_GRAMMAR: Final = (
-    "a about all am an and any are at been being but by can could did do does doing done during each else ever every "
-    "for from get give go going gone got had has have having here how i in is it its just like made make many me "
-    "might much my now of on our ours out over please s should so some t that the their them then there these they "
-    "this those through till to until up upon us was we went were what whatever when where which while who whom why "
-    "will with within would yes you your"
+_NO_TOPIC: Final = (
+    "at being but by doing done during each else ever every go going gone got having here just made make many might "
+    "now ours out over s t then these those through till until up upon went whatever while within yes"
 )
-_WHATEVER: Final = (
-    "activities activity agenda anything busy calendar day days decide decided diary discuss discussed entries entry "
-    "event events everything finish finished happen happened happening happens journal know learn learned learnt list "
-    "log look meet memories memory met month new news next note noted notes plan planned plans recall recap remember "
-    "remind review said say saw schedule scheduled see show something stuff summarise summarize summary talk talked "
-    "tell thing things time told took update updates week weekend work worked working year"
+_WHATEVER_WORDS: Final = (
+    "activities activity agenda busy calendar day days decide decided diary discuss discussed entries entry event "
+    "events finish finished happen happening happens journal learn learned learnt log look meet met month new news "
+    "next note noted notes plan planned plans remind review saw schedule scheduled see stuff time took update updates "
+    "week weekend work worked working year"
 )
-_NO_TOPIC: Final = frozenset(f"{_GRAMMAR} {_WHATEVER}".split())
+_WHATEVER: Final = ASKING.union(_WHATEVER_WORDS.split())
+_OF_TIME_ALONE: Final = GRAMMAR | _WHATEVER | set(_NO_TOPIC.split())
 # A number is a year where any of these stands beside it.
-_ASKING: Final = frozenset(
-    f"{_WHATEVER} any did does during had how in was went were what whatever when where which who whom why".split()
-)
+_BESIDE: Final = "any did does during had how in went was were what whatever when where which who whom why"
+_BESIDE_A_YEAR: Final = _WHATEVER.union(_BESIDE.split())
 # Somebody is told to do something: "go on, do all of it today". "Do I have anything today?" asks.
 _TO_DO: Final = re.compile(
     r"\W*(?:(?:please|now|ok|okay|yes|so|and|then|just)\b\W*)*"
@@ -141,8 +138,8 @@ class Question:
         if not (times.spans or self.is_bounded) or _TO_DO.match(times.rest):
             return False
         words = _WORD.findall(times.rest.casefold())
-        is_time = times.are_sure or not times.spans or not _ASKING.isdisjoint(words)
-        return is_time and all(word in _NO_TOPIC for word in words)
+        is_time = times.are_sure or not times.spans or not _BESIDE_A_YEAR.isdisjoint(words)
+        return is_time and all(word in _OF_TIME_ALONE for word in words)
 
     @cached_property
     def days(self) -> tuple[Span, ...]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.common_words import GRAMMAR
 from engramq.schemas.contents import preview_of
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.workers.db.memory_rows import BEGINNING_CHARS
@@ -27,16 +28,12 @@ BEARS_FROM: Final = 0.23  # cosine to the question; see docs/decisions/search.md
 A_WORD: Final = 0.1  # of a cosine, that a shared word is worth
 WORDS_COUNTED: Final = 2
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
-_EVERYWHERE: Final = frozenset(
-    {
-        *("about", "after", "again", "also", "always", "answer", "asked", "asking", "before", "being", "could", "does"),
-        *("doing", "every", "from", "give", "have", "help", "here", "into", "just", "know", "like", "make", "more"),
-        *("most", "much", "need", "never", "only", "other", "over", "please", "prefer", "prefers", "really", "should"),
-        *("show", "some", "such", "suggest", "than", "that", "their", "them", "then", "there", "these", "they", "this"),
-        *("used", "using", "want", "wants", "what", "when", "where", "which", "while", "whenever", "will", "with"),
-        *("without", "would", "your"),
-    }
+_ALSO: Final = (
+    "after again also always answer asked asking before being doing every help here into just know make more most need "
+    "never only other over prefer prefers really show such suggest than then these used using want wants whenever "
+    "while without"
 )
+_EVERYWHERE: Final = GRAMMAR.union(_ALSO.split())
 
 
 class _Wish(NamedTuple):
