@@ -1,4 +1,4 @@
-"""Words of English that name no topic: those of grammar, and those of asking a memory. Each use adds its own."""
+"""Words of English that name no topic: those of grammar, of asking a memory, and of tasks. Each use adds its own."""
 
 from typing import Final
 
@@ -13,6 +13,11 @@ _ASKING: Final = (
     "anything everything happened know list memories memory recall recap remember said say show something summarise "
     "summarize summary talk talked tell thing things told"
 )
+_TASKS: Final = (
+    "add apply change convert create debug describe draft explain extract fix implement make prepare refactor remove "
+    "reply review rewrite suggest translate turn update use write"
+)
 QUESTION: Final = frozenset(_QUESTION.split())  # a question begins with one of these, or has it
 GRAMMAR: Final = QUESTION.union(_GRAMMAR.split())
 ASKING: Final = frozenset(_ASKING.split())  # what somebody asks a memory for, or to do
+TASKS: Final = frozenset(_TASKS.split())  # what somebody wants done, which may ask nothing of a memory

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from engramq.schemas.common_words import QUESTION
+from engramq.schemas.common_words import QUESTION, TASKS
 from engramq.schemas.passages import words_of
 
 UNTOUCHED: Final = 300  # characters up to which a prompt is a question
@@ -28,17 +28,16 @@ _ASKS: Final = (
     r"\w[\"')\]\u201d\u00bb`]*[?\u061f](?=[\"')\]\u201d\u00bb]*(?:\s|\Z))|\s[?]\Z|\uff1f"
     r"|[\u304b\u5417\u5462][\u3002?]?\Z"
 )
-# With these and with QUESTION begins a sentence that asks or commands.
-_COMMANDING: Final = (
-    "whose find fix show tell explain list write rewrite make check look remind recall summarize summarise compare "
-    "search help update review draft reply answer translate debug add remove change refactor implement describe use "
-    "create prepare send plan decide suggest apply convert extract turn wann wo wer wen wem warum wieso weshalb wie "
-    "welche welcher welches welchen kannst könntest zeig zeige finde erklär erkläre prüf prüfe fasse schreib schreibe "
-    "sag hilf que quoi quand où qui pourquoi comment quel quelle quels quelles peux montre explique trouve résume qué "
-    "cuándo dónde quién cómo cuál puedes muestra explica busca"
+# With these, QUESTION and TASKS begins a sentence that asks or commands.
+_ALSO_ASKING: Final = (
+    "whose find show tell list check look remind recall summarize summarise compare search help answer send plan "
+    "decide wann wo wer wen wem warum wieso weshalb wie welche welcher welches welchen kannst könntest zeig zeige "
+    "finde erklär erkläre prüf prüfe fasse schreib schreibe sag hilf que quoi quand où qui pourquoi comment quel "
+    "quelle quels quelles peux montre explique trouve résume qué cuándo dónde quién cómo cuál puedes muestra "
+    "explica busca"
 )
 _BEFORE_IT: Final = "ok|okay|so|and|now|hey|hi|then|also|but|just|thanks|und"
-_ANY_ASKING: Final = "|".join([*sorted(QUESTION), *_COMMANDING.split()])
+_ANY_ASKING: Final = "|".join([*sorted(QUESTION | TASKS), *_ALSO_ASKING.split()])
 _COMMANDS: Final = (
     rf"(?i)(?:(?:{_BEFORE_IT})\b[,:]? +)*(?:(?:please|pls|bitte|por favor) \w|(?:{_ANY_ASKING})\b(?!\s*[:=(]))"
 )

@@ -20,9 +20,11 @@ from engramq.workers.db.vectors import HalfBytes, Sizes, packed
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.queue.background import Activity
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, as_array
+from engramq.workers.upkeep.pieces import Pieces
 from tools.loading import Loaded, load
 from tools.relevance.worlds import Asked, World
 
@@ -73,6 +75,7 @@ async def _collect(missing: Mapping[Path, World], stack: PrivateStack) -> None:
         vectors = await _vectors(vectorizer, missing.values())
         rows = [row for world in missing.values() for row in _rows(vectors, world)]
         await load(stack.owner_url, model_id, rows, linked=True)
+        await Pieces(store=store, vectorizer=vectorizer, activity=Activity(), stopping=asyncio.Event()).run()
         for file, world in missing.items():
             found = [await _ask(store, vectorizer, world, asked) for asked in world.asked]
             kept = Collected(name=world.name, corpus=world.corpus, group=world.group, found=found)

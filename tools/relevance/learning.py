@@ -25,6 +25,7 @@ SHARES: Final = {
     "facts": 2.0,
     "prompts": 1.5,
     "lookups": 2.0,
+    "notes": 1.0,
 }
 
 
@@ -36,7 +37,7 @@ class Size(NamedTuple):
     rounds: int
 
 
-SIZE: Final = Size(units=16, penalty=3e-4, rounds=16)
+SIZE: Final = Size(units=24, penalty=3e-4, rounds=16)
 # What the rows of a question count more about a topic that nobody knows, which has to stay without a hit.
 EMPHASIS: Final = 3.0
 

@@ -96,12 +96,12 @@ def _variants(question: QuestionCandidates, candidates: Candidates, number: int)
 
 
 def _narrowed(question: QuestionCandidates, candidates: Candidates, chance: random.Random) -> Candidates:
-    """Return what a filter leaves: some that answer, and a few others."""
+    """Return what a filter leaves: some that answer, and a few others. One that is left alone answers if any does."""
     count, expected = chance.choice(LEFT), set(question.expects)
     right = [row for row, memory_id in enumerate(candidates.ids) if memory_id in expected]
     others = [row for row, memory_id in enumerate(candidates.ids) if memory_id not in expected]
     several = chance.sample(right, min(len(right), max(1, count // 2)))
-    return candidates.chosen(sorted(several + chance.sample(others, min(len(others), count))))
+    return candidates.chosen(sorted(several + chance.sample(others, min(len(others), count - len(several)))))
 
 
 def _features(

@@ -17,6 +17,7 @@ from engramq.schemas.limits import CONTENT_CHARS
 from engramq.workers.embedders.confidence import PAIRS, bystanders, read_pairs
 from tools.relevance import fillers
 from tools.relevance.lookups import HELD, UNANSWERED, Lookup, content_words, holders, homes
+from tools.relevance.notes import FORMS, KEY, notes
 from tools.sectors.corpus import Text, chat_turns, dev_texts
 
 FOLDER: Final = Path(__file__).parent
@@ -26,12 +27,16 @@ FACTS: Final = "facts"
 DENSE: Final = "dense"
 PROMPTS: Final = "prompts"
 LOOKUPS: Final = "lookups"
+NOTES: Final = "notes"
 FOREIGN: Final = 40  # questions of other conversations for each
 STRAY: Final = 20  # questions about nothing that anybody here would know
 SIZES: Final = (3, 8, 25, 60, 200, 1_000)  # memories of a set of facts
 SETS: Final = 5  # of each size: as many as there are folds
+TINY: Final = 8  # memories of a set that is seldom asked for what it does not know: its owner knows what is in it
+STRAY_OF_TINY: Final = 6
 SMALL: Final = 60  # memories of the largest set that is asked little
 ASKED: Final = 8  # facts that are asked for, of each such set
+LARGE_AROUND: Final = 60  # memories around a long note, beyond which the other notes stand there too
 HOME_SIZES: Final = (10, 40, 300, 1_000, 10_000)  # memories of a home and of what stands around it
 SEED: Final = 29
 
@@ -92,7 +97,7 @@ def worlds(data: Path) -> list[World]:
     """Return all worlds, always the same ones in the same order."""
     stray = stray_questions()
     found = [world for corpus in CORPORA for world in _conversations(data, corpus, stray)]
-    return [*found, *_dense(stray), *_facts(stray), _prompts(), *_lookups()]
+    return [*found, *_dense(stray), *_facts(stray), _prompts(), *_lookups(), *_notes(stray)]
 
 
 def _lookups() -> Iterator[World]:
@@ -107,6 +112,24 @@ def _lookups() -> Iterator[World]:
                 name=f"home-{home.name}-{size}", corpus=LOOKUPS, group=home.name,
                 memories=[{"external_id": key, "content": text} for key, text in rows],
                 asked=[asked for lookup in home.asked if (asked := _asked(lookup, rows)) is not None],
+            )  # fmt: skip
+
+
+def _notes(stray: Sequence[str]) -> Iterator[World]:
+    """Yield long notes among other memories: one is asked for what stands in a section, and for what it does not say.
+
+    Among many memories stand the other notes too.
+    """
+    for note in notes():
+        for chars, around in FORMS:
+            chance = random.Random(f"{SEED}/{note.name}/{chars}/{around}")  # noqa: S311 - the same ones each time
+            others = [other.text(chars) for other in notes() if other is not note and around > LARGE_AROUND]
+            rows = {KEY: note.text(chars), **{str(n): text for n, text in enumerate([*others, *fillers.texts(around)])}}
+            asked = [Asked(query=query, expects=(KEY,)) for query, _ in note.asked]
+            asked += [Asked(query=query) for query in (*note.unknown, *chance.sample(stray, STRAY))]
+            yield World(
+                name=f"note-{note.name}-{chars}-{around}", corpus=NOTES, group=note.name,
+                memories=[{"external_id": key, "content": text} for key, text in rows.items()], asked=asked,
             )  # fmt: skip
 
 
@@ -215,7 +238,8 @@ def _facts(stray: Sequence[str]) -> Iterator[World]:
                 if query is not None
             ]
             asked += [Asked(query=pair.hint) for pair in chance.sample(others, ASKED)]
-            asked += [Asked(query=query) for query in chance.sample(stray, STRAY if size <= SMALL else len(stray))]
+            count = STRAY_OF_TINY if size <= TINY else STRAY if size <= SMALL else len(stray)
+            asked += [Asked(query=query) for query in chance.sample(stray, count)]
             yield World(
                 name=f"facts-{size}-{number}", corpus=FACTS, group=f"facts-{number}",
                 memories=[{"external_id": key[text], "content": text} for text in texts], asked=asked,

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.schemas.common_words import ASKING, GRAMMAR
+from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
 from engramq.workers.search.spans import EVER, MONTHS, NEVER, Span
 from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.times import Times, read_times
@@ -67,6 +67,9 @@ _TO_DO: Final = re.compile(
     r"|.*\b(?:do|make|get|give|finish|plan|schedule|update|log|note|show|work\s+on)\s+"
     r"(?:(?:all|some|any)\s+(?:of\s+)?)?(?:it|this|that|these|those|them)\b(?!\s+(?:day|week|weekend|month|year|time)s?\b)",
     re.IGNORECASE | re.DOTALL,
+)
+_FIRST_WORD: Final = re.compile(
+    r"\W*(?:(?:please|pls|now|ok|okay|so|and|then|just|(?:can|could|would|will) you)\W+)*(\w+)", re.IGNORECASE
 )
 _JOINING: Final = ("and", "or")  # before a name: it is asked about as much as the one before
 NAMES: Final = 3  # in a question; more capitals are a title
@@ -120,6 +123,21 @@ class Question:
         """Whether it names somebody or something that other words do not mean: a name, a number, an identifier."""
         named = _ENGLISH.search(self._read) and _NAME.search(self._read)
         return bool(named or _IDENTIFIER.search(self._read))
+
+    @cached_property
+    def is_task(self) -> bool:
+        """Whether it wants something done: it may ask nothing of a memory."""
+        return self._first_word in TASKS
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is a question by its first word or its mark; bare words are none."""
+        return "?" in self._read or self._first_word in QUESTION
+
+    @property
+    def length(self) -> int:
+        """How many words it has."""
+        return self._words.count(" ") - 1 if self._words else 0
 
     @property
     def words(self) -> str:
@@ -198,6 +216,11 @@ class Question:
     @cached_property
     def _words(self) -> str:
         return _words(self._read)
+
+    @cached_property
+    def _first_word(self) -> str:
+        first = _FIRST_WORD.match(self._read)
+        return first[1].casefold() if first else ""
 
 
 def _words(text: str) -> str:

@@ -29,7 +29,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 # Nothing is shown where fewer of the first ten than this are expected to help. Else a hit is shown whose chance is a
 # share of the best one's: among facts the answer is one of them or a few that are about as likely, and the others are
 # about something else; of what people said several items answer, each unlikely by itself. See tools/relevance.
-LEAST_EXPECTED: Final = 0.09
+LEAST_EXPECTED: Final = 0.1
 FIRST: Final = 10
 SHARE_AMONG_FACTS: Final = 0.6
 SHARE_AMONG_TURNS: Final = 0.01
@@ -43,16 +43,15 @@ LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 ALIKE: Final = 0.1  # scores that differ by less from the next
 TWINS: Final = 0.1  # cosines that differ by less: few candidates spread any two that are nearly equal
 _OVER: Final = 0.001  # by which shares are equal
-LENGTH_READ: Final = 60.0  # different words of a memory; facts that were learned from have no more, handbooks do
 NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # The inputs by kind: `q_` of the question and of all that was found, the others of a hit. A kind is explained as one.
 KINDS: Final[Mapping[str, Sequence[str]]] = {
-    "words": ("covered", "covered_below", "as_covered", "worth", "q_covered", "q_worth"),
-    "meaning": ("cosine", "cosine_below", "no_vector"),
+    "words": ("covered", "covered_below", "q_covered"),
+    "meaning": ("cosine_below", "cosine_above", "cosine_ahead", "q_cosine", "no_vector"),
     "rank": ("score", "score_below", "rank", "ahead"),
     "conversation": ("neighbours",),
     "form": ("words", "tells_self", "q_said"),
-    "question": ("q_names", "q_narrowed"),
+    "question": ("q_names", "q_narrowed", "q_length", "q_asks", "q_task"),
 }  # fmt: skip
 INPUTS: Final = tuple(name for names in KINDS.values() for name in names)
 
@@ -162,24 +161,24 @@ class RelevanceFeatures:
     @cached_property
     def _inputs(self) -> Matrix:
         """The inputs of all rows [candidates, INPUTS]."""
-        candidates, parts, order = self.ranked.candidates, self.ranked.parts, self._order
-        covered, worth, nothing = self._covered, or_nothing(candidates.worth), np.zeros(len(candidates))
-        shares = np.sort(covered[order])
-        found = {
+        candidates, parts, question = self.ranked.candidates, self.ranked.parts, self.measure.question
+        covered, nothing = self._covered, np.zeros(len(candidates))
+        most = float(covered[self._order].max())
+        found: dict[str, Any] = {
             **self._places(),
             **self._cosines(),
             "covered": covered,
-            "covered_below": shares[-1] - covered,
-            "as_covered": np.log1p(len(shares) - np.searchsorted(shares, covered - _OVER)),
-            "q_covered": float(shares[-1]),
-            "worth": worth,
-            "words": np.log1p(np.minimum(candidates.words, LENGTH_READ)),
+            "covered_below": most - covered,
+            "q_covered": most,
+            "words": np.log1p(candidates.words),
             "tells_self": candidates.tells_self,
             "neighbours": sum((parts[name] for name in NEIGHBOURS if name in parts), nothing),
-            "q_worth": float(worth[order].max()),
             "q_said": self.said,
-            "q_names": float(bool(self.measure.question.names)),
+            "q_names": float(bool(question.names)),
             "q_narrowed": float(self.narrowed),
+            "q_length": math.log1p(question.length),
+            "q_asks": float(question.asks),
+            "q_task": float(question.is_task),
         }
         return np.column_stack([np.broadcast_to(found[name], nothing.shape) for name in INPUTS])
 
@@ -203,16 +202,26 @@ class RelevanceFeatures:
         }
 
     def _cosines(self) -> dict[str, Column]:
-        """Return the inputs that cosines give, nothing where words alone are read."""
-        cosines, curve = self.ranked.candidates.similarity, self.curve
-        known = cosines[self._order]
+        """Return the inputs that cosines give, nothing where words alone are read.
+
+        A long memory is as near as the nearest of its pieces, which `meaning` knows.
+        """
+        curve, cosines = self.curve, np.fmax(self.ranked.candidates.similarity, self.ranked.candidates.meaning)
+        known = np.sort(cosines[self._order])  # nan last
         known = known[~np.isnan(known)]
         if curve is None or not len(known):
             nothing = np.zeros(len(cosines))
-            return {"cosine": nothing, "cosine_below": nothing, "no_vector": nothing + 1.0}
-        odds = (curve.slope * cosines + curve.offset) / LOGIT  # log odds by the curve of the model
-        best = (curve.slope * float(known.max()) + curve.offset) / LOGIT
-        return {"cosine": or_nothing(odds), "cosine_below": or_nothing(best - odds), "no_vector": np.isnan(cosines)}
+            names = ("cosine_below", "cosine_above", "cosine_ahead", "q_cosine")
+            return {**dict.fromkeys(names, nothing), "no_vector": nothing + 1.0}
+        step = curve.slope / LOGIT  # log odds by the curve of the model
+        next_below = known[np.maximum(np.searchsorted(known, cosines) - 1, 0)]
+        return {
+            "cosine_below": or_nothing(known[-1] - cosines) * step,
+            "cosine_above": or_nothing(cosines - known.mean()) * step,
+            "cosine_ahead": or_nothing(cosines - next_below) * step,
+            "q_cosine": np.full(len(cosines), step * known[-1] + curve.offset / LOGIT),
+            "no_vector": np.isnan(cosines),
+        }
 
 
 def _reaches(chance: float, least: float) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -67,8 +68,33 @@ def test_what_is_near_and_has_the_words_is_likelier_than_what_is_neither() -> No
 
 def test_without_a_curve_or_vectors_words_alone_are_read() -> None:
     for alone in (judge_of(candidates(0.7, 0.2), None), judge_of(candidates(None, None))):
-        assert not alone.trusted.inputs([0, 1])[:, [INPUTS.index("cosine"), INPUTS.index("cosine_below")]].any()
+        assert not alone.trusted.inputs([0, 1])[:, [INPUTS.index("q_cosine"), INPUTS.index("cosine_below")]].any()
         assert all(0 <= chance <= 1 for chance in alone.chances([0, 1]))
+
+
+def test_a_long_memory_is_as_near_as_the_nearest_of_its_pieces() -> None:
+    whole = candidates(0.15, 0.2, 0.1, covered=0.4)
+    pieces = msgspec.structs.replace(whole, meaning=[0.7, 0.2, 0.1])
+    assert judge_of(pieces).chances([0])[0] > judge_of(whole).chances([0])[0]
+    nearest = INPUTS.index("q_cosine")
+    assert judge_of(pieces).trusted.inputs([0])[0, nearest] == judge_of(candidates(0.7)).trusted.inputs([0])[0, nearest]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks", "is_task", "length"),
+    [
+        ("Where is my marmalade kept?", True, False, 5),
+        ("jam jars", False, False, 2),
+        ("Please fix the login of the shop", False, True, 7),
+        ("ok, could you write a test?", True, True, 6),
+        ("which jam did we buy", True, False, 5),
+        ("?", True, False, 0),
+        ("", False, False, 0),
+    ],
+)
+def test_the_form_of_a_question_is_read(text: str, asks: bool, is_task: bool, length: int) -> None:
+    question = Question(text)
+    assert (question.asks, question.is_task, question.length) == (asks, is_task, length)
 
 
 SIDES = {True: Partition.TRUSTED, False: Partition.UNTRUSTED}
