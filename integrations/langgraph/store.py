@@ -21,7 +21,6 @@ from engramq.client import AsyncMemory, Memory, Refused, calls
 from engramq.client.call import Conversation
 from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_of, item_tag, matches, within_tags
 from engramq.schemas import records
-from engramq.schemas.vocabulary import Visibility
 
 PAGE: Final = 100
 FOUND: Final = 50  # the most that one search returns
@@ -167,7 +166,7 @@ def _current(namespace: tuple[str, ...], key: str) -> Conversation[list[records.
 
 
 def _is_private(memory: records.Memory) -> bool:
-    return memory.visibility is Visibility.PRIVATE
+    return memory.visibility == "private"
 
 
 def _refreshed(memory: records.Memory) -> Conversation[None]:

@@ -482,14 +482,12 @@ def row(number: int) -> dict[str, Any]:
     """A row of the query `copy_rows`: 20 words, and a vector of the bundled model's length."""
     moment = PAST + timedelta(minutes=number)
     flags = dict.fromkeys(("asks", "tells_self", "tells_time", "fits_none", "hidden", "superseded"), False)
-    nothing = dict.fromkeys(
-        ("sector_confidence", "tags", "project", "ends", "expires", "pieces", "told_on", "repeated_key")
-    )
+    none = ("sector_confidence", "tags", "project", "ends", "expires", "pieces", "told_on", "repeated_key")
     return {
-        **flags, **nothing, "id": f"memory-{number}", "is_trusted": True, "thread": f"t{number // 25}",
+        **flags, **dict.fromkeys(none), "id": f"memory-{number}", "is_trusted": True, "thread": f"t{number // 25}",
         "position": number % 25, "speaker": "Ada", "moment": moment, "created_at": moment,
-        "begins": moment, "sector": Sector.SEMANTIC,
-        "confidence": 0.5, "active_hours": 1.0, "model_id": 1, "embedding": packed(np.ones(384, dtype=np.float32)),
+        "begins": moment, "sector": Sector.SEMANTIC, "confidence": 0.5,
+        "active_hours": 1.0, "model_id": 1, "embedding": packed(np.ones(384, dtype=np.float32)),
         "lexemes": [f"word{(number + place) % 5_000}" for place in range(20)],
     }  # fmt: skip
 
