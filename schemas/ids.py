@@ -15,6 +15,8 @@ _MILLIS = (1 << 48) - 1
 _DATE_CHARS = 10  # 2026-01-31
 _DAY, _TICK = timedelta(days=1), timedelta(microseconds=1)
 
+Pair = tuple[UUID, UUID]  # of memories: the lower id first
+
 
 class _Clock:
     """Milliseconds and a 12-bit counter that never go back within this process (RFC 9562, method 1)."""
@@ -31,6 +33,11 @@ def uuid7() -> str:
     millis, counter = tick >> _COUNTER_BITS, tick & (1 << _COUNTER_BITS) - 1
     random = int.from_bytes(os.urandom(8), "big") % 10**_RANDOM_DIGITS
     return str(UUID(f"{millis & _MILLIS:012x}7{counter:03x}8{random:0{_RANDOM_DIGITS}d}"))
+
+
+def pair_of(first: UUID, second: UUID) -> Pair:
+    """Return two ids as the pair that a link of theirs is stored under."""
+    return (first, second) if first < second else (second, first)
 
 
 def list_position(created_at: str, identifier: str) -> str:

@@ -38,13 +38,12 @@ from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.contents import changed, contents_of
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
-from engramq.schemas.ids import parse_uuid
+from engramq.schemas.ids import Pair, pair_of, parse_uuid
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import LinkAction, Partition, Scope, Visibility, WebhookEvent
 from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
 from engramq.workers.db.transaction import Transaction, loads
-from engramq.workers.links.rules import Pair, pair_of
 
 Preview = MemoryPreview | GraphPreview
 PreviewReader = Callable[[Transaction, Sequence[UUID]], Awaitable[Sequence[Preview]]]

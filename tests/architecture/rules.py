@@ -39,6 +39,8 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.commands",
     "engramq.schemas.envelope",
     "engramq.schemas.faults",
+    "engramq.schemas.ids.Pair",
+    "engramq.schemas.ids.pair_of",
     "engramq.schemas.limits",
     "engramq.schemas.common_words",
     "engramq.schemas.contents",

@@ -8,11 +8,12 @@ from typing import Final
 from uuid import UUID
 
 from engramq.schemas import limits
+from engramq.schemas.ids import Pair, pair_of
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import LINK_WEIGHTS, MemoryState, Origin, Relation
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.rules import LinkRules, Pair, pair_of
+from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import columns_of
 from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.background import Debounce

@@ -23,12 +23,12 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.ids import parse_uuid, uuid7
+from engramq.schemas.ids import Pair, pair_of, parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warned
 from engramq.workers.db.transaction import Jsonb, Transaction
-from engramq.workers.links.rules import Displaced, Link, LinkRules, Pair, asserted_again, asserted_link, pair_of
+from engramq.workers.links.rules import Displaced, Link, LinkRules, asserted_again, asserted_link
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
 from engramq.workers.links.writer import displaced_record, displaced_records, make_room
 from engramq.workers.runner import Context, handles

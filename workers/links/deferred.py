@@ -10,12 +10,12 @@ import msgspec
 from engramq.schemas.commands import Connect, LinkRequest, Resolved
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.ids import format_time
+from engramq.schemas.ids import Pair, format_time
 from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.links.connect import Asserting, Ends, may_link
-from engramq.workers.links.rules import Link, LinkRules, Pair, asserted_link
+from engramq.workers.links.rules import Link, LinkRules, asserted_link
 
 SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
 

@@ -6,14 +6,14 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import Disconnect, Disconnected
 from engramq.schemas.faults import FaultCode, missing, refuse
-from engramq.schemas.ids import parse_uuid
+from engramq.schemas.ids import pair_of, parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warned
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.connect import link_for_audit
 from engramq.workers.links.deferred import drop, link_of, waiting_between
-from engramq.workers.links.rules import Link, pair_of
+from engramq.workers.links.rules import Link
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.runner import Context, handles
 

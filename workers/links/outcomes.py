@@ -12,13 +12,13 @@ from engramq.schemas.commands import OutcomeRecorded, RecordOutcome
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.fields import or_none
-from engramq.schemas.ids import parse_uuid
+from engramq.schemas.ids import Pair, pair_of, parse_uuid
 from engramq.schemas.records import SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, PairSkipped, Relation, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.rules import LinkRules, Pair, pair_of, raised, rounded
+from engramq.workers.links.rules import LinkRules, raised, rounded
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.links.writer import AutomaticLink, add_automatic
 from engramq.workers.runner import Context, handles

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import LinkRequest
 from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.ids import Pair, pair_of
 from engramq.schemas.vocabulary import (
     DISPLACEABLE,
     LINK_WEIGHTS,
@@ -19,8 +20,6 @@ from engramq.schemas.vocabulary import (
     Origin,
     Relation,
 )
-
-Pair = tuple[UUID, UUID]  # the lower id first
 
 DIGITS: Final = 9  # of computed weights
 
@@ -60,11 +59,6 @@ class Link:
         """Return the end that is not this one."""
         low, high = self.pair
         return high if end == low else low
-
-
-def pair_of(first: UUID, second: UUID) -> Pair:
-    """Return two ids as the pair that a link of theirs is stored under."""
-    return (first, second) if first < second else (second, first)
 
 
 def default_weight(relation: str) -> float:

@@ -12,10 +12,11 @@ from uuid import UUID
 from engramq.schemas import limits, records
 from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.ids import Pair
 from engramq.schemas.vocabulary import Direction, MemoryState, Origin, Partition, Standing, Verification
 from engramq.workers.db.memory_rows import BEGINNING_CHARS, send_lock, visible_now, warned
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.links.rules import Link, Pair
+from engramq.workers.links.rules import Link
 
 LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
 

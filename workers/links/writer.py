@@ -12,13 +12,13 @@ from uuid import UUID
 import msgspec
 
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
-from engramq.schemas.ids import uuid7
+from engramq.schemas.ids import Pair, pair_of, uuid7
 from engramq.schemas.records import DisplacedLink
 from engramq.schemas.vocabulary import DISPLACEABLE, Origin, Standing
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.links.rules import Displaced, Full, Link, LinkRules, Pair, displacement, pair_of
+from engramq.workers.links.rules import Displaced, Full, Link, LinkRules, displacement
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 

@@ -6,8 +6,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from engramq.schemas.ids import uuid7
-from engramq.workers.links.rules import pair_of
+from engramq.schemas.ids import pair_of, uuid7
 from tests.conftest import Database
 from tests.scenarios.stage import Agent
 

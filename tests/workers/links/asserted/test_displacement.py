@@ -6,8 +6,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramq.schemas.ids import pair_of
 from engramq.schemas.vocabulary import Origin, Relation
-from engramq.workers.links.rules import Full, Link, displacement, pair_of
+from engramq.workers.links.rules import Full, Link, displacement
 
 ENDS = [UUID(int=number) for number in range(1, 5)]
 OTHERS = [UUID(int=number) for number in range(1, 9)]

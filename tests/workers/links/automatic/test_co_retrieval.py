@@ -6,11 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from engramq.schemas.ids import uuid7
+from engramq.schemas.ids import pair_of, uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.co_retrieval import Together, note_pairs
-from engramq.workers.links.rules import pair_of
 from tests.conftest import Database
 from tests.running import opened
 from tests.scenarios.stage import Stage, agent_of, stage_settings, staged, until

@@ -5,10 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from engramq.schemas.ids import uuid7
+from engramq.schemas.ids import pair_of, uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.links import writer
-from engramq.workers.links.rules import pair_of
 from tests.running import opened
 from tests.workers.conftest import World, world
 
