@@ -30,8 +30,8 @@ from engramq.workers.embedders.onnx_session import onnx_runtime
 from engramq.workers.memories.change import erase
 from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.search.candidates import QuestionVectors, Tables
-from engramq.workers.search.copies import SEARCHES_FIRST, Copies, Proven
-from engramq.workers.search.search import find, question_of
+from engramq.workers.search.copies import SEARCHES_FIRST, Copies, CurrentCopy
+from engramq.workers.search.search import Search, filters_of, question_of
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Asked:
 
     command: SearchMemories
     embedding: Embedding
-    proven: Proven | None = None
+    copy: CurrentCopy | None = None
 
 
 async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> list[Statement]:
@@ -88,11 +88,15 @@ async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> li
 
     async def search(tx: Transaction) -> None:
         recording = Recording(tx.connection, tx.namespace, tx.tenant)
-        vectors = QuestionVectors(asked.embedding)
-        if asked.proven is None:
-            await find(Tables(recording, sizes), asked.command, vectors)
-        else:
-            await find(replace(asked.proven, ask=recording.look_up), asked.command, vectors)
+        source = Tables(recording, sizes) if asked.copy is None else replace(asked.copy, ask=recording.look_up)
+        filters = filters_of(asked.command, None)
+        await Search(
+            command=asked.command,
+            question=question_of(asked.command, filters, UTC),
+            filters=filters,
+            source=source,
+            vectors=QuestionVectors(asked.embedding),
+        ).run()
         statements[:] = recording.statements
 
     await store.read(namespace, search)
@@ -223,11 +227,12 @@ class Parts:
                 await copies.prepare(self.namespace, PARTITIONS)
             for command, embedding in self._asked(questions, vectors):
                 started = time.perf_counter()
-                proven = await copies.current(self.namespace, PARTITIONS, question_of(command, UTC))
+                question = question_of(command, filters_of(command, None), UTC)
+                copy = await copies.current(self.namespace, PARTITIONS, question)
                 proof_ms.append((time.perf_counter() - started) * 1000)
-                if proven is None:
+                if copy is None:
                     return {}
-                asked.append(Asked(command, embedding, proven))
+                asked.append(Asked(command, embedding, copy))
             return {"proof": proof_ms[NOT_COUNTED:], "sql_with_copy": await self._sql(store, asked, sizes)}
 
     def _asked(
@@ -242,7 +247,7 @@ class Parts:
         searches = [await record(store, self.namespace, lookup, sizes) for lookup in asked]
 
         async def again(number: int) -> None:
-            await replay(store, self.namespace, searches[number], lookups=asked[number].proven is not None)
+            await replay(store, self.namespace, searches[number], lookups=asked[number].copy is not None)
 
         return (await timed(again, len(searches)))[NOT_COUNTED:]
 

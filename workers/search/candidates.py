@@ -8,13 +8,13 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
-from engramq.workers.db.lookups import array
+from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.queries import name_of, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
@@ -117,6 +117,16 @@ class Filters:
         return any(value is not None for value in (self.sectors, self.tags, self.thread, *self.times))
 
     @property
+    def visible(self) -> dict[str, Any]:
+        """The parameters of lookups that read which memories are still to be shown."""
+        return {
+            "partitions": array(self.partitions),
+            **single_partitions(self.partitions),
+            "include_superseded": self.include_superseded,
+            "as_of": self.as_of,
+        }
+
+    @property
     def values(self) -> dict[str, Any]:
         """The parameters of the fragment `chosen`."""
         return {
@@ -194,6 +204,22 @@ async def choose_query(
 async def _are_few(tx: Transaction, filters: Filters) -> bool:
     row = await tx.row(CHOSEN_SIZE, **filters.values, limit=EXACT_ROWS + 1)
     return row is not None and row["memories"] <= EXACT_ROWS
+
+
+class Source(Protocol):
+    """Where a search finds memories: the tables, or a copy of them that is current."""
+
+    @property
+    def ask(self) -> Ask:
+        """Answer lookups from the tables; they come after the candidates."""
+
+    async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
+        """Return the candidates of a search, by words alone when there is no embedding."""
+
+    async def measured(
+        self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
+    ) -> Candidates:
+        """Measure memories that were no candidates: those of these ids that the search may find."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ LOADED_AT_A_TIME: Final = 250  # rows; they keep the event loop for some millise
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
+class CurrentCopy:
     """A copy that lacked nothing when it was asked for, and the words of the question as the copy has them.
 
     `ask`: answers from the tables what the copy does not hold, in a transaction of its own.
@@ -61,7 +61,7 @@ class Proven:
     ask: Ask
 
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
-        """Return the candidates of a search, by words alone when there is no embedding. Waits for nothing."""
+        """Return the candidates of a search; waits for nothing."""
         return self.copy.candidates(question, self.words, embedding, filters)
 
     async def measured(
@@ -76,7 +76,7 @@ class _Round:
     """Questions that are asked together. `answers` is None when the copy could not be proven."""
 
     questions: list[Question] = field(default_factory=list)
-    answers: list[Proven] | None = None
+    answers: list[CurrentCopy] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -124,7 +124,7 @@ class Copies:
 
     async def current(
         self, namespace: str, partitions: Sequence[Partition], question: Question, viewer: Viewer = PUBLIC
-    ) -> Proven | None:
+    ) -> CurrentCopy | None:
         """Return the copy of what somebody sees of these partitions, proven current after this call began.
 
         None where there is none. Raises EngramqError (`unavailable`).
@@ -165,7 +165,9 @@ class Copies:
         own = viewer if (namespace, viewer) in self._owning else PUBLIC
         return namespace, tuple(sorted(set(partitions))), own
 
-    async def _ask(self, key: CopyKey, kept: _Kept, viewer: Viewer, questions: list[Question]) -> list[Proven] | None:
+    async def _ask(
+        self, key: CopyKey, kept: _Kept, viewer: Viewer, questions: list[Question]
+    ) -> list[CurrentCopy] | None:
         answers, gone = None, False
         try:
             answers = await self._proven(key, kept.copy, viewer, questions)
@@ -197,7 +199,7 @@ class Copies:
 
     async def _proven(
         self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, questions: list[Question]
-    ) -> list[Proven] | None:
+    ) -> list[CurrentCopy] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
         namespace, partitions, whose = key
         chosen, store = single_partitions(partitions), self._store.seen_by(viewer)
@@ -228,7 +230,9 @@ class Copies:
         copy.since, copy.now = state.since, state.now
         ask = partial(store.look_up, namespace)
         words = iter(_lexemes.decode(lexemes))
-        return [Proven(copy, Asked(lexemes, spellings), ask) for lexemes, spellings in zip(words, words, strict=True)]
+        return [
+            CurrentCopy(copy, Asked(lexemes, spellings), ask) for lexemes, spellings in zip(words, words, strict=True)
+        ]
 
     def _own(self, namespace: str, viewer: Viewer) -> None:
         if len(self._owning) >= COUNTED_MAX:

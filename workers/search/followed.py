@@ -17,7 +17,7 @@ from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
-from engramq.workers.search.candidates import Filters, single_partitions
+from engramq.workers.search.candidates import Filters
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +44,8 @@ async def add_replies(ask: Ask, memories: Sequence[Memory], question: str, filte
     asking = {memory.id: memory for memory in islice(in_threads, ASKING)}
     if not asking:
         return
-    values = {
-        "ids": array(list(asking)),
-        "partitions": array(filters.partitions),
-        **single_partitions(filters.partitions),
-        "include_superseded": filters.include_superseded,
-        "as_of": filters.as_of,
-    }
     try:
-        (answer,) = await ask([Lookup(FOLLOWED_BY, values)])
+        (answer,) = await ask([Lookup(FOLLOWED_BY, {"ids": array(list(asking)), **filters.visible})])
     except (EngramqError, StatementTimeout) as problem:  # the hits are known, and are the answer
         log.warning("What followed was not looked up: %s", problem)
         return

@@ -36,7 +36,7 @@ from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
 from engramq.workers.search.elsewhere import hint_of
 from engramq.workers.search.relevance import Floor
-from engramq.workers.search.search import Lift, SearchResult, filters_of, find, question_of
+from engramq.workers.search.search import Lift, Search, SearchResult, filters_of, question_of
 from engramq.workers.search.wishes import Wishes
 
 NOTE_ACCESS: Final = sql("note_access")
@@ -84,7 +84,7 @@ LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them
 NO_SURE_ANSWER: Final = "No sure answer here. {} hidden, best {:.2f}; min_relevance 0 shows them."
 
 
-class Searched(NamedTuple):
+class SearchOutcome(NamedTuple):
     """What a search found. `refresh` is to be awaited after the reply, None when nothing is due."""
 
     result: SearchResult
@@ -93,63 +93,71 @@ class Searched(NamedTuple):
     refresh: Callable[[], Awaitable[None]] | None
 
 
-async def searched(
+async def search(
     command: SearchMemories, context: Context, wishes: Wishes | None = None, lift: Lift | None = None
-) -> Searched:
-    """Find memories, as `find` does; while the model runs, the copy of a small namespace is proven."""
+) -> SearchOutcome:
+    """Run a search; while the model runs, the copy of a small namespace is proven current."""
     namespace, viewer, copies = context.envelope.namespace, context.store.viewer, context.services[Copies]
-    project = context.envelope.project_named(command.project)
-    question = question_of(command, context.settings.timezone)
+    filters = filters_of(command, context.envelope.project_named(command.project))
+    question = question_of(command, filters, context.settings.timezone)
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
     names = () if command.ranking is Ranking.SIMILARITY else question.names
-    embedding, proven = await asyncio.gather(
+    embedding, copy = await asyncio.gather(
         context.services[Vectorizer].try_read(question.text, names),
         copies.current(namespace, command.partitions, question, viewer),
     )
     # Cosines alone were asked for: no judge of relevance takes any of them away.
-    floor = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[Floor].least
-    if floor is None and lift is not None:
-        floor = LEAST_OF_MANY
+    least = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[Floor].least
+    if least is None and lift is not None:
+        least = LEAST_OF_MANY
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
     vectors = QuestionVectors(None)
     notice: str | UnsetType = UNSET
     if embedding is not None and not embedding.is_blank:
         read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [question.text])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
-    if proven is None:
+    search_in = partial(
+        Search,
+        command=command,
+        question=question,
+        filters=filters,
+        vectors=vectors,
+        min_relevance=least,
+        wishes=wishes,
+        lift=lift,
+    )
+    if copy is None:
         sizes = context.services[Sizes]
 
-        async def find_in_tables(tx: Transaction) -> SearchResult:
+        async def search_tables(tx: Transaction) -> SearchResult:
             # From now on: the model may have taken its seconds, and words alone still answer.
             await tx.limit_statements(min(SEARCH_S, context.patience_s - (time.monotonic() - context.since)))
-            return await find(
-                Tables(tx, sizes), command, vectors, project, wishes, lift, floor=floor, question=question
-            )
+            return await search_in(source=Tables(tx, sizes)).run()
 
-        result = await context.store.read(namespace, find_in_tables)
+        result = await context.store.read(namespace, search_tables)
     else:
-        result = await find(proven, command, vectors, project, wishes, lift, floor=floor, question=question)
+        result = await search_in(source=copy).run()
     uncalibrated = vectors.embedding is not None and vectors.curve is None
 
     async def refresh() -> None:
         await foreign.refresh((namespace, viewer))
-        if proven is None:
+        if copy is None:
             await copies.prepare(namespace, command.partitions, viewer)
         if uncalibrated:
             await confidence.calibration()
 
-    due = proven is None or foreign.is_due((namespace, viewer)) or uncalibrated
+    due = copy is None or foreign.is_due((namespace, viewer)) or uncalibrated
     degraded = True if embedding is None else UNSET
-    return Searched(result, notice, degraded, refresh if due else None)
+    return SearchOutcome(result, notice, degraded, refresh if due else None)
 
 
 async def hint_elsewhere(command: SearchMemories, context: Context) -> str | UnsetType:
     """Say what a search that shows nothing would have found in other projects."""
 
-    async def search(wide: SearchMemories) -> Sequence[Memory]:
-        return (await searched(wide, context)).result.memories
+    async def search_wide(wide: SearchMemories) -> Sequence[Memory]:
+        return (await search(wide, context)).result.memories
 
-    return await hint_of(command, context, search)
+    return await hint_of(command, context, search_wide)
 
 
 @handles_without_transaction(SearchMemories)
@@ -159,7 +167,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         context.session_state = SessionState(recalled=())
         return MemoryList(memories=[], count=0, answered="no")
     wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
-    result, notice, degraded, refresh = await searched(command, context, wishes)
+    result, notice, degraded, refresh = await search(command, context, wishes)
     memories, left_out = result.memories, result.left_out
     hints = () if memories else (_hint(result), await hint_elsewhere(command, context))
     if any(memory.evidence for memory in memories):

@@ -1,12 +1,12 @@
 """Find candidates, rank them, boost them by what lies around the best, judge the hits, and show the best memories.
 
-`find` does so from the tables or from a proven copy of them; which of the two makes no difference to what it finds.
+`Search.run` does so from the tables or from a current copy of them, which makes no difference to what it finds.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,8 +23,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
 from engramq.workers.memories.contradictions import mark
 from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boosted
-from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, single_partitions
-from engramq.workers.search.copies import Proven
+from engramq.workers.search.candidates import Filters, QuestionVectors, Source
 from engramq.workers.search.followed import add_replies
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, by_score, by_similarity, in_order
@@ -33,6 +32,7 @@ from engramq.workers.search.relevance import Judge, answered_by
 from engramq.workers.search.wishes import Wishes
 
 Lift = Callable[[Candidates], Column]
+Hit = tuple[int, Memory]  # with its row among the candidates
 
 DIGITS: Final = 6  # of scores in replies
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
@@ -87,93 +87,132 @@ class _Around(msgspec.Struct):
     links: list[_Link] | None
     usage: list[_Usage] | None
 
+    @property
+    def contradicting(self) -> set[frozenset[str]]:
+        """The ends of links by which an agent said that two memories contradict each other."""
+        return {frozenset((link.seed, link.other)) for link in self.links or () if link.relation == CONTRADICTS}
+
 
 _NEVER_USED: Final = _Usage("", 0.0, 0.0, 0.0)
 _around: Final = msgspec.json.Decoder(_Around)
 
 
-async def find(
-    source: Tables | Proven,
-    command: SearchMemories,
-    vectors: QuestionVectors,
-    project: str | None = None,
-    wishes: Wishes | None = None,
-    lift: Lift | None = None,
-    *,
-    floor: float | None = 0.0,
-    question: Question | None = None,
-) -> SearchResult:
-    """Return what a search in a project finds, best first; `wishes` are read in passing, `lift` adds to the scores.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search: what it asks for, where it looks, and what it reads or adds in passing.
 
-    Without an embedding words alone decide, whatever ranking is wanted. `floor`: the least relevance of what is shown
-    where the command names none; None: as learned. `question`: what the command asks, if that was read already.
+    Without an embedding words alone decide, whatever ranking is wanted. `min_relevance`: the least relevance of what is
+    shown where the command names none; None: as learned. `wishes` are read beside the hits, `lift` adds to the scores.
     """
-    question, filters = question or question_of(command, UTC), filters_of(command, project)
-    candidates = await vectors.by_all(lambda embedding: source.candidates(question, embedding, filters))
-    if not len(candidates):
-        return NOTHING
-    measure = Measure.of(question, candidates)
-    unboosted = by_score(measure, candidates)
-    judge = Judge.of(measure, unboosted, vectors.curve, narrowed=filters.are_narrow, history=command.include_superseded)
-    if command.min_relevance is not UNSET:
-        floor = command.min_relevance
-    if command.ranking is Ranking.SIMILARITY and vectors.embedding is not None:
-        ranking = Boosted(ranked=by_similarity(candidates), via={})
-        return judged_hits(
-            await _shown(source, command, filters, ranking, {}), ranking, judge, floor, explain=command.explain
+
+    command: SearchMemories
+    question: Question
+    filters: Filters
+    source: Source
+    vectors: QuestionVectors
+    min_relevance: float | None = 0.0
+    wishes: Wishes | None = None
+    lift: Lift | None = None
+
+    async def run(self) -> SearchResult:
+        """Return what is found, best first."""
+        command, question, filters = self.command, self.question, self.filters
+        candidates = await self.vectors.by_all(lambda embedding: self.source.candidates(question, embedding, filters))
+        if not len(candidates):
+            return NOTHING
+        measure = Measure.of(question, candidates)
+        first = by_score(measure, candidates)
+        judge = Judge.of(
+            measure, first, self.vectors.curve, narrowed=filters.are_narrow, history=command.include_superseded
         )
-    best, seeds = unboosted.foremost(max(BEST, 2 * command.limit)), unboosted.foremost(SEEDS)
-    # What lies around the best, and in the same exchange those memories that will probably be shown.
-    around, rows, *besides = await source.ask(
-        [
-            Lookup(AROUND, {"best": array(best), "seeds": array(seeds)}),
-            _visible(best[: command.limit + SPARE], filters),
-            *([] if wishes is None else [wishes.asked(vectors.embedding, project)]),
-        ]
-    )
-    if wishes is not None:
-        wishes.read(besides[0], question.text, vectors.embedding)
-    assert around is not None
-    nearby = _around.decode(around)
-    linked = await _linked(source, nearby, candidates, vectors, question, filters)
-    ranking = boosted(measure, unboosted, _surroundings(nearby, candidates, best, linked))
-    if lift is not None:
-        ranked = ranking.ranked
-        ranked = in_order(ranked.candidates, ranked.scores + lift(ranked.candidates), ranked.parts)
-        ranking = replace(ranking, ranked=ranked)
-    read = rows_from_json(rows)
-    shown = await _shown(source, command, filters, ranking, read)
-    found = judged_hits(shown, ranking, judge, floor, explain=command.explain)
-    if lift is not None:
-        return found  # extracts show nothing of what differs
-    against = {frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS}
-    await add_replies(source.ask, found.memories, question.text, filters)
-    mark(found.memories, _beside(found.memories, best[: command.limit + SPARE], read), against)
-    return found
+        if command.ranking is Ranking.SIMILARITY and self.vectors.embedding is not None:
+            ranking = Boosted(ranked=by_similarity(candidates), via={})
+            return self._judged(judge, ranking, await self._load_hits(ranking, {}))
+        best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
+        probable = best[: command.limit + SPARE]
+        nearby, read = await self._look_around(best, seeds, probable)
+        linked = await self._linked(nearby, candidates)
+        ranking = boosted(measure, first, _surroundings(nearby, candidates, best, linked))
+        if self.lift is not None:
+            ranking = _lifted(ranking, self.lift)
+        result = self._judged(judge, ranking, await self._load_hits(ranking, read))
+        if self.lift is None:  # extracts show nothing of what differs
+            await add_replies(self.source.ask, result.memories, question.text, filters)
+            mark(result.memories, _beside(result.memories, probable, read), nearby.contradicting)
+        return result
+
+    async def _look_around(
+        self, best: Sequence[str], seeds: Sequence[str], probable: Sequence[str]
+    ) -> tuple[_Around, dict[str, JsonRow]]:
+        """Return what lies around the best, and from the same exchange the memories that will probably be shown."""
+        wishes, embedding = self.wishes, self.vectors.embedding
+        around, rows, *besides = await self.source.ask(
+            [
+                Lookup(AROUND, {"best": array(best), "seeds": array(seeds)}),
+                self._visible(probable),
+                *([] if wishes is None else [wishes.asked(embedding, self.filters.project)]),
+            ]
+        )
+        if wishes is not None:
+            wishes.read(besides[0], self.question.text, embedding)
+        assert around is not None
+        return _around.decode(around), rows_from_json(rows)
+
+    async def _linked(self, nearby: _Around, candidates: Candidates) -> Candidates:
+        """Return the memories at the other ends of links, as candidates are; those that are none are measured."""
+        rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
+        others = list(dict.fromkeys(link.other for link in nearby.links or ()))
+        linked = candidates.chosen([rows[other] for other in others if other in rows])
+        if missing := [other for other in others if other not in rows]:
+            measured = await self.vectors.by_all(
+                lambda embedding: self.source.measured(missing, self.question, embedding, self.filters)
+            )
+            linked = linked.joined(measured)
+        return linked
+
+    async def _load_hits(self, ranking: Boosted, read: dict[str, JsonRow]) -> list[Hit]:
+        """Take as many of the best as are wanted, with their rows; more when some are twins, or have gone."""
+        command = self.command
+        candidates, order = ranking.ranked.candidates, ranking.ranked.order
+        if (least := command.min_similarity) is not UNSET:
+            cosines = candidates.similarity
+            order = [row for row in order if cosines[row] >= least]
+        hits: list[Hit] = []
+        twins = Twins()
+        for start in range(0, len(order), command.limit):
+            chunk = order[start : start + command.limit]
+            if missing := [candidates.ids[row] for row in chunk if candidates.ids[row] not in read]:
+                (answer,) = await self.source.ask([self._visible(missing)])
+                read = {**read, **rows_from_json(answer)}
+            for row in chunk:
+                if (json_row := read.get(candidates.ids[row])) is None:
+                    continue
+                memory = memory_from_json(json_row)
+                if not (command.collapse_duplicates and twins.is_repeated(memory)):
+                    hits.append((row, _scored(memory, ranking, row, explain=command.explain)))
+            if len(hits) >= command.limit:
+                break
+        return hits[: command.limit]
+
+    def _judged(self, judge: Judge, ranking: Boosted, hits: Sequence[Hit]) -> SearchResult:
+        chosen = self.command.min_relevance
+        least = self.min_relevance if chosen is UNSET else chosen
+        return apply_relevance(hits, ranking, judge, least, explain=self.command.explain)
+
+    def _visible(self, ids: Sequence[str]) -> Lookup:
+        """Ask for those memories that are still to be shown; see `rows_from_json`."""
+        return Lookup(VISIBLE_BY_ID, {"ids": array(ids), **self.filters.visible})
+
+
+def _lifted(ranking: Boosted, lift: Lift) -> Boosted:
+    ranked = ranking.ranked
+    return replace(ranking, ranked=in_order(ranked.candidates, ranked.scores + lift(ranked.candidates), ranked.parts))
 
 
 def _beside(memories: Sequence[Memory], best: Sequence[str], read: Mapping[str, JsonRow]) -> list[Memory]:
     """Return the memories that were read with those that are shown, and are none of them."""
     shown = {memory.id for memory in memories}
     return [memory_from_json(read[memory_id]) for memory_id in best if memory_id in read and memory_id not in shown]
-
-
-async def _linked(
-    source: Tables | Proven,
-    nearby: _Around,
-    candidates: Candidates,
-    vectors: QuestionVectors,
-    question: Question,
-    filters: Filters,
-) -> Candidates:
-    """Return the memories at the other ends of links, measured as candidates are; those that are none are measured."""
-    rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
-    others = list(dict.fromkeys(link.other for link in nearby.links or ()))
-    linked = candidates.chosen([rows[other] for other in others if other in rows])
-    if missing := [other for other in others if other not in rows]:
-        measured = await vectors.by_all(lambda embedding: source.measured(missing, question, embedding, filters))
-        linked = linked.joined(measured)
-    return linked
 
 
 def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], linked: Candidates) -> Surroundings:
@@ -205,54 +244,10 @@ def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], 
     return Surroundings(facts=facts, links=links, linked=linked)
 
 
-async def _shown(
-    source: Tables | Proven,
-    command: SearchMemories,
-    filters: Filters,
-    ranking: Boosted,
-    read: dict[str, JsonRow],
-) -> list[tuple[int, Memory]]:
-    """Take as many of the best as are wanted, with their rows; more when some turn out to be twins, or to have gone."""
-    candidates, order = ranking.ranked.candidates, ranking.ranked.order
-    if (least := command.min_similarity) is not UNSET:
-        cosines = candidates.similarity
-        order = [row for row in order if cosines[row] >= least]
-    memories: list[tuple[int, Memory]] = []
-    twins = Twins()
-    for start in range(0, len(order), command.limit):
-        chunk = order[start : start + command.limit]
-        if missing := [candidates.ids[row] for row in chunk if candidates.ids[row] not in read]:
-            (answer,) = await source.ask([_visible(missing, filters)])
-            read = {**read, **rows_from_json(answer)}
-        for row in chunk:
-            if (json_row := read.get(candidates.ids[row])) is None:
-                continue
-            memory = memory_from_json(json_row)
-            if not (command.collapse_duplicates and twins.is_repeated(memory)):
-                memories.append((row, _scored(memory, ranking, row, explain=command.explain)))
-        if len(memories) >= command.limit:
-            break
-    return memories[: command.limit]
-
-
-def _visible(ids: Sequence[str], filters: Filters) -> Lookup:
-    """Ask for those memories that are still to be shown; see `rows_from_json`."""
-    return Lookup(
-        VISIBLE_BY_ID,
-        {
-            "ids": array(ids),
-            "partitions": array(filters.partitions),
-            **single_partitions(filters.partitions),
-            "include_superseded": filters.include_superseded,
-            "as_of": filters.as_of,
-        },
-    )
-
-
-def judged_hits(
-    hits: Sequence[tuple[int, Memory]], ranking: Boosted, judge: Judge, floor: float | None, *, explain: bool
+def apply_relevance(
+    hits: Sequence[Hit], ranking: Boosted, judge: Judge, least: float | None, *, explain: bool
 ) -> SearchResult:
-    """Give hits their relevance, and leave out those below the floor, which `floor` sets.
+    """Give hits their relevance, and leave out those below the least that is shown; None: as learned.
 
     Of the hits that fit into the reply; likelier ones further down do not move up. One that came over a link is as
     relevant as the hit that it is linked to, or as itself if it was found by itself too.
@@ -264,7 +259,7 @@ def judged_hits(
     for place, chance in zip(by_itself, chances[len(rows) :], strict=True):
         chances[place] = max(chance, chances[place])
     del chances[len(rows) :]
-    are_shown = judge.shown(rows, chances, floor)
+    are_shown = judge.shown(rows, chances, least)
     for row, (_, memory), chance in zip(rows, hits, chances, strict=True):
         memory.relevance = round(chance, RELEVANCE_DIGITS)
         if explain:
@@ -312,10 +307,10 @@ class Twins:
         return repeated
 
 
-def question_of(command: SearchMemories, zone: tzinfo) -> Question:
+def question_of(command: SearchMemories, filters: Filters, zone: tzinfo) -> Question:
     """Return what a search asks now, in a zone."""
     prompt = read_prompt(command.query)
-    return Question(prompt.asked, datetime.now(zone), prompt.names, is_bounded=any(filters_of(command, None).times))
+    return Question(prompt.asked, datetime.now(zone), prompt.names, is_bounded=any(filters.times))
 
 
 def filters_of(command: SearchMemories, project: str | None) -> Filters:

@@ -25,7 +25,7 @@ from engramq.schemas.vocabulary import SurveyOrder
 from engramq.workers.queue.contract import SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.counts import Named, count_named
-from engramq.workers.search.handlers import Searched, hint_elsewhere, searched
+from engramq.workers.search.handlers import SearchOutcome, hint_elsewhere, search
 from engramq.workers.search.ranking import Candidates, Column, or_nothing
 from engramq.workers.search.relevance import Floor
 from engramq.workers.search.search import filters_of
@@ -57,29 +57,29 @@ _WORD: Final = re.compile(r"\w+")
 async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed:
     """Show what is kept about a topic; a cursor is the marks of what was shown before."""
     asked, envelope = _search(command), context.envelope
-    search = await searched(asked, context, lift=lambda candidates: lifted(command.topic, candidates))
+    found = await search(asked, context, lift=lambda candidates: lifted(command.topic, candidates))
     filters = filters_of(asked, envelope.project_named(command.project))
-    named = await count_named(context, command.topic, filters, search.result.memories)
+    named = await count_named(context, command.topic, filters, found.result.memories)
 
     async def follow(_use: SessionUse | None) -> None:
-        if search.refresh is not None:
-            await search.refresh()
+        if found.refresh is not None:
+            await found.refresh()
 
-    context.after_reply = None if search.refresh is None else follow
+    context.after_reply = None if found.refresh is None else follow
     is_silent = context.services[Floor].least is None
     # 200 long memories take a second
-    reply = await asyncio.to_thread(_surveyed, command, search, named, context.settings.timezone, is_silent=is_silent)
+    reply = await asyncio.to_thread(_surveyed, command, found, named, context.settings.timezone, is_silent=is_silent)
     if not reply.extracts and not command.cursor:
         reply.hint = await hint_elsewhere(asked, context)
     return reply
 
 
 def _surveyed(
-    command: SurveyMemories, search: Searched, named: Named | None, zone: tzinfo, *, is_silent: bool
+    command: SurveyMemories, found: SearchOutcome, named: Named | None, zone: tzinfo, *, is_silent: bool
 ) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
     shown = command.cursor or ""
-    result = search.result
+    result = found.result
     is_about = result.named or (named and named.found) or result.expected >= LEAST_EXPECTED or not is_silent
     memories = result.memories if is_about else []
     groups = [group for group in folded(memories) if not _was_shown(group, shown)]
@@ -100,8 +100,8 @@ def _surveyed(
         totals=totals,
         next_cursor=shown + "".join(mark_of(extract.id) for extract in extracts) if goes_on else None,
         shown=shown,
-        degraded=search.degraded,
-        notice=" ".join(text for text in (search.notice, counted) if text is not UNSET) or UNSET,
+        degraded=found.degraded,
+        notice=" ".join(text for text in (found.notice, counted) if text is not UNSET) or UNSET,
     )
 
 

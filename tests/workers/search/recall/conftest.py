@@ -1,12 +1,16 @@
 """Reads beside the writes that they show, over a real database, with the hash embedder."""
 
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 import pytest
 
 from engramq.schemas.commands import ListRecentMemories, MemoryList, SearchMemories
 from engramq.schemas.records import Memory
+from engramq.workers.search.candidates import QuestionVectors, Source
+from engramq.workers.search.question import Question
+from engramq.workers.search.search import Search, filters_of, question_of
 from tests.workers.conftest import World, world
 
 __all__ = ["Scene", "scene", "world"]
@@ -44,3 +48,16 @@ def scene(world: World) -> Scene:
 
 def ids(memories: list[Memory]) -> list[str]:
     return [memory.id for memory in memories]
+
+
+def question_in(command: SearchMemories) -> Question:
+    return question_of(command, filters_of(command, None), UTC)
+
+
+async def search_in(
+    source: Source, command: SearchMemories, vectors: QuestionVectors, project: str | None = None
+) -> list[Memory]:
+    filters = filters_of(command, project)
+    question = question_of(command, filters, UTC)
+    search = Search(command=command, question=question, filters=filters, source=source, vectors=vectors)
+    return (await search.run()).memories

@@ -31,14 +31,13 @@ from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
-from engramq.workers.search.copies import Copies, Proven
+from engramq.workers.search.copies import Copies, CurrentCopy
 from engramq.workers.search.namespace_copy import NamespaceCopy
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import DEFAULT_WEIGHTS
-from engramq.workers.search.search import find, question_of
 from engramq.workers.search.spans import MONTHS
 from tests.jobs import job
-from tests.workers.search.recall.conftest import Scene, ids
+from tests.workers.search.recall.conftest import Scene, ids, question_in, search_in
 
 TRUSTED, UNTRUSTED = (Partition.TRUSTED,), (Partition.UNTRUSTED,)
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
@@ -108,7 +107,7 @@ def question(rng: random.Random) -> SearchMemories:
     )
 
 
-async def found(scene: Scene, command: SearchMemories, proven: Proven | None) -> list[Memory]:
+async def found(scene: Scene, command: SearchMemories, proven: CurrentCopy | None) -> list[Memory]:
     embedding = await scene.world.services[Vectorizer].try_embed(command.query)
     if embedding is not None and command.query.startswith("Did Ada"):  # as if the model let the name drown the rest
         (ada,) = await scene.world.services[Vectorizer].embed(["Ada"])
@@ -116,9 +115,8 @@ async def found(scene: Scene, command: SearchMemories, proven: Proven | None) ->
     vectors = QuestionVectors(embedding)
     store, project = scene.world.store, or_none(command.project)
     if proven is not None:
-        return (await find(proven, command, vectors, project)).memories
-    read = await store.read(DEFAULT_NAMESPACE, lambda tx: find(Tables(tx, Sizes()), command, vectors, project))
-    return read.memories
+        return await search_in(proven, command, vectors, project)
+    return await store.read(DEFAULT_NAMESPACE, lambda tx: search_in(Tables(tx, Sizes()), command, vectors, project))
 
 
 async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:
@@ -236,7 +234,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
         command = question(rng)
         await copied(copies, command.partitions)
         before = await found(scene, command, None)
-        proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, question_of(command, UTC))
+        proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, question_in(command))
         if proven is not None:  # else something is gone, and the tables serve
             from_copy, after = await found(scene, command, proven), await found(scene, command, None)
             if [(item.id, item.score) for item in before] == [(item.id, item.score) for item in after]:
@@ -260,7 +258,7 @@ async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: S
     command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
 
     async def search() -> list[str] | None:
-        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_of(command, UTC))
+        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
         return None if proven is None else ids(await found(scene, command, proven))
 
     assert await search() == [first, second]
@@ -296,13 +294,13 @@ async def test_a_copy_may_be_empty_and_may_hold_vectors_of_another_model_only(sc
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
     command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_of(command, UTC))
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
     assert proven is not None
     assert await found(scene, command, proven) == []
     kept = await scene.keep("The red kettle whistles")
     other = await scene.world.store.register_embedding_model("another", "", 384)
     scene.world.rows("update memories set model_id = %s returning 1", other)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_of(command, UTC))
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
     assert proven is not None
     (only,) = await found(scene, command, proven)
     assert (only.id, only.similarity) == (kept, None)

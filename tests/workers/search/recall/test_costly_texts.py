@@ -17,6 +17,7 @@ from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.vectorizer import QUESTION_CHARS, Vectorizer
 from engramq.workers.search import handlers
 from engramq.workers.search.candidates import Tables
+from engramq.workers.search.search import NOTHING, Search, SearchResult
 from tests.jobs import job
 from tests.workers.search.recall.conftest import Scene, ids
 
@@ -96,12 +97,13 @@ async def test_a_statement_that_takes_longer_than_its_search_may_is_refused(
 ) -> None:
     await scene.keep("The quick brown fox")
 
-    async def slow(tables: Tables, *_: object, **_named: object) -> list[object]:
-        await tables.tx.rows(b"select pg_sleep(20)")
-        return []
+    async def slow(search: Search) -> SearchResult:
+        assert isinstance(search.source, Tables)
+        await search.source.tx.rows(b"select pg_sleep(20)")
+        return NOTHING
 
     monkeypatch.setattr(handlers, "SEARCH_S", 0.2)
-    monkeypatch.setattr(handlers, "find", slow)
+    monkeypatch.setattr(Search, "run", slow)
     began = time.monotonic()
     with pytest.raises(EngramqError, match="took too long"):
         await scene.world.outcome(job(SearchMemories(query="fox")))

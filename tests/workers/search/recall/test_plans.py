@@ -28,9 +28,9 @@ from engramq.workers.search.candidates import (
     find_candidates,
 )
 from engramq.workers.search.question import Question
-from engramq.workers.search.search import find
 from engramq.workers.upkeep.schedule import count_lexemes
 from tests.conftest import Database, TestServers, new_database
+from tests.workers.search.recall.conftest import search_in
 from tools.loading import Loaded, load
 
 DIMENSIONS = 384
@@ -135,7 +135,7 @@ async def test_all_that_a_search_reads_is_in_the_partition_that_was_asked_for(
     command = SearchMemories(query="fact 7 about pumps", partitions=(partition,), ranking=ranking)
 
     async def scans(tx: Transaction) -> int:
-        assert (await find(Tables(tx, Sizes()), command, QuestionVectors(vector()), EVERY_PROJECT)).memories
+        assert await search_in(Tables(tx, Sizes()), command, QuestionVectors(vector()), EVERY_PROJECT)
         (row,) = await tx.rows(SCANS_OF_UNTRUSTED)
         return int(row["scans"])
 

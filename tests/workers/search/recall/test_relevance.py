@@ -17,7 +17,7 @@ from engramq.workers.search.boosts import Boosted, Reached
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_score
 from engramq.workers.search.relevance import INPUTS, KINDS, LEAST_EXPECTED, SHARE_AMONG_FACTS, Judge, learned
-from engramq.workers.search.search import SearchResult, judged_hits
+from engramq.workers.search.search import SearchResult, apply_relevance
 
 CURVE = Calibration(15.0, -7.7)
 chances = st.lists(st.floats(0, 1), max_size=20)
@@ -115,7 +115,7 @@ def shown_of(found: Candidates, floor: float | None = None, *, narrowed: bool = 
     """Return what a search shows that finds these."""
     judge = judge_of(found, narrowed=narrowed)
     ranking = Boosted(ranked=judge.everything.ranked, via={})
-    return judged_hits(hits_of(found), ranking, judge, floor, explain=False)
+    return apply_relevance(hits_of(found), ranking, judge, floor, explain=False)
 
 
 def test_what_is_untrusted_moves_nothing_that_is_said_of_what_is_trusted() -> None:
@@ -201,14 +201,14 @@ def test_a_hit_over_a_link_is_as_relevant_as_the_hit_that_it_is_linked_to() -> N
     link = Reached("0000", "0001", "supports", 1.0, Origin.AGENT, 0.0)
     ranking = Boosted(ranked=judge.everything.ranked, via={1: link})
     hits = hits_of(found)
-    shown = judged_hits(hits, ranking, judge, 0.0, explain=True)
+    shown = apply_relevance(hits, ranking, judge, 0.0, explain=True)
     assert shown.left_out == 0
     seed, linked, other = shown.memories
     assert seed.relevance == linked.relevance != other.relevance
     assert isinstance(seed.relevance_of, dict)
     assert set(seed.relevance_of) == set(KINDS)
     assert np.isfinite(list(seed.relevance_of.values())).all()
-    assert judged_hits(hits, ranking, judge, 1.0, explain=False).left_out == 3
+    assert apply_relevance(hits, ranking, judge, 1.0, explain=False).left_out == 3
 
 
 def test_a_hit_that_others_are_linked_to_is_counted_once_among_what_names_it() -> None:
@@ -217,7 +217,7 @@ def test_a_hit_that_others_are_linked_to_is_counted_once_among_what_names_it() -
     judge = judge_of(found)
     link = Reached("0000", "0001", "supports", 1.0, Origin.AGENT, 0.0)
     ranking = Boosted(ranked=judge.everything.ranked, via={1: link})
-    shown = judged_hits(hits_of(found)[:2], ranking, judge, 0.0, explain=False)
+    shown = apply_relevance(hits_of(found)[:2], ranking, judge, 0.0, explain=False)
     assert (shown.named, shown.unshown) == (2, 1)
 
 
