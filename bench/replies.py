@@ -133,12 +133,7 @@ async def largest(reader: Reader) -> dict[str, str]:
     for number in range(FACTS):
         fact = {"source_name": "hub", "target_name": f"spoke {number}", "relation": "HAS"}
         await reader.body("graph_add_edge", **fact, properties={"is_constitutive": True, "why": "x" * 100})
-        await reader.body(
-            "propose_reclassification",
-            edge_id=(await reader.body("get_edge", **fact))["edge_id"],
-            new_sector="episodic",
-            reason="y" * 500,
-        )
+        await reader.body("reclassify_memory_sector", **fact, new_sector="episodic", reason="y" * 500)
     replaced = await reader.body("supersede_memory", old_memory_id=ids[0], new_memory_id=ids[1])
     edges = [{"source": ids[2], "target": memory_id, "note": "n" * 500} for memory_id in ids[3:12]]
     calls: dict[str, dict[str, Any]] = {

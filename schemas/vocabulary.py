@@ -212,7 +212,7 @@ class Following(StrEnum):
 
 
 class ReclassifyStatus(StrEnum):
-    """How reclassify_memory_sector and propose_reclassification can end."""
+    """How reclassify_memory_sector can end."""
 
     SUCCESS = "success"
     INVALID_SECTOR = "invalid_sector"

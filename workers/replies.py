@@ -26,8 +26,8 @@ from engramq.schemas.commands import (
     GetMemory,
     MemoryChanged,
     Promoted,
-    Proposed,
     QueryConnected,
+    Reclassified,
     Reply,
     Shared,
     Stored,
@@ -40,7 +40,7 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.ids import Pair, pair_of, parse_uuid
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
-from engramq.schemas.vocabulary import LinkAction, Partition, Scope, Visibility, WebhookEvent
+from engramq.schemas.vocabulary import LinkAction, Partition, ReclassifyStatus, Scope, Visibility, WebhookEvent
 from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
 from engramq.workers.db.transaction import Transaction, loads
@@ -76,9 +76,14 @@ def announcement(reply: Reply) -> Announcement | None:
             return Announcement(WebhookEvent.SUPERSEDED, told, parse_uuid(new.id))
         case Promoted(status="promoted", memory=memory):
             return Announcement(WebhookEvent.PROMOTED, _announced(memory), parse_uuid(memory.id))
-        case Proposed(approvals_needed=needed) if needed == 0:
-            return None
-        case Proposed() | ChangeNeedsConsent() | DeletionNeedsConsent() | Shared(status="consent_required"):
+        case (
+            ChangeNeedsConsent()
+            | DeletionNeedsConsent()
+            | Reclassified(status=ReclassifyStatus.CONSENT_REQUIRED)
+            | Shared(status="consent_required")
+        ):
+            if len(reply.approved_by or ()) >= limits.CONSENT_PRINCIPALS:
+                return None  # whoever calls next has it done
             told = {"proposal_id": reply.proposal_id, "expires_at": reply.expires_at}
             return Announcement(WebhookEvent.CONSENT_WANTED, told)
         case _:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from engramq.gateway.identity.authorization import may_send
-from engramq.schemas.commands import TOOLS, Tool
+from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool
 from engramq.schemas.envelope import Principal
 from engramq.schemas.settings import SettingsError
 from engramq.schemas.vocabulary import Scope
@@ -42,7 +42,8 @@ def choose_tools(profile: str) -> tuple[Tool, ...]:
     unknown = [name for name in names if name not in TOOLS]
     if unknown or not names:
         wrong = f"there is no tool {unknown[0]!r}" if unknown else "no tool is named"
-        raise SettingsError(f"ENGRAMQ_TOOLS: {wrong}. Give full, core, or some of {', '.join(TOOLS)}.")
+        instead = f" {FORMER_TOOLS[unknown[0]]}" if unknown and unknown[0] in FORMER_TOOLS else ""
+        raise SettingsError(f"ENGRAMQ_TOOLS: {wrong}.{instead} Give full, core, or some of {', '.join(TOOLS)}.")
     return tuple(tool for tool in TOOLS.values() if tool.name in names)
 
 

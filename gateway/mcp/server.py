@@ -26,7 +26,7 @@ from engramq.gateway.mcp.audience import CORE, Reader, allowed, choose_tools, ke
 from engramq.gateway.mcp.schema import listed_schema, output_schema
 from engramq.gateway.service import Call, Service, ToolReply
 from engramq.schemas import limits
-from engramq.schemas.commands import TOOLS, Tool
+from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool
 from engramq.schemas.envelope import Principal
 
 MEMORY_PREFIX: Final = "engramq://memory/"
@@ -242,7 +242,8 @@ class _Handlers:
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = self._tools.get(params.name)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:100]!a}")
+            unknown = f"Unknown tool: {params.name[:100]!a}"
+            raise MCPError(types.INVALID_PARAMS, ". ".join(filter(None, (unknown, FORMER_TOOLS.get(params.name)))))
         reply = await self._call(ctx, tool, params.arguments or {})
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],

@@ -80,6 +80,11 @@ def tools_of(area: str) -> tuple[base.Tool, ...]:
 # Every tool, in the order in which clients see them.
 TOOLS: Final[Mapping[str, base.Tool]] = {each.name: each for area in AREAS for each in tools_of(area)}
 
+# What to do in place of a tool that went, for whoever calls it or names it in a setting.
+FORMER_TOOLS: Final[Mapping[str, str]] = {
+    "propose_reclassification": "Call reclassify_memory_sector: it makes or joins the proposal itself.",
+}
+
 # What operators' commands call at a gateway elsewhere, whatever tools it lists for agents.
 OPERATOR_TOOLS: Final[tuple[base.Tool, ...]] = (
     system.LIST_AUDIT,

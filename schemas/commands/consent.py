@@ -24,13 +24,19 @@ _VALUE: Final = ExampleCall(
     },
 )
 _PROPOSE: Final = ExampleCall(
-    tool="propose_reclassification",
-    arguments={"edge_id": "<edge_id>", "new_sector": Sector.REFLECTIVE.value, "reason": "a conclusion about herself"},
+    tool="reclassify_memory_sector",
+    arguments={
+        "source_name": "Ada",
+        "target_name": "Honesty",
+        "relation": "VALUES",
+        "new_sector": Sector.REFLECTIVE.value,
+        "reason": "a conclusion about herself",
+    },
 )
 
 
 class ReclassifySector(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
-    """Choose the sector of an edge by hand, for good."""
+    """Choose the sector of an edge by hand, for good; of a constitutive one with consent, which the call asks for."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
 
@@ -40,12 +46,13 @@ class ReclassifySector(WriteCommand, frozen=True, kw_only=True, omit_defaults=Tr
     new_sector: AnySector
     edge_id: Annotated[Identifier, Meta(description="If several match")] | UnsetType = UNSET
     actor: Annotated[Name, Meta(description="In whose name, if not yours (admin)")] | UnsetType = UNSET
+    reason: Note | UnsetType = UNSET
 
 
 class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
     """What became of a reclassification; which fields are there depends on the status.
 
-    `proposal_id` and `expires_at` are null when consent is needed and nobody has asked for it yet.
+    consent_required: the sector is as it was, and this call has made, or joined, the proposal.
     """
 
     status: ReclassifyStatus
@@ -56,9 +63,9 @@ class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
     edge_ids: list[str] | UnsetType = UNSET
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
-    proposal_id: str | UnsetType | None = UNSET
+    proposal_id: str | UnsetType = UNSET
     approved_by: list[str] | UnsetType = UNSET
-    expires_at: str | UnsetType | None = UNSET
+    expires_at: str | UnsetType = UNSET
     candidates: list[EdgeCandidate] | UnsetType = UNSET
 
 
@@ -68,87 +75,23 @@ RECLASSIFY_SECTOR: Final = Tool(
     rest="POST /graph/edges/reclassify",
     client_name="reclassify_edge",
     title="Reclassify an edge",
-    summary="Choose the sector of a graph edge by hand, for good. Call it when an edge has the wrong one. For a "
+    summary="Choose the sector of a graph edge by hand, for good. Call it when an edge has the wrong one. A "
+    "constitutive edge takes consent: another principal calls the same or decide_proposal, then call again. For a "
     "memory call update_memory.",
     example='reclassify_memory_sector(source_name="Ada", target_name="Engine", relation="DESIGNED", '
     'new_sector="episodic")',
     destructive=True,
     guide=ToolGuide(
-        what="Chooses an edge's sector by hand, for good: no automatic classification changes it again.",
+        what="Chooses an edge's sector by hand, for good: no automatic classification changes it again. For a "
+        "constitutive edge the call is the proposal to do so; it lasts 48 hours.",
         when="An edge has the wrong sector and so fades or is filtered wrongly.",
         when_not="The sector of a memory: update_memory. The relation is wrong: graph_delete_edge, then the right one.",
         cost="One audited transaction, about 5 ms.",
         returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (candidates, oldest first), "
-        "consent_required: each says what to do, and nothing has changed.",
-        next="ambiguous: again with edge_id. consent_required: propose_reclassification.",
+        "consent_required with a proposal_id: each says what to do, and nothing has changed.",
+        next="ambiguous: again with edge_id. consent_required: do what hint says, then call this again.",
         before=(ExampleCall(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),
         example=ExampleCall(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
-    ),
-)
-
-
-class ProposeReclassification(
-    WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"
-):
-    """Ask for consent to another sector of an edge, or join who asked before; counts as the proposer's approval."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-
-    edge_id: Identifier
-    new_sector: AnySector
-    reason: Note | UnsetType = UNSET
-
-
-class Proposed(WriteReply, kw_only=True, tag="proposed"):
-    """The proposal that others may now decide on. `approvals_needed`: so many principals are still missing."""
-
-    status: Literal["proposed"] = "proposed"
-    proposal_id: str
-    expires_at: str
-    approved_by: list[str] = []
-    approvals_needed: int = 0
-    hint: str = ""
-
-
-class NotProposed(WriteReply, kw_only=True, tag="not_proposed"):
-    """Why there is no proposal: a wrong sector, or no such edge, which `what` says."""
-
-    status: ReclassifyStatus
-    error: str
-    what: Thing | UnsetType = UNSET
-    hint: str | UnsetType = UNSET
-
-
-class ConsentNotNeeded(WriteReply, kw_only=True, tag="consent_not_needed"):
-    """There is no proposal, since the edge takes no consent: `hint` says what to do instead."""
-
-    status: Literal["not_needed"] = "not_needed"
-    error: str
-    hint: str
-
-
-PROPOSE_RECLASSIFICATION: Final = Tool(
-    parameters=ProposeReclassification,
-    replies=(Proposed, NotProposed, ConsentNotNeeded),
-    rest="POST /graph/edges/{edge_id}/reclassification",
-    client_name="propose_reclassification",
-    title="Propose a reclassification",
-    summary="Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for "
-    "48 h. Call it after consent_required. For any other edge call reclassify_memory_sector. Next "
-    "another principal calls this or decide_proposal.",
-    example='propose_reclassification(edge_id="<id>", new_sector="episodic")',
-    guide=ToolGuide(
-        what="Asks for consent to another sector of a constitutive edge, or joins the open proposal for that sector; "
-        "counts as your approval (to join, with the scope verify), lasts 48 hours.",
-        when="reclassify_memory_sector answered consent_required.",
-        when_not="The edge is not constitutive: reclassify_memory_sector does it at once. To delete or change one: "
-        "graph_delete_edge and graph_add_edge propose by themselves.",
-        cost="One audited transaction, about 5 ms.",
-        returns="proposed with proposal_id, expires_at, approved_by and approvals_needed, the number still missing; "
-        "not_needed for an edge that takes no consent.",
-        next="Have another principal call this or decide_proposal; then reclassify_memory_sector again.",
-        before=(_VALUE,),
-        example=_PROPOSE,
     ),
 )
 

@@ -25,7 +25,6 @@ WRITES = {
     "graph_delete_edge",
     "graph_delete_node",
     "reclassify_memory_sector",
-    "propose_reclassification",
     "connect",
     "disconnect",
     "connect_by_query",

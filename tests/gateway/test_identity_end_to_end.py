@@ -155,8 +155,7 @@ async def test_two_tokens_consent_to_a_constitutive_change(settings: Settings, e
 
         asked = await alice.call("reclassify_memory_sector", **fact, new_sector="episodic")
         assert (asked["status"], asked["edge_id"]) == ("consent_required", edge["edge_id"])
-        proposed = await alice.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="episodic")
-        proposal = proposed["proposal_id"]
+        proposal = asked["proposal_id"]
         refusal = await alice.call("decide_proposal", proposal_id=proposal, decision="approve")
         assert refusal["code"] == "forbidden"  # to decide takes the scope verify, so nobody decides alone
         assert (await bob.call("decide_proposal", proposal_id=proposal, decision="approve"))["status"] == "not_found"

@@ -71,6 +71,10 @@ def test_a_public_bind_with_tokens_is_served_to_who_has_one(redis_url: str, keys
             "ENGRAMQ_JWT_KEY_FILE: /no/key.pem cannot be read",
         ),
         ({"ENGRAMQ_TOOLS": "store_memory,nonsense"}, "ENGRAMQ_TOOLS: there is no tool 'nonsense'"),
+        (
+            {"ENGRAMQ_TOOLS": "propose_reclassification"},
+            "Call reclassify_memory_sector: it makes or joins the proposal",
+        ),
         ({"ENGRAMQ_TOOLS": ","}, "ENGRAMQ_TOOLS: no tool is named"),
         ({"ENGRAMQ_PORT": "http"}, "ENGRAMQ_PORT"),
         ({"ENGRAMQ_HOST": "::"}, "ENGRAMQ_HOST: '::' is not a loopback address"),

@@ -122,6 +122,11 @@ async def test_an_unknown_tool_is_a_protocol_error(client: Client, name: str) ->
     assert refused.value.code == INVALID_PARAMS
 
 
+async def test_a_tool_that_went_is_answered_with_what_to_call(client: Client) -> None:
+    with pytest.raises(MCPError, match="Call reclassify_memory_sector: it makes"):
+        await client.call_tool("propose_reclassification", {"edge_id": "e", "new_sector": "episodic"})
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_profile_hides_what_it_does_not_list(service: Service, workers: WorkerSide, era: str) -> None:
     async with client_of(service, era, "get_memory, store_memory") as client:

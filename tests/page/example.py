@@ -61,20 +61,10 @@ def fill(stack: Stack) -> dict[str, str]:
     ]
     for source, relation, target in FACTS:
         stack.call("ada", "graph_add_edge", source_name=source, relation=relation, target_name=target)
-    duty = stack.call(
-        "ada",
-        "graph_add_edge",
-        source_name="Finance",
-        relation="APPROVES",
-        target_name="Refunds",
-        properties={"is_constitutive": True},
-    )
+    duty = {"source_name": "Finance", "relation": "APPROVES", "target_name": "Refunds"}
+    stack.call("ada", "graph_add_edge", **duty, properties={"is_constitutive": True})
     proposed = stack.call(
-        "ada",
-        "propose_reclassification",
-        edge_id=duty["edge_id"],
-        new_sector="procedural",
-        reason="it is a rule of work",
+        "ada", "reclassify_memory_sector", **duty, new_sector="procedural", reason="it is a rule of work"
     )
     stack.call(
         "ada", "import_memories", records=[{"content": f"Note {number} of the old wiki"} for number in range(40)]

@@ -38,7 +38,7 @@ def poisoned(stack: Stack) -> dict[str, list[str]]:
         for payload in PAYLOADS[:10]
     ]
     stack.call_all("ada", "graph_add_edge", edges)
-    made = stack.call_all("ada", "graph_add_edge", duties)
+    stack.call_all("ada", "graph_add_edge", duties)
     whole: list[dict[str, Any]] = [
         {
             "content": f"{number} {payload}",
@@ -55,11 +55,12 @@ def poisoned(stack: Stack) -> dict[str, list[str]]:
         "trusted": [reply["stored"]["id"] for reply in stack.call_all("ada", "store_memory", whole)],
         "untrusted": [reply["stored"]["id"] for reply in stack.call_all("scout", "store_memory", apart)],
     }
-    for number, (item, edge) in enumerate(zip(PAYLOADS[:10], made, strict=True)):
+    for number, (item, duty) in enumerate(zip(PAYLOADS[:10], duties, strict=True)):
         ends = ids["trusted"][number], ids["trusted"][number + 1]
         stack.call("ada", "connect", source=ends[0], target=ends[1], relation=item, note=item)
         stack.call("ada", "forget_memory", memory_id=ids["trusted"][number + 20], reason=item)
-        stack.call("ada", "propose_reclassification", edge_id=edge["edge_id"], new_sector="episodic", reason=item)
+        triple = {name: duty[name] for name in ("source_name", "target_name", "relation")}
+        stack.call("ada", "reclassify_memory_sector", **triple, new_sector="episodic", reason=item)
     return ids
 
 

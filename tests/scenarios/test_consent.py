@@ -27,28 +27,32 @@ async def test_two_principals_who_do_what_the_hints_say_end_with_the_change(stag
     async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
         edge = await ada.call("graph_add_edge", **FACT, properties=FLAG)
         change = {**FACT, "new_sector": "emotional"}
-        for agent, names in ((ada, ["ada"]), (bob, ["ada", "bob"])):
-            refused = await agent.call("reclassify_memory_sector", **change)
-            assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
-            proposed = await follow(agent, refused["hint"])
-            assert (proposed["status"], proposed["approved_by"]) == ("proposed", names)
+        refused = await ada.call("reclassify_memory_sector", **change)
+        assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
+        assert refused["approved_by"] == ["ada"]
+        assert (await follow(bob, refused["hint"]))["state"] == "approved"
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "success"
 
 
 @pytest.mark.promise("OV-2", "OV-4")
 @pytest.mark.parametrize(
-    ("tool", "names"),
-    [("graph_add_edge", ()), ("graph_delete_edge", ("edge_id",)), ("graph_delete_node", ("node_id",))],
+    ("tool", "names", "given"),
+    [
+        ("graph_add_edge", (), {**FACT, "weight": 0.5, "properties": {"is_constitutive": False}}),
+        ("graph_delete_edge", ("edge_id",), {}),
+        ("graph_delete_node", ("node_id",), {}),
+        ("reclassify_memory_sector", (), {**FACT, "new_sector": "emotional"}),
+    ],
 )
 @pytest.mark.parametrize("by", ["decision", "same call"])
 async def test_two_principals_change_or_delete_what_is_constitutive(
-    stage: Stage, tool: str, names: tuple[str, ...], by: str
+    stage: Stage, tool: str, names: tuple[str, ...], given: dict[str, Any], by: str
 ) -> None:
     service = await stage.gateway()
     async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
         edge = await ada.call("graph_add_edge", **FACT, properties=FLAG)
         ids = {"edge_id": edge["edge_id"], "node_id": edge["target_id"]}
-        call = {name: ids[name] for name in names} or {**FACT, "weight": 0.5, "properties": {"is_constitutive": False}}
+        call = {**given, **{name: ids[name] for name in names}}
         refused = await ada.call(tool, **call)
         assert (refused["status"], refused["approved_by"]) == ("consent_required", ["ada"])
         if by == "decision":
@@ -89,8 +93,8 @@ async def test_who_may_not_approve_is_told_who_may(stage: Stage) -> None:
 async def test_a_second_principal_decides_from_the_list_alone(stage: Stage) -> None:
     service = await stage.gateway()
     async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
-        edge = await ada.call("graph_add_edge", **FACT, weight=0.8, properties={**FLAG, "since": 1830})
-        await ada.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="emotional", reason="felt")
+        await ada.call("graph_add_edge", **FACT, weight=0.8, properties={**FLAG, "since": 1830})
+        await ada.call("reclassify_memory_sector", **FACT, new_sector="emotional", reason="felt")
         (listed,) = (await bob.call("list_proposals", state="pending"))["proposals"]
         assert listed["effect"] == (
             "Give the edge Ada (Entity) --VALUES--> Honesty (Entity) the sector emotional; now it is semantic."
@@ -114,8 +118,8 @@ async def test_a_cursor_leads_through_all_proposals(stage: Stage, max_chars: int
         made = []
         for number in range(7):
             fact = {**FACT, "relation": f"R{number}"}
-            edge = await agent.call("graph_add_edge", **fact, properties={**FLAG, "why": "because " * 60})
-            proposal = await agent.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="emotional")
+            await agent.call("graph_add_edge", **fact, properties={**FLAG, "why": "because " * 60})
+            proposal = await agent.call("reclassify_memory_sector", **fact, new_sector="emotional")
             made.append(proposal["proposal_id"])
         seen: list[str] = []
         page: dict[str, Any] = {"next_cursor": None}

@@ -99,8 +99,7 @@ async def test_two_principals_consent_to_what_one_may_not_do_alone(stage: Stage)
         change = {**FACT, "new_sector": "reflective"}
         refused = await ada.call("reclassify_memory_sector", **change)
         assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
-        proposal = await ada.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="reflective")
-        decision = {"proposal_id": proposal["proposal_id"], "decision": "approve"}
+        decision = {"proposal_id": refused["proposal_id"], "decision": "approve"}
         for _ in range(2):
             assert (await ada.call("decide_proposal", **decision))["approvals"] == 1
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"

@@ -34,7 +34,6 @@ ABSENT: list[tuple[str, dict[str, Any], Thing, str]] = [
     ("graph_delete_node", {"node_id": NOTHING}, Thing.NODE, "get_node_by_name"),
     ("reclassify_memory_sector", {**TRIPLE, "new_sector": "episodic"}, Thing.EDGE, "graph_list_edges"),
     ("reclassify_memory_sector", {**TRIPLE, "new_sector": "episodic", "edge_id": NOTHING}, Thing.EDGE, "edge_id"),
-    ("propose_reclassification", {"edge_id": NOTHING, "new_sector": "episodic"}, Thing.EDGE, "graph_list_edges"),
     ("decide_proposal", {"proposal_id": NOTHING, "decision": "approve"}, Thing.PROPOSAL, "list_proposals"),
     ("guide", {"topic": "the sea"}, Thing.TOPIC, "topics"),
 ]

@@ -1,12 +1,14 @@
 """Write, merge, reclassify and delete knowledge edges; changing what is constitutive takes consent."""
 
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
+from engramq.schemas.command_line import all_of
 from engramq.schemas.commands import (
     AddEdge,
     ChangeNeedsConsent,
@@ -25,11 +27,11 @@ from engramq.schemas.faults import FaultCode, missing, missing_id, refuse
 from engramq.schemas.fields import or_none, refuse_backwards
 from engramq.schemas.ids import format_time, parse_uuid, uuid7
 from engramq.schemas.records import EdgeCandidate
-from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Scope, Sector, SectorSource, Thing
+from engramq.schemas.vocabulary import AuditAction, ProposalAction, ReclassifyStatus, Scope, Sector, SectorSource, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
-from engramq.workers.graph.consent import change_consent, deletion_consent, reclassification_consent
+from engramq.workers.graph.consent import PRINCIPALS, ConsentWanted, Draft, consent
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
 from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged, sector_named, wrong_sector
 from engramq.workers.graph.nodes import changes, find_or_make, refuse_oversize, require_trusted_principal
@@ -96,9 +98,18 @@ async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict
     if "properties" in change:
         refuse_oversize(wanted["properties"])
     protected = is_constitutive(existing["properties"])
-    consent = await change_consent(tx, envelope, existing["id"], change) if protected and change else None
-    if isinstance(consent, ChangeNeedsConsent):
-        return consent
+    proposal: UUID | None = None
+    if protected and change:
+        draft = Draft(ProposalAction.CHANGE, existing["id"], (existing["id"],), change=change)
+        agreed = await consent(tx, envelope, draft)
+        if isinstance(agreed, ConsentWanted):
+            return ChangeNeedsConsent(
+                error=f"Edge {existing['id']} is constitutive: {PRINCIPALS} different principals must approve "
+                f"this change of {all_of(sorted(change))}.",
+                edge_id=str(existing["id"]),
+                **agreed.fields,
+            )
+        proposal = agreed
     now: Row = {**existing, **{name: wanted[name] for name in change}}
     # Properties decide an automatic sector; of a constitutive edge that would be a change that nobody consented to.
     if not protected and existing["sector_source"] != SectorSource.MANUAL:
@@ -107,7 +118,7 @@ async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict
     await tx.send("merge_edge", **{**written, "properties": Jsonb(now["properties"])}, id=now["id"])
     old, new = changes(existing, written)
     if new:
-        new |= _with_proposal(consent)
+        new |= _with_proposal(proposal)
         await audit.record(tx, envelope, AuditAction.UPDATE_EDGE, existing["id"], old=old, new=new)
     return now
 
@@ -201,10 +212,13 @@ async def reclassify_sector(tx: Transaction, command: ReclassifySector, context:
 async def _reclassify(tx: Transaction, envelope: Envelope, row: Row, sector: Sector, actor: str) -> Reclassified:
     edge_id, old, new = row["id"], sector_of_row(row), {"memory_sector": str(sector)}
     if is_constitutive(row["properties"]):
-        consent = await reclassification_consent(tx, envelope, edge_id, sector)
-        if isinstance(consent, Reclassified):
-            return consent
-        new["proposal_id"] = str(consent)
+        draft = Draft(ProposalAction.RECLASSIFY, edge_id, (edge_id,), new_sector=sector)
+        agreed = await consent(tx, envelope, draft)
+        if isinstance(agreed, ConsentWanted):
+            error = f"Edge {edge_id} is constitutive: two different principals must approve its reclassification."
+            fields = {"error": error, "edge_id": str(edge_id), **agreed.fields}
+            return Reclassified(status=ReclassifyStatus.CONSENT_REQUIRED, **fields)
+        new["proposal_id"] = str(agreed)
     if actor != envelope.principal.name:
         new["actor"] = actor
     await tx.send("reclassify_edge", id=edge_id, from_sector=old, to_sector=sector, actor=actor)
@@ -226,10 +240,10 @@ async def delete_edge(tx: Transaction, command: DeleteEdge, context: Context) ->
     if row is None or edge_id is None:
         return GraphDeleted(status="not_found", edge_id=command.edge_id, **missing_id(Thing.EDGE))
     covers = (edge_id,) if is_constitutive(row["properties"]) else ()
-    consent = await deletion_consent(tx, context.envelope, edge_id, covers)
-    if isinstance(consent, DeletionNeedsConsent):
-        return consent
-    old, new = {edge_id: edge_as_it_was(row)}, _with_proposal(consent)
+    agreed = await _consent_to_delete(tx, context.envelope, edge_id, covers)
+    if isinstance(agreed, DeletionNeedsConsent):
+        return agreed
+    old, new = {edge_id: edge_as_it_was(row)}, _with_proposal(agreed)
     entries = await note_deletions(tx, context.envelope, AuditAction.DELETE_EDGE, old, new)
     await delete_edges(tx, entries)
     return GraphDeleted(status="deleted", edge_id=str(edge_id), **way_back(context.envelope, entries[edge_id]))
@@ -245,10 +259,10 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
         return GraphDeleted(status="not_found", node_id=command.node_id, **missing_id(Thing.NODE))
     counted = await tx.only_row("edges_counted", id=node_id, keys=list(MARKS))
     covers = tuple(UUID(edge) for edge, properties in counted["marked"] if is_constitutive(properties))
-    consent = await deletion_consent(tx, context.envelope, node_id, covers)
-    if isinstance(consent, DeletionNeedsConsent):
-        return consent
-    old, new = {node_id: {"label": row["label"], "edges": counted["edges"]}}, _with_proposal(consent)
+    agreed = await _consent_to_delete(tx, context.envelope, node_id, covers)
+    if isinstance(agreed, DeletionNeedsConsent):
+        return agreed
+    old, new = {node_id: {"label": row["label"], "edges": counted["edges"]}}, _with_proposal(agreed)
     entries = await note_deletions(tx, context.envelope, AuditAction.DELETE_NODE, old, new)
     entry = entries[node_id]
     deleted = await tx.only_row(
@@ -260,6 +274,22 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
     await delete_nodes(tx, entries)
     back = way_back(context.envelope, entry)
     return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=deleted["edges"], **back)
+
+
+async def _consent_to_delete(
+    tx: Transaction, envelope: Envelope, target: UUID, covers: Sequence[UUID]
+) -> UUID | DeletionNeedsConsent | None:
+    """Take consent where constitutive edges would go; None where it takes none."""
+    if not covers:
+        return None
+    agreed = await consent(tx, envelope, Draft(ProposalAction.DELETE, target, covers))
+    if isinstance(agreed, UUID):
+        return agreed
+    return DeletionNeedsConsent(
+        error=f"What is constitutive is deleted only when {PRINCIPALS} different principals approve.",
+        edge_ids=[str(edge) for edge in covers],
+        **agreed.fields,
+    )
 
 
 def _with_proposal(proposal_id: UUID | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from typing import Final
 from uuid import UUID
 
+from engramq.schemas import limits
 from engramq.schemas.commands import Shared, ShareMemory, Unshared, UnshareMemory
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, missing, refuse
@@ -14,7 +15,7 @@ from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.privacy import privacy_of
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.graph.consent import end_sharing, sharing_consent
+from engramq.workers.graph.consent import ConsentWanted, call_again, consent, draft_sharing, end_sharing
 from engramq.workers.memories import supersession
 from engramq.workers.memories.preconditions import require_as_seen, require_trusted_principal
 from engramq.workers.runner import Context, handles
@@ -33,8 +34,16 @@ async def share_memory(tx: Transaction, command: ShareMemory, context: Context) 
     memory_id: UUID = row["id"]
     await require_as_seen(tx, memory_id, command.seen, context)
     by_consent = row["owner"] is not None and (await privacy_of(tx)).consent
-    if by_consent and isinstance(consent := await sharing_consent(tx, context.envelope, memory_id), Shared):
-        return consent
+    if by_consent:
+        agreed = await consent(tx, context.envelope, await draft_sharing(tx, memory_id))
+        if isinstance(agreed, ConsentWanted):
+            # No tool is named, else its sentence would be left out for most who propose, who lack the scope verify.
+            hint = (
+                "This namespace asks for consent. Have another principal, with the scope verify, approve the proposal, "
+                f"by a tool or on the page Consent. Then {call_again(context.envelope)} within "
+                f"{limits.CONSENT_HOURS} hours."
+            )
+            return Shared(status="consent_required", memory_id=str(memory_id), **{**agreed.fields, "hint": hint})
     await show_to_all(tx, row, context.envelope, by_consent=by_consent)
     return Shared(status="shared", memory_id=str(memory_id))
 

@@ -162,10 +162,9 @@ async def test_the_inbox_verifies_promotes_rejects_and_undoes(here: Served) -> N
 
 async def test_a_second_principal_consents_with_old_and_new_before_them(here: Served) -> None:
     agent = await here.agent("ada")
-    edge = await constitutive_edge(agent)
-    asked = await agent.call(
-        "propose_reclassification", edge_id=edge["edge_id"], new_sector="procedural", reason="a rule"
-    )
+    await constitutive_edge(agent)
+    triple = {"source_name": "Finance", "target_name": "Refunds", "relation": "APPROVES"}
+    asked = await agent.call("reclassify_memory_sector", new_sector="procedural", reason="a rule", **triple)
     action = f"/ui/consent/{asked['proposal_id']}"
     own = await (await here.browser("ada")).get("/ui/consent")
     assert "You have approved it" in own.text
@@ -176,7 +175,6 @@ async def test_a_second_principal_consents_with_old_and_new_before_them(here: Se
     assert "Your decision is recorded" in (await grace.send(page, action, decision="approve")).text
     again = await grace.send(page, action, decision="shrug")
     assert again.status == 400
-    triple = {"source_name": "Finance", "target_name": "Refunds", "relation": "APPROVES"}
     done = await agent.call("reclassify_memory_sector", new_sector="procedural", **triple)
     assert done["status"] == "success"
     assert (await grace.send(page, action, decision="reject")).status == 409

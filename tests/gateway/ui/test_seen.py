@@ -86,8 +86,9 @@ async def test_no_form_vouches_for_what_it_does_not_name(here: Served) -> None:
 
 async def test_a_decision_is_on_the_proposal_that_was_shown(here: Served) -> None:
     agent, grace = await here.agent("ada"), await here.browser("grace")
-    edge = await constitutive_edge(agent)
-    asked = await agent.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="procedural")
+    await constitutive_edge(agent)
+    triple = {"source_name": "Finance", "target_name": "Refunds", "relation": "APPROVES"}
+    asked = await agent.call("reclassify_memory_sector", new_sector="procedural", **triple)
     page, action = await grace.get("/ui/consent"), f"/ui/consent/{asked['proposal_id']}"
     await consented(here, agent, "Finance", "Refunds", weight=0.5)
     late = await grace.send(page, action, decision="approve")

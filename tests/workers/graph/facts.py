@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engramq.schemas.commands import AddEdge, DecideProposal, GetEdge, ProposeReclassification, ReclassifySector
+from engramq.schemas.commands import AddEdge, DecideProposal, GetEdge, ReclassifySector
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import Decision, Sector
 from tests.workers.graph.harness import ADA, BOB, Harness
@@ -33,8 +33,13 @@ async def homonyms(harness: Harness) -> list[str]:
 
 async def proposed(harness: Harness, edge_id: str, sector: Sector, *, by: Principal = ADA) -> str:
     """Propose a reclassification and return the proposal's id."""
-    body = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector=sector), by=by)
-    assert body["status"] == "proposed"
+    triple = harness.row(
+        "select s.name as source, e.relation, t.name as target from edges e join nodes s on s.id = e.source_id "
+        "join nodes t on t.id = e.target_id where e.id = %s",
+        edge_id,
+    )
+    body = await harness.body(reclassified(sector, **triple, edge_id=edge_id), by=by)
+    assert body["status"] == "consent_required"
     return str(body["proposal_id"])
 
 

@@ -13,10 +13,9 @@ from engramq.schemas.commands import (
     DeleteNode,
     ListProposals,
     ProposalList,
-    ProposeReclassification,
 )
 from engramq.schemas.digests import digest_of
-from engramq.schemas.faults import FaultCode, missing, missing_id
+from engramq.schemas.faults import FaultCode, missing
 from engramq.schemas.vocabulary import Decision, ProposalState, Sector, Thing
 from tests.refusals import refused
 from tests.workers.graph.facts import UNKNOWN_ID, approved, asked, decided, fact, proposed, reclassified
@@ -52,14 +51,13 @@ async def test_an_ordinary_edge_needs_no_look_at_proposals(harness: Harness) -> 
 @BOTH_SPELLINGS
 async def test_without_approval_a_constitutive_edge_stays(harness: Harness, mark: dict[str, Any]) -> None:
     edge_id = await constitutive(harness, mark)
-    before = harness.everything()
+    before = harness.rows("select * from edges")
     body = await harness.body(reclassified("episodic"))
     assert set(body) == {"status", "error", "edge_id", "proposal_id", "approved_by", "expires_at", "hint"}
-    assert (body["proposal_id"], body["approved_by"], body["expires_at"]) == (None, [], None)
-    assert (body["status"], body["edge_id"]) == ("consent_required", edge_id)
-    assert "propose_reclassification" in body["hint"]
-    assert harness.everything() == before
-    assert harness.audit(edge_id) == []
+    assert (body["status"], body["edge_id"], body["approved_by"]) == ("consent_required", edge_id, ["ada"])
+    assert "make this same call" in body["hint"]
+    assert harness.rows("select * from edges") == before
+    assert [entry["action"] for entry in harness.audit(edge_id)] == ["propose"]
 
 
 @pytest.mark.promise("RS-20")
@@ -182,7 +180,7 @@ async def test_when_consent_cannot_be_looked_up_the_edge_stays(harness: Harness)
 @pytest.mark.promise("RS-22")
 async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(harness: Harness) -> None:
     edge_id = await constitutive(harness)
-    body = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="episodic", reason="it happened"))
+    body = await harness.body(reclassified("episodic", reason="it happened"))
     proposal = body["proposal_id"]
     span = harness.row("select expires_at - created_at as span from proposals")["span"]
     assert span.total_seconds() == 48 * 3600
@@ -240,13 +238,14 @@ async def test_proposals_are_listed_by_state(harness: Harness) -> None:
 
 async def test_a_proposal_needs_an_edge_and_a_sector_and_a_decision_needs_a_proposal(harness: Harness) -> None:
     edge_id = await constitutive(harness)
-    wrong = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="Episodic"))
+    wrong = await harness.body(reclassified("Episodic"))
     assert wrong["status"] == "invalid_sector"
     assert wrong["error"].startswith("Invalid sector: 'Episodic'. Must be one of: emotional, ")
     for unknown in (UNKNOWN_ID, "nonsense"):
-        body = await harness.body(ProposeReclassification(edge_id=unknown, new_sector="episodic"))
-        assert body == {"status": "not_found", "error": f"Edge not found: {unknown}", **missing_id(Thing.EDGE)}
+        body = await harness.body(reclassified("episodic", edge_id=unknown))
+        assert (body["status"], body["what"]) == ("not_found", Thing.EDGE)
         assert (await decided(harness, unknown)) == NO_PROPOSAL
+    assert harness.rows("select * from proposals") == []
     proposal = await proposed(harness, edge_id, Sector.EPISODIC)
     foreign = DecideProposal(proposal_id=proposal, decision=Decision.APPROVE)
     assert (await harness.body(foreign, namespace="elsewhere", by=BOB)) == NO_PROPOSAL
@@ -351,7 +350,6 @@ async def test_an_untrusted_principal_writes_nothing_here(harness: Harness) -> N
         AddNode(name="Mallory"),
         DeleteEdge(edge_id=edge_id),
         reclassified("episodic"),
-        ProposeReclassification(edge_id=edge_id, new_sector="episodic"),
         DecideProposal(proposal_id=proposal, decision=Decision.APPROVE),
     ):
         with refused(FaultCode.FORBIDDEN):
@@ -362,32 +360,29 @@ async def test_an_untrusted_principal_writes_nothing_here(harness: Harness) -> N
 @pytest.mark.promise("OV-2")
 async def test_a_repeated_proposal_joins_the_open_one(harness: Harness) -> None:
     edge_id = await constitutive(harness)
-    asking = ProposeReclassification(edge_id=edge_id, new_sector="episodic")
+    asking = reclassified("episodic")
     first = await harness.body(asking)
-    assert (first["approved_by"], first["approvals_needed"]) == (["ada"], 1)
+    assert first["approved_by"] == ["ada"]
     assert (await harness.body(asking))["proposal_id"] == first["proposal_id"]
     assert len(harness.rows("select * from proposals")) == len(harness.audit(edge_id)) == 1
-    waiting = await harness.body(reclassified("episodic"))
-    assert (waiting["proposal_id"], waiting["approved_by"]) == (first["proposal_id"], ["ada"])
-    other = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="reflective"), by=BOB)
+    other = await harness.body(reclassified("reflective"), by=BOB)
     assert other["proposal_id"] != first["proposal_id"]
 
     joined = await harness.body(asking, by=BOB)
 
     assert joined["proposal_id"] == first["proposal_id"]
-    assert (joined["approved_by"], joined["approvals_needed"]) == (["ada", "bob"], 0)
+    assert joined["approved_by"] == ["ada", "bob"]
     last = harness.audit(edge_id)[-1]
     assert (last["actor"], last["action"], last["new"]["state"]) == ("bob", "decide", "approved")
-    assert (await harness.body(asking, by=CAY))["approved_by"] == ["ada", "bob"]
-    assert (await harness.body(reclassified("episodic")))["status"] == "success"
+    assert (await harness.body(asking, by=CAY))["status"] == "success"
     assert (await harness.body(asking))["proposal_id"] != first["proposal_id"]
 
 
 @pytest.mark.promise("OV-2")
 async def test_eight_who_propose_at_once_make_one_proposal(harness: Harness) -> None:
-    edge_id = await constitutive(harness)
-    asking = ProposeReclassification(edge_id=edge_id, new_sector="episodic")
-    people = [ADA, BOB, CAY, type(ADA)(name="dan", scopes=ADA.scopes)]
+    await constitutive(harness)
+    asking = reclassified("episodic")
+    people = [type(CAY)(name=name, scopes=CAY.scopes) for name in ("cay", "dan", "eve", "fay")]  # none may verify
     bodies = await asyncio.gather(*(harness.body(asking, by=principal) for principal in people * 2))
     assert len({body["proposal_id"] for body in bodies}) == 1
     assert len(harness.rows("select * from proposals")) == 1
@@ -395,12 +390,9 @@ async def test_eight_who_propose_at_once_make_one_proposal(harness: Harness) -> 
 
 @pytest.mark.promise("OV-2")
 async def test_an_ordinary_edge_is_not_proposed(harness: Harness) -> None:
-    edge_id = (await harness.body(fact()))["edge_id"]
-    before = harness.everything()
-    body = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="episodic"))
-    assert body["status"] == "not_needed"
-    assert "reclassify_memory_sector" in body["hint"]
-    assert harness.everything() == before
+    await harness.body(fact())
+    assert (await harness.body(reclassified("episodic")))["status"] == "success"
+    assert harness.rows("select * from proposals") == []
 
 
 @pytest.mark.promise("OV-1")

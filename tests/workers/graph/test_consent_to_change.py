@@ -14,7 +14,6 @@ from engramq.schemas.commands import (
     DeleteEdge,
     DeleteNode,
     ListProposals,
-    ProposeReclassification,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
@@ -162,7 +161,7 @@ async def test_what_is_no_consent_to_a_change(harness: Harness, lack: str) -> No
         await harness.body(fact("Cay", properties=FLAG))
         await agreed(harness, fact("Cay", weight=0.5))
     elif lack == "reclassification":
-        body = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="episodic"))
+        body = await harness.body(reclassified("episodic"))
         await decided(harness, body["proposal_id"])
     elif lack == "deletion":
         await decided(harness, (await required(harness, DeleteEdge(edge_id=edge_id)))["proposal_id"])
@@ -329,7 +328,7 @@ async def test_a_large_change_is_summed_up_in_words_and_listed_whole(harness: Ha
 def joining(edge_id: str, node_id: str) -> list[Command]:
     return [
         fact(weight=0.5),
-        ProposeReclassification(edge_id=edge_id, new_sector="episodic"),
+        reclassified("episodic"),
         DeleteEdge(edge_id=edge_id),
         DeleteNode(node_id=node_id),
     ]

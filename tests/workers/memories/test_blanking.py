@@ -4,6 +4,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec import UNSET
 
 from engramq.schemas.commands import (
     AddEdge,
@@ -21,10 +22,10 @@ from engramq.schemas.commands import (
     NodeAdded,
     OutcomeRecorded,
     ProjectRenamed,
-    Proposed,
-    ProposeReclassification,
     Purged,
     PurgeMemories,
+    Reclassified,
+    ReclassifySector,
     RecordOutcome,
     RenameProject,
     TenantDeleted,
@@ -102,9 +103,12 @@ async def test_a_purge_blanks_what_was_said_about_all_that_it_takes(world: World
     marked = AddEdge(
         source_name="Eve", target_name="Trent", relation="KNOWS", properties={"is_constitutive": True, "why": MARK}
     )
-    held = await world.ask(EdgeAdded, marked, principal=CRAWLER)
-    proposal = ProposeReclassification(edge_id=held.edge_id, new_sector=Sector.EMOTIONAL, reason=MARK)
-    proposed = await world.ask(Proposed, proposal, principal=CRAWLER)
+    await world.ask(EdgeAdded, marked, principal=CRAWLER)
+    proposal = ReclassifySector(
+        source_name="Eve", target_name="Trent", relation="KNOWS", new_sector=Sector.EMOTIONAL, reason=MARK
+    )
+    proposed = await world.ask(Reclassified, proposal, principal=CRAWLER)
+    assert proposed.proposal_id is not UNSET
     decision = DecideProposal(proposal_id=proposed.proposal_id, decision=Decision.APPROVE, reason=MARK)
     await world.ask(Decided, decision)
     ours = AddEdge(source_name="Ada", target_name="Bob", relation="KNOWS", properties={"since": 1})

@@ -110,7 +110,6 @@ PROBES: dict[str, list[dict[str, Any]]] = {
         {**TRIPLE, "new_sector": "reflective", "edge_id": EDGE},
         {"source_name": "a", "target_name": "b", "relation": "R", "new_sector": "reflective", "edge_id": EDGE},
     ],
-    "propose_reclassification": [{"edge_id": EDGE, "new_sector": "reflective"}],
     "decide_proposal": [
         {"proposal_id": PROPOSAL, "decision": "approve"},
         {"proposal_id": PROPOSAL, "decision": "reject"},

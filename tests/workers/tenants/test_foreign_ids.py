@@ -88,11 +88,9 @@ async def belongings_of(them: Agent) -> Belongings:
     await them.call("verify_memory", memory_id=rejected, verification="rejected")
     await them.call("verify_memory", memory_id=untrusted, verification="verified")
     await them.call("search_memories", query=SECRET, session="pond-session")
-    edge = await them.call(
-        "graph_add_edge", source_name=f"{WORD} spirit", target_name="Kühleborn", relation="KNOWS",
-        properties={"is_constitutive": True},
-    )  # fmt: skip
-    proposal = await them.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="emotional")
+    triple = {"source_name": f"{WORD} spirit", "target_name": "Kühleborn", "relation": "KNOWS"}
+    edge = await them.call("graph_add_edge", **triple, properties={"is_constitutive": True})
+    proposal = await them.call("reclassify_memory_sector", **triple, new_sector="emotional")
     page = await them.call("list_recent_memories", limit=1)
     things = {
         doors.EDGE: edge["edge_id"],

@@ -12,10 +12,10 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.deploy.cli.status import table
-from engramq.schemas.commands import Connected, Proposed, Reply, Shared
+from engramq.schemas.commands import Connected, Reclassified, Reply, Shared
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import LinkAction, WebhookEvent, WorkerKind
+from engramq.schemas.vocabulary import LinkAction, ReclassifyStatus, WebhookEvent, WorkerKind
 from engramq.workers.admin import under_way
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import WebhookFigures, webhook_figures
@@ -123,7 +123,7 @@ async def test_consent_that_is_wanted_is_told(store: Store, settings: Settings, 
         edge = await agent.call("graph_add_edge", **fact, properties={"is_constitutive": True})
         asked = await agent.call("graph_delete_edge", edge_id=edge["edge_id"])
         assert asked["status"] == "consent_required", asked
-        proposed = await agent.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="episodic")
+        proposed = await agent.call("reclassify_memory_sector", **fact, new_sector="episodic")
         await delivery(store, settings).run()
     assert {item.message["type"] for item in receiver.told} == {"consent.wanted"}
     wanted = [item.message["data"]["proposal_id"] for item in receiver.told]
@@ -459,7 +459,7 @@ PROPOSAL: Any = {"proposal_id": "p", "expires_at": "2026-01-31T09:00:00Z"}
 @pytest.mark.parametrize(
     "reply",
     [
-        Proposed(**PROPOSAL, approvals_needed=1, hint="Ask bob."),
+        Reclassified(**PROPOSAL, status=ReclassifyStatus.CONSENT_REQUIRED, approved_by=["ada"]),
         Shared(**PROPOSAL, status="consent_required", memory_id="private"),
     ],
 )
@@ -472,7 +472,8 @@ def test_a_proposal_that_waits_for_others_is_announced_by_its_id_alone(reply: Re
 @pytest.mark.parametrize(
     "reply",
     [
-        Proposed(**PROPOSAL, approvals_needed=0),
+        Reclassified(**PROPOSAL, status=ReclassifyStatus.CONSENT_REQUIRED, approved_by=["ada", "bob"]),
+        Reclassified(status=ReclassifyStatus.NOT_FOUND),
         Connected(
             action=LinkAction.CREATED, source_id="a", target_id="b", relation="r", weight=1.0, note=None,
             reinforcement_count=0, displaced_edge=None, displaced_edges=[], summary="",

@@ -91,7 +91,6 @@ class Scene:
             "graph_query_neighbors": [{"node_name": name, "depth": 5} for name in ("Ada", *some)],
             "graph_find_path": [{"start_node": "Ada", "end_node": item} for item in ("Acme", *some)],
             "reclassify_memory_sector": [{**item, "new_sector": "semantic"} for item in names],
-            "propose_reclassification": [{"edge_id": item, "new_sector": "semantic"} for item in some[:2]],
             "decide_proposal": [{"proposal_id": some[0], "decision": "reject"}],
             "list_proposals": [{}],
             "begin_session": [{}],
