@@ -44,7 +44,10 @@ async def run_once(
     async def handle(tx: Transaction, _command: object, _context: Context) -> Reply:
         return await effect(tx)
 
-    handler = CommandHandler(type(given.envelope.command), handle, begun=lambda _command, _envelope: begun)
+    async def piece(_command: object, _context: Context) -> AsyncIterator[None]:
+        yield
+
+    handler = CommandHandler(type(given.envelope.command), handle, pieces=piece if begun else None)
     return await runner(store, handler).run(given)
 
 

@@ -9,7 +9,7 @@ Redis, retries or replies; what they leave to be done they put into the context.
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
@@ -90,14 +90,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class CommandHandler(Generic[A, R]):
-    """A handler of one command. Made by `handles` or `handles_without_transaction`; calling it calls the function."""
+    """A handler of one command. Made by one of the functions `handles...`; calling it calls the function."""
 
     command: type[Command]
     run: Callable[A, Awaitable[R]]
     before: Callable[[Any, Context], Awaitable[Any]] | None = None
     after: Callable[[Any, Any, Context], Awaitable[Any]] | None = None
     unrecorded: Callable[[Any, Envelope], bool] | None = None
-    begun: Callable[[Any, Envelope], bool] | None = None
+    pieces: Callable[[Any, Context], AsyncIterator[None] | None] | None = None
     in_transaction: bool = True
 
     def __call__(self, *args: A.args, **kwargs: A.kwargs) -> Awaitable[R]:
@@ -120,7 +120,6 @@ def handles(
     before: Callable[[C, Context], Awaitable[P]],
     after: Callable[[Reply, C, Context], Awaitable[None]] | None = None,
     unrecorded: Callable[[C, Envelope], bool] | None = None,
-    begun: Callable[[C, Envelope], bool] | None = None,
 ) -> Callable[
     [Callable[[Transaction, C, Context, P], Awaitable[R]]], CommandHandler[[Transaction, C, Context, P], R]
 ]: ...
@@ -130,10 +129,19 @@ def handles(command: type[Any], **how: Any) -> Callable[[Callable[..., Any]], Co
     """Register a function that carries a command out in one transaction, and may be tried again.
 
     `before` runs outside any transaction; what it returns is the function's fourth argument. `after` runs when all is
-    committed, on a replay too. `unrecorded` names the writes that leave nothing behind, not even a ledger row; `begun`
-    those whose earlier tries may have committed a part of the effect (see Context).
+    committed, on a replay too. `unrecorded` names the writes that leave nothing behind, not even a ledger row.
     """
     return lambda run: CommandHandler(command, run, **how)
+
+
+def handles_in_pieces(
+    command: type[C], pieces: Callable[[C, Context], AsyncIterator[None] | None]
+) -> Callable[[Callable[[Transaction, C, Context], Awaitable[R]]], CommandHandler[[Transaction, C, Context], R]]:
+    """Register a function that sums up what `pieces` have done, each in a transaction of its own.
+
+    `pieces` yields after each; None: this command has none. Another try goes on with what earlier ones left.
+    """
+    return lambda run: CommandHandler(command, run, pieces=pieces)
 
 
 def handles_without_transaction(
@@ -219,13 +227,17 @@ class CommandRunner:
         envelope = context.envelope
         known: tuple[LedgerEntry, Answer] | None = None
         try:
-            context.begun = handler.begun is not None and handler.begun(envelope.command, envelope)
+            pieces = None if handler.pieces is None else handler.pieces(envelope.command, context)
+            context.begun = pieces is not None and envelope.attempt > 1
             if envelope.idempotency_key is not None or envelope.attempt > 1:
                 known = await _find(context)  # which spares the preparation
             if known is None:
                 if envelope.refusal is not None:
                     raise EngramqError(envelope.refusal)
                 prepared = () if handler.before is None else (await handler.before(envelope.command, context),)
+                if pieces is not None:
+                    async for _ in pieces:
+                        context.begun = True
                 carry_out = partial(_carry_out, handler, context, prepared)
                 for _ in range(ENTRIES_LOST_MAX):
                     try:

@@ -4,7 +4,7 @@ Memories are moved a few at a time, each few in a transaction of their own, sinc
 waiting for its locks; another try goes on with what is left. The command's own transaction does the tokens and sums up.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -18,12 +18,12 @@ from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.runner import Context, handles, require_admin
+from engramq.workers.runner import Context, handles_in_pieces, require_admin
 
 RENAMED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
 
-async def rename_memories(command: RenameProject, context: Context) -> None:
+async def rename_memories(command: RenameProject, context: Context) -> AsyncIterator[None]:
     """Put the memories that are in the project by now into the other one.
 
     Raises EngramqError where that has memories, and they are not to be merged.
@@ -44,7 +44,8 @@ async def rename_memories(command: RenameProject, context: Context) -> None:
         ids = [row["id"] for row in rows]
         rename = partial(rename_few, command=command, context=context, ids=ids)
         await context.store.seen_by(EVERYTHING).write(context.envelope.namespace, rename)
-        context.begun, after = True, ids[-1]
+        after = ids[-1]
+        yield
 
 
 async def rename_few(tx: Transaction, *, command: RenameProject, context: Context, ids: Sequence[UUID]) -> None:
@@ -57,8 +58,8 @@ async def rename_few(tx: Transaction, *, command: RenameProject, context: Contex
         await audit.record(tx, context.envelope, AuditAction.UPDATE, row["id"], old=old, new={"changed": ["project"]})
 
 
-@handles(RenameProject, before=rename_memories, begun=lambda _command, envelope: envelope.attempt > 1)
-async def rename_project(tx: Transaction, command: RenameProject, context: Context, _renamed: None) -> ProjectRenamed:
+@handles_in_pieces(RenameProject, rename_memories)
+async def rename_project(tx: Transaction, command: RenameProject, context: Context) -> ProjectRenamed:
     """Have the project's tokens name the other one too, and sum up what all tries have renamed, in one audit entry."""
     tokens = await tx.rows("rename_project_of_tokens", project=command.old_name, new_name=command.new_name)
     async with tx.seeing(EVERYTHING):

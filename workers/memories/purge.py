@@ -6,7 +6,7 @@ their own, so that another try goes on with what is left; the command's own tran
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -32,7 +32,7 @@ from engramq.workers.memories import change, purge_graph
 from engramq.workers.memories.grounds import StillResting, named_resting
 from engramq.workers.memories.purge_graph import PurgeFilters
 from engramq.workers.memories.supersession import lock_with_replaced
-from engramq.workers.runner import Context, handles, require_admin
+from engramq.workers.runner import Context, handles_in_pieces, require_admin
 
 log = logging.getLogger(__name__)
 
@@ -57,31 +57,37 @@ _TAKEN: Final = {
 BEGINNING: Final = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))  # created_at and id; the oldest memory comes first
 
 
-async def take_all(command: PurgeMemories, context: Context) -> PurgeFilters:
-    """Erase or archive what a purge takes, a few at a time, if it is to take anything."""
+def pieces_of(command: PurgeMemories, context: Context) -> AsyncIterator[None] | None:
+    """Return what a purge does, a few memories at a time; None where it only lists them."""
+    return _take_all(command, context) if command.erase or command.archive else None
+
+
+async def _take_all(command: PurgeMemories, context: Context) -> AsyncIterator[None]:
+    filters = _checked_filters(command, context)
+    taking = [_take_memories(command, context, filters)]
+    if command.with_resting:
+        taking.append(_take_resting(command, context, filters))
+    if filters.take_graph:
+        taking.append(_take_graph(command, context, filters))
+    if command.restore_replaced:
+        taking.append(_restore_replaced(context))
+    if command.restore_replaced and filters.take_graph:
+        taking.append(_take_back(context, filters))
+    for step in taking:
+        async for _ in step:
+            yield
+
+
+def _checked_filters(command: PurgeMemories, context: Context) -> PurgeFilters:
     command.check()
     require_admin(context.envelope.principal, "Purging")
-    filters = PurgeFilters.of(command, context.store.viewer.owner)
-    if command.erase or command.archive:
-        await take_memories(command, context, filters)
-        if command.with_resting:
-            await _take_resting(command, context, filters)
-        if filters.take_graph:
-            await _take_graph(command, context, filters)
-        if command.restore_replaced:
-            await _restore_replaced(context)
-        if command.restore_replaced and filters.take_graph:
-            await _take_back(context, filters)
-    return filters
+    return PurgeFilters.of(command, context.store.viewer.owner)
 
 
-@handles(
-    PurgeMemories,
-    before=take_all,
-    begun=lambda command, envelope: bool((command.erase or command.archive) and envelope.attempt > 1),
-)
-async def purge_memories(tx: Transaction, command: PurgeMemories, context: Context, filters: PurgeFilters) -> Purged:
+@handles_in_pieces(PurgeMemories, pieces_of)
+async def purge_memories(tx: Transaction, command: PurgeMemories, context: Context) -> Purged:
     """List what a purge would take, or sum up what all tries at it have erased or archived, in one audit entry."""
+    filters = _checked_filters(command, context)
     if not (command.erase or command.archive):
         return await _listed(tx, filters)
     envelope = context.envelope
@@ -111,26 +117,28 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
     return reply
 
 
-async def _take_resting(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
+async def _take_resting(command: PurgeMemories, context: Context, filters: PurgeFilters) -> AsyncIterator[None]:
     """Take what rests on what was taken, and on that again, until nothing does: nobody can cite what is not there."""
-    resting = replace(await _until_now(context, filters), taken_by=UUID(context.envelope.id))
-    while await take_memories(command, context, resting):
-        pass
+    resting, found = replace(await _until_now(context, filters), taken_by=UUID(context.envelope.id)), True
+    while found:
+        found = False
+        async for _ in _take_memories(command, context, resting):
+            found = True
+            yield
 
 
-async def take_memories(command: PurgeMemories, context: Context, filters: PurgeFilters) -> int:
-    """Erase, or archive, every memory that the filters hold of now, the oldest first; return how many were found."""
+async def _take_memories(command: PurgeMemories, context: Context, filters: PurgeFilters) -> AsyncIterator[None]:
+    """Erase, or archive, every memory that the filters hold of now, the oldest first."""
     filters = await _until_now(context, filters)
     take, (after, after_id) = archive if command.archive else erase, BEGINNING
-    values, found = asdict(filters) | {"limit": ERASED_AT_ONCE}, 0
+    values = asdict(filters) | {"limit": ERASED_AT_ONCE}
     while rows := await _rows(context, filters, "purge_next", **values, after=after, after_id=after_id):
         ids = [row["id"] for row in rows]
         contents = {} if command.archive else {str(row["id"]): row["content"] for row in rows}
-        await _take(context, contents, take, context.envelope, filters, ids)
+        async for _ in _take(context, contents, take, context.envelope, filters, ids):
+            yield
         log.info("Memories purged", extra={"command_id": context.envelope.id, "count": len(ids)})
         after, after_id = rows[-1]["created_at"], rows[-1]["id"]
-        found += len(rows)
-    return found
 
 
 async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
@@ -177,7 +185,7 @@ async def _audit(
         await audit.record(tx, envelope, action, row["id"], old=old, new=new | more, owner=row["owner"])
 
 
-async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
+async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFilters) -> AsyncIterator[None]:
     """Take what the principal has written of the graph by now."""
     filters = await _until_now(context, filters)
     values = asdict(filters) | {"limit": ERASED_AT_ONCE, "hung_on": False}
@@ -185,12 +193,13 @@ async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFi
         after = purge_graph.BEGINNING
         while rows := await _rows(context, filters, kind.listed_by, **values, after_id=after):
             names = {} if command.archive or kind.stays else {str(row["id"]): "" for row in rows}
-            await _take(context, names, kind.take, context.envelope, filters, rows)
+            async for _ in _take(context, names, kind.take, context.envelope, filters, rows):
+                yield
             log.info("Graph purged", extra={"command_id": context.envelope.id, "count": len(rows)})
             after = rows[-1]["id"]
 
 
-async def _restore_replaced(context: Context) -> None:
+async def _restore_replaced(context: Context) -> AsyncIterator[None]:
     """Bring back what the erased ones had replaced and nothing replaces now, each in a transaction of its own.
 
     One whose links find no room stays hidden, and the reply names it.
@@ -199,7 +208,8 @@ async def _restore_replaced(context: Context) -> None:
     store = context.store.seen_by(EVERYTHING)
     for memory_id in await store.read(envelope.namespace, partial(_hidden_by, envelope=envelope)):
         try:
-            await _take(context, {}, _restore, envelope, memory_id, rules)
+            async for _ in _take(context, {}, _restore, envelope, memory_id, rules):
+                yield
         except EngramqError as refusal:
             if refusal.fault.code is not FaultCode.DEGREE_LIMIT:
                 raise
@@ -212,20 +222,21 @@ async def _restore(tx: Transaction, envelope: Envelope, memory_id: UUID, rules: 
         await change.restore(tx, envelope, row, rules)
 
 
-async def _take_back(context: Context, filters: PurgeFilters) -> None:
+async def _take_back(context: Context, filters: PurgeFilters) -> AsyncIterator[None]:
     """Set back what the principal changed of edges and nodes of others."""
     by, after = (await _until_now(context, filters)).changes, 0
     while entries := await context.store.read(
         context.envelope.namespace, partial(taking_back.next_changes, by=by, after=after, limit=ERASED_AT_ONCE)
     ):
-        await _take(context, {}, taking_back.take_back, context.envelope, by, entries)
+        async for _ in _take(context, {}, taking_back.take_back, context.envelope, by, entries):
+            yield
         after = entries[-1]["id"]
 
 
 async def _take(
     context: Context, erased: Mapping[str, str], effect: Callable[..., Awaitable[None]], *arguments: Any
-) -> None:
-    """Carry out a part of a purge in a transaction of its own.
+) -> AsyncIterator[None]:
+    """Carry out a part of a purge in a transaction of its own, and yield once it is committed.
 
     Queues are looked through for what is `erased` (contents by id) before and after, as for a single erasure.
     """
@@ -238,7 +249,7 @@ async def _take(
 
     await context.mailboxes.scrub(namespace, erased)
     await context.store.seen_by(EVERYTHING).write(namespace, leased)
-    context.begun = True
+    yield
     await context.mailboxes.scrub(namespace, erased)
 
 

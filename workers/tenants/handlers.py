@@ -3,7 +3,7 @@
 What is private to a principal that leaves is handed to another one; what is to go instead, a purge takes.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,7 +15,7 @@ from engramq.schemas.vocabulary import AuditAction, Partition, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.db.viewers import EVERYTHING, Viewer
-from engramq.workers.runner import Context, handles, require_admin
+from engramq.workers.runner import Context, handles, handles_in_pieces, require_admin
 from engramq.workers.tenants.deletion import TenantDeletion, recorded
 
 
@@ -76,16 +76,16 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
     )
 
 
-async def delete_all(_command: DeleteTenant, context: Context) -> None:
-    """Delete, step by step, what the namespace holds; the command's own transaction sums it up."""
+async def delete_some(_command: DeleteTenant, context: Context) -> AsyncIterator[None]:
+    """Delete, step by step, what the namespace holds."""
     require_admin(context.envelope.principal, ABOUT)
     deletion = TenantDeletion(context.store.seen_by(EVERYTHING), context.mailboxes, context.envelope, context.lease)
     async for _ in deletion.run():
-        context.begun = True
+        yield
 
 
-@handles(DeleteTenant, before=delete_all, begun=lambda _command, envelope: envelope.attempt > 1)
-async def delete_tenant(tx: Transaction, _command: DeleteTenant, context: Context, _done: None) -> TenantDeleted:
+@handles_in_pieces(DeleteTenant, delete_some)
+async def delete_tenant(tx: Transaction, _command: DeleteTenant, context: Context) -> TenantDeleted:
     """Tell what was deleted. Whoever takes over from a worker that died goes on with what is left."""
     return await recorded(tx, context.envelope)
 
