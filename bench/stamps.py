@@ -57,7 +57,7 @@ GATEWAY: Final = (
 )
 WORKER: Final = (
     Point("engramq.workers.runner:CommandRunner.run", "handler", opens=True, ids=lambda given: (given[1].envelope.id,)),
-    Point("engramq.workers.embedders.vectorizer:Vectorizer.try_embed", "model"),
+    Point("engramq.workers.embedders.vectorizer:Vectorizer.embed", "model"),
     Point("engramq.workers.db.database:Store.read", "transaction"),
     Point("engramq.workers.db.database:Store.look_up", "transaction"),
     Point("engramq.workers.db.database:Store.write", "transaction"),

@@ -19,15 +19,15 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.commands import Command, Reply, Stored, WriteReply
-from engramq.schemas.envelope import Answer, Envelope, Principal, PrincipalId
+from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, Scope
+from engramq.schemas.vocabulary import Scope
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.viewers import EVERYTHING, Viewer
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.queue.contract import FollowUp, Job, Lease, Outcome, OutcomeUnknown, SessionState, SessionUse
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.replies import announcement, fill, filled, naming, strip, subject
@@ -155,14 +155,6 @@ class _Taken(Exception):
     """The command id or the idempotency key is in the ledger already; the transaction is undone."""
 
 
-def viewer_of(principal: Principal) -> Viewer:
-    """Return whose private rows the commands of a principal see: nobody else has engramq's own name."""
-    is_ours = principal.name == SYSTEM_PRINCIPAL and not principal.untrusted
-    if is_ours:
-        return EVERYTHING
-    return Viewer.of(PrincipalId(principal.acts_for) if principal.acts_for else principal.identity)
-
-
 def require_admin(principal: Principal, doing: str) -> None:
     """Raise EngramqError with `forbidden` for all but trusted principals with the scope admin.
 
@@ -195,7 +187,7 @@ class CommandRunner:
         """Carry a command out, once. Raises EngramqError for a refusal, OutcomeUnknown, LeaseLost."""
         envelope, command = job.envelope, job.envelope.command
         handler = self.handlers[type(command)]
-        store = self._store.seen_by(viewer_of(envelope.principal))
+        store = self._store.seen_by(Viewer.of(envelope.principal))
         context = self._context(envelope=envelope, store=store, lease=job.lease, patience_s=job.patience_s)
         try:
             if not handler.in_transaction:

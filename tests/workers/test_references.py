@@ -27,7 +27,8 @@ from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import Partition, Scope, Verification
-from engramq.workers.db import transaction
+from engramq.workers.db.queries import Query
+from engramq.workers.db.transaction import Transaction
 from tests.jobs import job, repeated
 from tests.workers.conftest import World
 
@@ -162,14 +163,14 @@ async def test_a_reference_costs_a_read_one_statement_and_no_reference_none(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = (await world.keep(LONG)).stored.id
-    sent: list[bytes] = []
-    execute = transaction.execute
+    sent: list[Query] = []
+    send = Transaction.send
 
-    async def noting(connection: Any, query: bytes, values: Any) -> Any:
+    async def noting(tx: Transaction, query: Query, **values: Any) -> Any:
         sent.append(query)
-        return await execute(connection, query, values)
+        return await send(tx, query, **values)
 
-    monkeypatch.setattr(transaction, "execute", noting)
+    monkeypatch.setattr(Transaction, "send", noting)
     await world.ask(MemoryFound, GetMemory(memory_id=one))
     plain, sent[:] = len(sent), []
     await world.ask(MemoryFound, GetMemory(memory_id=one), references={"@stored": one})

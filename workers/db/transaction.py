@@ -173,7 +173,9 @@ class Transaction:
     async def send(self, query: Query, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
         known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer, **self.viewer._asdict()}
-        return await execute(self.connection, query, {**known, **values})
+        known |= values
+        text, parameters = native(query)
+        return await self.connection.execute(text, [known[name] for name in parameters])
 
     @asynccontextmanager
     async def seeing(self, viewer: Viewer) -> AsyncIterator[None]:

@@ -6,9 +6,9 @@ principals. A range says who sees it, so that an index serves one principal as w
 
 from typing import Final, NamedTuple, Self
 
-from engramq.schemas.envelope import PrincipalId
+from engramq.schemas.envelope import Principal, PrincipalId
 from engramq.schemas.limits import NAME_CHARS
-from engramq.schemas.vocabulary import APART, Partition
+from engramq.schemas.vocabulary import APART, SYSTEM_PRINCIPAL, Partition
 
 _UNTRUSTED: Final = f"{APART}{Partition.UNTRUSTED}"  # behind the name of an untrusted owner
 _BEYOND: Final = "\U0010ffff" * (NAME_CHARS + 1)  # after every owner, by their bytes: no name is as long
@@ -21,11 +21,19 @@ class Viewer(NamedTuple):
     owner_last: str
 
     @classmethod
-    def of(cls, principal: PrincipalId) -> Self:
-        """Return the one who sees what is a principal's own. Who has a name that no door lets in owns nothing."""
-        if APART in principal.name or "\0" in principal.name:
-            return cls.owning(None)
-        return cls.owning(principal.name + _UNTRUSTED if principal.untrusted else principal.name)
+    def of(cls, principal: Principal | PrincipalId) -> "Viewer":
+        """Return the one who sees what is a principal's own, or theirs for whom it acts.
+
+        Engramq itself sees everything. A name that no door lets in owns nothing.
+        """
+        name, untrusted = principal.name, principal.untrusted
+        if isinstance(principal, Principal):
+            if name == SYSTEM_PRINCIPAL and not untrusted:
+                return EVERYTHING
+            if principal.acts_for:
+                name, untrusted = principal.acts_for, False
+        owner = "" if APART in name or "\0" in name else name + _UNTRUSTED if untrusted else name
+        return Viewer(owner, owner)
 
     @classmethod
     def owning(cls, owner: str | None) -> Self:

@@ -152,28 +152,23 @@ class ForeignVectors:
         A search by the model that runs does not fail because this cannot be done.
         """
         try:
-            return await self._read(seen, partitions, model_id, questions)
+            if time.monotonic() >= self._models_until:
+                await self._read_models(model_id)
+            if self._models.keys() <= {model_id}:
+                return Foreign()
+            if seen not in self._counted:
+                await self._count(seen)
+            found: dict[int, int] = {}
+            for (partition, other), memories in self._counted[seen].memories.items():
+                if other != model_id and partition in partitions:
+                    found[other] = found.get(other, 0) + memories
+            if not found:
+                return Foreign()
+            known = [self._models[model] for model in sorted(found.keys() & self._models.keys())]
+            readings = await self._former.read(questions, known)
         except EngramqError as refused:
             log.warning("Vectors of other models were left out", extra={"error": refused.fault.error})
             return Foreign()
-
-    async def _read(
-        self, seen: Seen, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
-    ) -> Foreign:
-        if time.monotonic() >= self._models_until:
-            await self._read_models(model_id)
-        if self._models.keys() <= {model_id}:
-            return Foreign()
-        if seen not in self._counted:
-            await self._count(seen)
-        found: dict[int, int] = {}
-        for (partition, other), memories in self._counted[seen].memories.items():
-            if other != model_id and partition in partitions:
-                found[other] = found.get(other, 0) + memories
-        if not found:
-            return Foreign()
-        known = [self._models[model] for model in sorted(found.keys() & self._models.keys())]
-        readings = await self._former.read(questions, known)
         running = self._models[model_id].name if model_id in self._models else ""
         counts = [
             (self._models[model].name if model in self._models else "", found[model], model in readings)

@@ -94,10 +94,10 @@ class Vectorizer:
         await self.agree()
         return await self._embedder.embed(texts, bulk=bulk, questions=questions)
 
-    async def try_embed(self, text: str, *, question: bool = False) -> Embedding | None:
+    async def try_embed(self, text: str) -> Embedding | None:
         """Return the embedding of a text that somebody waits for, None when the model is not to be had."""
         try:
-            return (await self.embed([text], questions=question))[0]
+            return (await self.embed([text]))[0]
         except EmbedderUnavailable:
             return None
 
@@ -107,12 +107,13 @@ class Vectorizer:
         On LoCoMo the vector of a question that names somebody finds .31 of the evidence among the first ten, without
         the direction of the name .57, and not less where the memories have the name too. Vectors of names are cached.
         """
-        if not names or not self.spec.names_drown:
-            return await self.try_embed(question, question=True)
+        apart = names if names and self.spec.names_drown else ()
         try:
-            asked, *named = await self.embed([question, *names], questions=True)
+            asked, *named = await self.embed([question, *apart], questions=True)
         except EmbedderUnavailable:
             return None
+        if not named:
+            return asked
         return replace(asked, apart=without(unpacked(asked.half), [unpacked(name.half) for name in named]))
 
     async def running_model_id(self) -> int:

@@ -43,18 +43,13 @@ def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Coll
     first = memories[:MARKED]
     for place, memory in enumerate(first):
         for other in first[place + 1 :]:
-            _mark(memory, other, linked)
+            mark_pair(memory, other, linked)
         for other in beside:
-            _mark(memory, other, linked, beside=True)
+            mark_pair(memory, other, linked, beside=True)
 
 
-def mark_stored(stored: Memory, similar: Sequence[Memory]) -> None:
-    """Say of a memory that was stored, or of those similar to it, where they differ."""
-    for memory in similar:
-        _mark(stored, memory)
-
-
-def _mark(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, beside: bool = False) -> None:
+def mark_pair(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, beside: bool = False) -> None:
+    """Say of one of two memories where it differs from the other: in the reply, or `beside` it."""
     pieces = compared(memory, other, linked)
     if pieces is None:
         return
@@ -81,17 +76,14 @@ def compared(memory: Memory, other: Memory, linked: Collection[Ends] = ()) -> Pi
         return None
     if memory.project != other.project and None not in (memory.project, other.project):
         return None
-    if _ends_before(memory, other) or _ends_before(other, memory):
-        return None
+    for one, next_one in ((memory, other), (other, memory)):
+        if one.valid_until is not None and next_one.valid_from is not None and one.valid_until <= next_one.valid_from:
+            return None
     earlier, later = sorted((memory, other), key=_moment)
     pieces = disagreement(earlier.content, later.content, same_speaker=earlier.speaker == later.speaker)
     if pieces is None and frozenset((memory.id, other.id)) in linked:
         return Pieces(*(preview_of(each.content, PIECE_CHARS) for each in (earlier, later)))
     return pieces
-
-
-def _ends_before(memory: Memory, other: Memory) -> bool:
-    return memory.valid_until is not None and other.valid_from is not None and memory.valid_until <= other.valid_from
 
 
 def _moment(memory: Memory) -> tuple[datetime, int, str]:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -46,8 +47,9 @@ from engramq.workers.db.memory_rows import memory_record, similarity
 from engramq.workers.db.privacy import Usual, usual_visibility
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.memories.contradictions import mark_stored
+from engramq.workers.memories.contradictions import mark_pair
 from engramq.workers.memories.grounds import (
     VOUCHED_FOR,
     cited_in,
@@ -59,7 +61,7 @@ from engramq.workers.memories.grounds import (
 from engramq.workers.memories.other_projects import PROJECT_BESIDE, new_project, read_beside
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
-from engramq.workers.runner import Context, handles, viewer_of
+from engramq.workers.runner import Context, handles
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ def draft(
         expires_at = None if period is None else datetime.now(UTC) + period
     owner = None
     if (usual if memory.visibility is UNSET else memory.visibility) is Visibility.PRIVATE:
-        owner = viewer_of(envelope.principal).owner
+        owner = Viewer.of(envelope.principal).owner
         if owner is None:
             raise refuse(FaultCode.FORBIDDEN, "Nobody of that name can keep anything private.")
     return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at, owner)
@@ -152,7 +154,7 @@ async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Contex
     if all(memory.visibility is not UNSET for memory in memories):
         return Usual()
     principal = context.envelope.principal
-    return await context.store.read(context.envelope.namespace, lambda tx: usual_visibility(tx, principal))
+    return await context.store.read(context.envelope.namespace, partial(usual_visibility, principal=principal))
 
 
 async def resting(tx: Transaction, draft: Draft) -> Draft:
@@ -208,7 +210,8 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     rows = [] if embedding is None else await nearest.fetchall()
     made = await inserted.fetchone()
     assert made is not None  # whatever keeps a row out is an error
-    stored = memory_record({**_OF_NEW, **columns, **_as_read(columns), **made})
+    read_again = {name: value.obj for name, value in columns.items() if isinstance(value, Jsonb)}
+    stored = memory_record({**_OF_NEW, **columns, **read_again, **made})
     visible = [row for row in rows if draft.project == EVERY_PROJECT or row["project"] in (None, draft.project)]
     if embedding is not None and len(visible) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
         # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
@@ -225,8 +228,8 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
         if (score := similarity(row["distance"])) >= shown_from:
             memory = memory_record(row)
             memory.score = memory.similarity = score
+            mark_pair(stored, memory)
             similar.append(memory)
-    mark_stored(stored, similar)
     notice = "" if others is None else await _notice_of_project(tx, project, await others.fetchone() or {}, context)
     degraded = True if embedding is None else UNSET
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
@@ -238,11 +241,6 @@ async def _notice_of_project(tx: Transaction, project: str, row: Row, context: C
     there = read_beside(answer)
     is_new = not there.is_known and there.has_others
     return await new_project(tx, project) if is_new and Scope.READ in context.envelope.principal.scopes else ""
-
-
-def _as_read(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that hold JSON as they are read again."""
-    return {name: value.obj for name, value in columns.items() if isinstance(value, Jsonb)}
 
 
 def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import Final, NamedTuple
@@ -87,11 +87,6 @@ class _Around(msgspec.Struct):
     links: list[_Link] | None
     usage: list[_Usage] | None
 
-    @property
-    def contradicting(self) -> set[frozenset[str]]:
-        """The ends of links by which an agent said that two memories contradict each other."""
-        return {frozenset((link.seed, link.other)) for link in self.links or () if link.relation == CONTRADICTS}
-
 
 _NEVER_USED: Final = _Usage("", 0.0, 0.0, 0.0)
 _around: Final = msgspec.json.Decoder(_Around)
@@ -127,18 +122,25 @@ class Search:
         )
         if command.ranking is Ranking.SIMILARITY and self.vectors.embedding is not None:
             ranking = Boosted(ranked=by_similarity(candidates), via={})
-            return self._judged(judge, ranking, await self._load_hits(ranking, {}))
+            return self._judge_hits(await self._load_hits(ranking, {}), ranking, judge)
         best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
         probable = best[: command.limit + SPARE]
         nearby, read = await self._look_around(best, seeds, probable)
         linked = await self._linked(nearby, candidates)
         ranking = boosted(measure, first, _surroundings(nearby, candidates, best, linked))
         if self.lift is not None:
-            ranking = _lifted(ranking, self.lift)
-        result = self._judged(judge, ranking, await self._load_hits(ranking, read))
+            ranked = ranking.ranked
+            ranked = in_order(ranked.candidates, ranked.scores + self.lift(ranked.candidates), ranked.parts)
+            ranking = replace(ranking, ranked=ranked)
+        result = self._judge_hits(await self._load_hits(ranking, read), ranking, judge)
         if self.lift is None:  # extracts show nothing of what differs
             await add_replies(self.source.ask, result.memories, question.text, filters)
-            mark(result.memories, _beside(result.memories, probable, read), nearby.contradicting)
+            shown = {memory.id for memory in result.memories}
+            beside = [memory_from_json(read[each]) for each in probable if each in read and each not in shown]
+            against = {
+                frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS
+            }
+            mark(result.memories, beside, against)
         return result
 
     async def _look_around(
@@ -194,7 +196,7 @@ class Search:
                 break
         return hits[: command.limit]
 
-    def _judged(self, judge: Judge, ranking: Boosted, hits: Sequence[Hit]) -> SearchResult:
+    def _judge_hits(self, hits: Sequence[Hit], ranking: Boosted, judge: Judge) -> SearchResult:
         chosen = self.command.min_relevance
         least = self.min_relevance if chosen is UNSET else chosen
         return apply_relevance(hits, ranking, judge, least, explain=self.command.explain)
@@ -202,17 +204,6 @@ class Search:
     def _visible(self, ids: Sequence[str]) -> Lookup:
         """Ask for those memories that are still to be shown; see `rows_from_json`."""
         return Lookup(VISIBLE_BY_ID, {"ids": array(ids), **self.filters.visible})
-
-
-def _lifted(ranking: Boosted, lift: Lift) -> Boosted:
-    ranked = ranking.ranked
-    return replace(ranking, ranked=in_order(ranked.candidates, ranked.scores + lift(ranked.candidates), ranked.parts))
-
-
-def _beside(memories: Sequence[Memory], best: Sequence[str], read: Mapping[str, JsonRow]) -> list[Memory]:
-    """Return the memories that were read with those that are shown, and are none of them."""
-    shown = {memory.id for memory in memories}
-    return [memory_from_json(read[memory_id]) for memory_id in best if memory_id in read and memory_id not in shown]
 
 
 def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], linked: Candidates) -> Surroundings:

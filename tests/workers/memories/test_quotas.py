@@ -66,7 +66,7 @@ class Counts:
         self.begun, read = 0, Store.read
 
         def reading(store: Store, namespace: str, work: Any) -> Any:
-            self.begun += work.__qualname__.startswith("Quotas.count")
+            self.begun += getattr(work, "__qualname__", "").startswith("Quotas.count")
             return read(store, namespace, work)
 
         monkeypatch.setattr(Store, "read", reading)

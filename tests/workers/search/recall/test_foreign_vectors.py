@@ -8,8 +8,8 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import ConnectByQuery, ForgetMemory, Forgotten, MemoryList, QueryConnected
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db import transaction
 from engramq.workers.db.queries import Query
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders import other_models
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec
@@ -87,14 +87,14 @@ async def test_nothing_is_counted_where_one_model_made_all_vectors(
     scene: Scene, other_model: BatchingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Query] = []
-    execute = transaction.execute
+    send = Transaction.send
 
-    async def noting(connection: Any, query: Query, values: Any) -> Any:
+    async def noting(tx: Transaction, query: Query, **values: Any) -> Any:
         sent.append(query)
-        return await execute(connection, query, values)
+        return await send(tx, query, **values)
 
     await scene.keep("The launch is on May 4th")
-    monkeypatch.setattr(transaction, "execute", noting)
+    monkeypatch.setattr(Transaction, "send", noting)
     for _ in range(2):
         await ask_both_ways(scene)
     assert "count_by_model" not in sent
