@@ -1,9 +1,10 @@
 """How much code a call passes in production: functions, files and changes of file, from the socket to the reply.
 
-`python -m bench.trace [--show]` runs a gateway and workers in one event loop over embedded servers, as their commands
-do, and calls tools over HTTP with a bearer token and over the socket of `engramq stdio`. Each call is made before it is
-traced. Every function of ours that Python calls until the reply is there counts; comprehensions, the MCP SDK, SQL, Lua
-and other threads do not. The relay process of `engramq stdio` passes bytes through and is not traced.
+`python -m bench.trace [--show] [--door http|stdio]` runs a gateway and workers in one event loop over embedded servers,
+as their commands do, and calls tools over HTTP with a bearer token and over the socket of `engramq stdio`. Each call is
+made before it is traced. Every function of ours that Python calls until the reply is there counts; comprehensions, the
+MCP SDK, SQL, Lua and other threads do not. The relay process of `engramq stdio` passes bytes through and is not traced.
+`tests/bench/test_trace.py` fails where a call passes more than was reached.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import pairwise
@@ -35,6 +36,7 @@ ROOT: Final = Path(__file__).resolve().parents[1] / "engramq"
 QUIET_S: Final = 2.0  # what follows a store is over by then
 TIMES: Final = 2  # each call; the one that counts met the least background work
 READY_S: Final = 60.0
+DOORS: Final = ("http", "stdio")
 NO_FUNCTIONS: Final = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>")
 KINDS: Final = (WorkerKind.EMBEDDING, WorkerKind.EDGES, WorkerKind.RECALL)  # the others' sweeps are no part of a call
 TEXTS: Final = ("Ada drinks green tea", "The deploy key is in the vault", "Lions live in Africa", "It rains in May")
@@ -178,8 +180,8 @@ async def measure(door: str, ask: Ask, *, show: bool) -> None:
             least.show()
 
 
-async def trace(servers: Servers, folder: Path, *, show: bool) -> None:
-    """Serve at both doors, and trace each."""
+async def trace(servers: Servers, folder: Path, doors: Sequence[str], *, show: bool) -> None:
+    """Serve at both doors, and trace calls at these."""
     await migrate(servers.database_url_owner)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -198,19 +200,24 @@ async def trace(servers: Servers, folder: Path, *, show: bool) -> None:
     )
     socket_path = folder / "sockets" / "gateway"
     async with serving(variables, socket_path):
-        async with over_http(port, json.loads(made.stdout)["token"]) as ask:
-            await measure("http", ask, show=show)
-        async with over_stdio(socket_path) as ask:
-            await measure("stdio", ask, show=show)
+        opened = {
+            "http": partial(over_http, port, json.loads(made.stdout)["token"]),
+            "stdio": partial(over_stdio, socket_path),
+        }
+        for door in doors:
+            async with opened[door]() as ask:
+                await measure(door, ask, show=show)
 
 
 def main() -> None:
     """Measure, and print one JSON line for each call at each door."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--show", action="store_true", help="print the functions too")
+    parser.add_argument("--door", choices=DOORS, help="trace calls at this one alone")
     chosen = parser.parse_args()
+    doors = DOORS if chosen.door is None else (chosen.door,)
     with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp") as name, running_servers(Path(name)) as servers:
-        asyncio.run(trace(servers, Path(name), show=chosen.show))
+        asyncio.run(trace(servers, Path(name), doors, show=chosen.show))
 
 
 if __name__ == "__main__":

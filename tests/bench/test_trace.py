@@ -1,0 +1,30 @@
+"""The main road is short: how much code a call passes in production, from the socket to the reply."""
+
+import json
+import subprocess
+import sys
+from typing import Final
+
+# Functions and files of each call over HTTP, with room for what runs beside it by chance: a lease that is renewed, say.
+# They may only sink. A call that passes more needs another way, or a reason that is worth it.
+MOST: Final = {
+    "store_memory": (236, 59),
+    "search_memories": (338, 75),
+    "connect": (194, 49),
+    "get_edge": (130, 39),
+}
+BOUND_S: Final = 300
+
+
+def test_no_call_passes_more_code_than_was_reached() -> None:
+    measuring = [sys.executable, "-m", "bench.trace", "--door", "http"]
+    printed = subprocess.run(measuring, capture_output=True, text=True, check=True, timeout=BOUND_S).stdout
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    passed = {line["measure"]: (line["functions"], line["files"]) for line in lines}
+    assert passed.keys() == MOST.keys()
+    longer = {
+        tool: (found, MOST[tool])
+        for tool, found in passed.items()
+        if any(now > most for now, most in zip(found, MOST[tool], strict=True))
+    }
+    assert longer == {}, "a call passes more functions or files than before; `python -m bench.trace --show` names them"
