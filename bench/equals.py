@@ -27,7 +27,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import by_similarity
+from engramq.workers.search.ranking import rank_by_similarity
 from tools.loading import Loaded
 
 BENCH: Final = "equals"
@@ -83,7 +83,7 @@ async def measure(stack: PrivateStack, corpus: Equal, place: str, share: float, 
 
     async def nearest(tx: Transaction, vector: NDArray[np.float32]) -> list[str]:
         embedding = Embedding.of(model_id, vector)
-        found = by_similarity(await find_candidates(tx, sizes, NO_WORDS, embedding, filters))
+        found = rank_by_similarity(await find_candidates(tx, sizes, NO_WORDS, embedding, filters))
         ids = [found.candidates.ids[row] for row in found.order]
         return [memory_id for memory_id in ids if memory_id not in corpus.equal][:TOP]
 

@@ -28,7 +28,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import by_similarity
+from engramq.workers.search.ranking import rank_by_similarity
 from tools.loading import Loaded
 
 BENCH: Final = "filtered"
@@ -47,7 +47,7 @@ async def measure_one(
     for embedding in embeddings:
 
         async def nearest(tx: Transaction, embedding: Embedding = embedding, *, scan: bool = False) -> list[str]:
-            found = by_similarity(await find_candidates(tx, sizes, NO_WORDS, embedding, filters, scan=scan))
+            found = rank_by_similarity(await find_candidates(tx, sizes, NO_WORDS, embedding, filters, scan=scan))
             return [found.candidates.ids[row] for row in found.order[:TOP]]
 
         started = time.perf_counter()

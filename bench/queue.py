@@ -38,7 +38,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Actor, Job, Outcome
+from engramq.workers.queue.contract import Job, Outcome, WorkerSpec
 from engramq.workers.queue.process import serve
 from tests.lanes import lanes_at
 
@@ -63,7 +63,7 @@ async def engramq_worker(url: str, *kinds: WorkerKind) -> None:
 
     settings = read_settings({"ENGRAMQ_REDIS_URL": url, "ENGRAMQ_KEY_PREFIX": KEYS.prefix})
     await announce(url)
-    await serve([Actor(kind, {Ping: pong}) for kind in kinds or (WorkerKind.RECALL,)], settings)
+    await serve([WorkerSpec(kind, {Ping: pong}) for kind in kinds or (WorkerKind.RECALL,)], settings)
 
 
 @contextlib.asynccontextmanager

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from bench.common import ENGRAMQ, emit, private_stack
 from engramq.schemas import limits
-from engramq.workers.db.vectors import unpacked
+from engramq.workers.db.vectors import unpack
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 
 CUTS: Final = (5, 10, 20, 50)
@@ -229,7 +229,7 @@ class Arms:
     def read(cls, owner: psycopg.Connection[Any], namespace: str) -> "Arms":
         """Read a namespace; all of it must have vectors."""
         rows = owner.execute(_MEMORIES, (namespace,), binary=True).fetchall()
-        vectors = np.array([unpacked(row[1]) for row in rows], dtype=np.float32)
+        vectors = np.array([unpack(row[1]) for row in rows], dtype=np.float32)
         return cls([row[0] for row in rows], vectors, [row[2] for row in rows])
 
     def rankings(self, asked: Sequence[str], question: NDArray[np.float32]) -> dict[str, list[str]]:

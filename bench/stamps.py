@@ -61,8 +61,8 @@ WORKER: Final = (
     Point("engramq.workers.db.database:Store.read", "transaction"),
     Point("engramq.workers.db.database:Store.look_up", "transaction"),
     Point("engramq.workers.db.database:Store.write", "transaction"),
-    Point("engramq.workers.search.search:by_score", "ranking"),
-    Point("engramq.workers.search.search:boosted", "ranking"),
+    Point("engramq.workers.search.search:rank_by_score", "ranking"),
+    Point("engramq.workers.search.search:boost_best", "ranking"),
     Point("engramq.workers.search.namespace_copy:NamespaceCopy.candidates", "ranking"),
     Point(
         "engramq.workers.queue.settlement:Settlement.add",

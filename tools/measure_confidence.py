@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.settings import read_settings
-from engramq.workers.embedders.calibration import Mask, Samples, fitted
-from engramq.workers.embedders.confidence import sampled
+from engramq.workers.embedders.calibration import Mask, Samples, fit
+from engramq.workers.embedders.confidence import sample
 from engramq.workers.embedders.factory import create_embedder
 
 FOLDS: Final = 5
@@ -37,7 +37,7 @@ def cross_validated(samples: Samples, folds: int) -> NDArray[np.float64]:
     confidence = np.zeros(len(samples.right))
     for fold in range(folds):
         held = samples.meant % folds == fold
-        curve = fitted(samples.of(~held))
+        curve = fit(samples.of(~held))
         confidence[held] = [curve.confidence(cosine) for cosine in samples.cosines[held].tolist()]
     return confidence
 
@@ -59,7 +59,7 @@ def expected_error(confidence: NDArray[np.float64], right: Mask) -> float:
 
 def report(samples: Samples) -> Iterator[dict[str, Any]]:
     """Return the lines that are printed."""
-    curve = fitted(samples)
+    curve = fit(samples)
     yield {"slope": round(curve.slope, 3), "offset": round(curve.offset, 3), "samples": len(samples.right)}
     confidence = cross_validated(samples, FOLDS)
     for mean, share, count in reliability(confidence, samples.right):
@@ -76,7 +76,7 @@ def report(samples: Samples) -> Iterator[dict[str, Any]]:
 async def _sampled_by(name: str) -> Samples:
     embedder = create_embedder(name, "", key="", home=read_settings(os.environ).home)
     try:
-        return await sampled(embedder.embed)
+        return await sample(embedder.embed)
     finally:
         await embedder.aclose()
 

@@ -150,7 +150,7 @@ def hand_over(
                 "--new-name says that it is right."
             )
         if dry_run:
-            return await handlers.owned(tx, leaving)
+            return await handlers.count_owned(tx, leaving)
         return await handlers.hand_over(tx, leaving, heir, settings.principal)
 
     async def done(store: Store) -> int | None:

@@ -54,7 +54,7 @@ from engramq.workers.memories.quotas import Quotas
 from engramq.workers.migrating import require_database
 from engramq.workers.migrating import run as run_in_loop
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import Actor, Observe, Periodic
+from engramq.workers.queue.contract import Observe, Periodic, WorkerSpec
 from engramq.workers.queue.inspection import REWRITE_EVERY_S, Inspection
 from engramq.workers.queue.process import Polling, configure_logging, serve
 from engramq.workers.runner import CommandHandler, CommandRunner, Services
@@ -62,7 +62,7 @@ from engramq.workers.search import handlers as search
 from engramq.workers.search import survey
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.handlers import Usage
-from engramq.workers.search.relevance import Floor
+from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.tenants import handlers as tenants
@@ -140,7 +140,7 @@ def build_services(
         sizes,
         Copies(store, sizes),
         Confidence(vectorizer),
-        Floor.of(settings),
+        MinRelevance.of(settings),
         ForeignVectors(store, FormerModels(settings.home)),
         WorkerChecks(store, vectorizer, embedder),
         Classifier(store=whole, activity=activity, stopping=stopping),
@@ -159,7 +159,7 @@ def build_services(
     )
 
 
-def build_actors(
+def build_specs(
     kinds: Sequence[WorkerKind],
     *,
     store: Store,
@@ -168,8 +168,8 @@ def build_actors(
     services: Services,
     stopping: asyncio.Event,
     observe: Observe | None = None,
-) -> list[Actor]:
-    """Return the actors of these kinds, each once.
+) -> list[WorkerSpec]:
+    """Return the specs of these worker kinds, each once.
 
     One clock gets from all of them which sessions are in use, the activity of `services` whom somebody waits for, and
     `observe` each command.
@@ -180,10 +180,10 @@ def build_actors(
         Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log),
     )
 
-    def actor(kind: WorkerKind) -> Actor:
+    def spec(kind: WorkerKind) -> WorkerSpec:
         handlers = HANDLERS[kind]
         runner = CommandRunner(handlers, store=store, mailboxes=mailboxes, settings=settings, services=services)
-        return Actor(
+        return WorkerSpec(
             kind,
             dict.fromkeys((handler.command for handler in handlers), runner.run),
             schedule=kept_up if kind is WorkerKind.UPKEEP else (),
@@ -193,7 +193,7 @@ def build_actors(
             observe=observe,
         )
 
-    return [actor(kind) for kind in dict.fromkeys(kinds)]
+    return [spec(kind) for kind in dict.fromkeys(kinds)]
 
 
 def _schedule(
@@ -264,7 +264,7 @@ async def run(
         mailboxes = await owned.enter_async_context(Inspection(lanes))
         services = build_services(store, embedder, settings, stopping=stop)
         health.know(store, services[WorkerChecks])
-        actors = build_actors(
+        specs = build_specs(
             kinds,
             store=store,
             mailboxes=mailboxes,
@@ -274,7 +274,7 @@ async def run(
             observe=None if metrics is None else metrics.observe,
         )
         await serve(
-            actors, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
+            specs, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
         )
 
 

@@ -30,7 +30,7 @@ _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
 async def get_command(command: GetCommand, context: Context) -> CommandReport:
     """Say what became of a command: the ledger knows what has ended, the mailboxes what has not."""
     namespace, principal = context.envelope.namespace, context.envelope.principal
-    ended = await _ended(command.command_id, context)
+    ended = await _report_ended(command.command_id, context)
     if ended is not None:
         return ended
     asked_by = None if Scope.ADMIN in principal.scopes else principal.identity
@@ -40,7 +40,7 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
         private = await context.store.read(namespace, lambda tx: _names_private(tx, answer))
         return _UNKNOWN if private else _report(found)
     if found is None:  # it may have ended between the two looks
-        return await _ended(command.command_id, context) or _UNKNOWN
+        return await _report_ended(command.command_id, context) or _UNKNOWN
     return CommandReport(status=CommandStatus.RUNNING if found else CommandStatus.PENDING)
 
 
@@ -72,7 +72,7 @@ async def list_audit(tx: Transaction, command: ListAudit, _context: Context) -> 
     return AuditList(entries=shown, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None)
 
 
-async def _ended(command_id: str, context: Context) -> CommandReport | None:
+async def _report_ended(command_id: str, context: Context) -> CommandReport | None:
     """Return the report on a command that the ledger knows, None on others; `unknown` on somebody else's."""
     wanted = parse_uuid(command_id)
     if wanted is None:

@@ -105,7 +105,7 @@ def _private_key(settings: Settings) -> Ed25519PrivateKey:
         key = signing_key(settings)
     except SettingsError as problem:
         raise refuse(FaultCode.UNAVAILABLE, str(problem), recovery="Give all workers the same key.") from None
-    return Ed25519PrivateKey.from_private_bytes(key.derived(b"engramq receipts"))
+    return Ed25519PrivateKey.from_private_bytes(key.derive(b"engramq receipts"))
 
 
 def _public_key(key: Ed25519PrivateKey) -> str:

@@ -70,12 +70,12 @@ def announcement(reply: Reply) -> Announcement | None:
         ):
             return None
         case Stored(stored=memory):
-            return Announcement(WebhookEvent.STORED, _announced(memory), parse_uuid(memory.id))
+            return Announcement(WebhookEvent.STORED, _announce(memory), parse_uuid(memory.id))
         case Superseded(old=old, new=new):
-            told = {**_announced(old), "superseded_by": new.id}
+            told = {**_announce(old), "superseded_by": new.id}
             return Announcement(WebhookEvent.SUPERSEDED, told, parse_uuid(new.id))
         case Promoted(status="promoted", memory=memory):
-            return Announcement(WebhookEvent.PROMOTED, _announced(memory), parse_uuid(memory.id))
+            return Announcement(WebhookEvent.PROMOTED, _announce(memory), parse_uuid(memory.id))
         case (
             ChangeNeedsConsent()
             | DeletionNeedsConsent()
@@ -90,7 +90,7 @@ def announcement(reply: Reply) -> Announcement | None:
             return None
 
 
-def _announced(memory: Memory) -> dict[str, Any]:
+def _announce(memory: Memory) -> dict[str, Any]:
     return {
         "memory_id": memory.id,
         "partition": memory.partition.value,
@@ -194,8 +194,8 @@ async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -
             fault = msgspec.structs.replace(fault, now=None)
         return msgspec.structs.replace(answer, fault=await fill(tx, fault, repeated))
     assert answer.reply is not None
-    reply = await _with_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
-    reply = await _with_contents(tx, await fill(tx, reply, repeated), answer.id)
+    reply = await _add_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
+    reply = await _add_contents(tx, await fill(tx, reply, repeated), answer.id)
     return msgspec.structs.replace(answer, reply=reply)
 
 
@@ -211,7 +211,7 @@ def _about(reply: Reply) -> list[str]:
             return [part.id for part in parts if isinstance(part, Memory)]
 
 
-async def _with_contents(tx: Transaction, reply: Reply, command_id: str) -> Reply:
+async def _add_contents(tx: Transaction, reply: Reply, command_id: str) -> Reply:
     """Return a reply with the contents of its memories, or one that says that the memory it is about was erased."""
     about = _about(reply)
     lists = (part for name in reply.__struct_fields__ if isinstance(part := getattr(reply, name), list))
@@ -260,7 +260,7 @@ class _LinkNote(NamedTuple):
         return pair_of(UUID(self.source_id), UUID(self.target_id))
 
 
-async def _with_notes(tx: Transaction, reply: Reply, command_id: str, asked: Command | None) -> Reply:
+async def _add_notes(tx: Transaction, reply: Reply, command_id: str, asked: Command | None) -> Reply:
     """Return a reply with its notes: a request that is repeated gave its note, any other is read from the link by now.
 
     `asked`: the request, if it is repeated. The note of a link that is gone is null.
@@ -288,16 +288,16 @@ def _link_notes(reply: Reply) -> list[_LinkNote]:
     """Return the notes in a reply."""
     match reply:
         case Connected():
-            return [_noted(reply)]
+            return [_link_note(reply)]
         case BatchConnected(results=results):
-            return [_noted(link, link.index) for link in results]
+            return [_link_note(link, link.index) for link in results]
         case QueryConnected(connect_result=dict(result)) if "note" in result:
             return [_LinkNote(*(result[name] for name in _LinkNote._fields[:-1]))]
         case _:
             return []
 
 
-def _noted(link: Connected | BatchLinked, item: int = 0) -> _LinkNote:
+def _link_note(link: Connected | BatchLinked, item: int = 0) -> _LinkNote:
     return _LinkNote(link.action, link.source_id, link.target_id, link.note, item)
 
 

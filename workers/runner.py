@@ -202,7 +202,7 @@ class CommandRunner:
         except EngramqError as refusal:
             if not envelope.references or refusal.fault.code in NOT_APPLIED:
                 raise
-            raise EngramqError(await _with_references(refusal.fault, context)) from refusal
+            raise EngramqError(await _add_references(refusal.fault, context)) from refusal
         return Outcome(
             reply,
             session_state=context.session_state,
@@ -307,7 +307,7 @@ async def _find(context: Context) -> tuple[LedgerEntry, Answer] | None:
     return await context.store.read(envelope.namespace, find)
 
 
-async def _with_references(fault: Fault, context: Context) -> Fault:
+async def _add_references(fault: Fault, context: Context) -> Fault:
     """Return a refusal that shows what the call's references stood for, as far as that can be read now."""
     envelope = context.envelope
     named = naming(fault, envelope) if fault.resolved_references is UNSET else fault

@@ -24,7 +24,7 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys, turn_mark
 from engramq.schemas.scripts import ENQUEUE_WRITES
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
-from engramq.workers.queue.contract import Actor, Handler, Job, Outcome, Periodic
+from engramq.workers.queue.contract import Handler, Job, Outcome, Periodic, WorkerSpec
 from engramq.workers.queue.process import serve
 from tests.lanes import lanes_at
 
@@ -42,15 +42,17 @@ async def echo(job: Job) -> Outcome:
     return Outcome(Pong(payload=command.payload))
 
 
-def an_actor(*handlers: Handler, kind: WorkerKind = WorkerKind.RECALL, schedule: tuple[Periodic, ...] = ()) -> Actor:
+def an_actor(
+    *handlers: Handler, kind: WorkerKind = WorkerKind.RECALL, schedule: tuple[Periodic, ...] = ()
+) -> WorkerSpec:
     """Return an actor that gives pings to the first handler and stores to the second."""
-    return Actor(kind, dict(zip((Ping, StoreMemory), handlers, strict=False)), schedule)
+    return WorkerSpec(kind, dict(zip((Ping, StoreMemory), handlers, strict=False)), schedule)
 
 
 class InProcess:
     """Workers in this process."""
 
-    def __init__(self, actors: list[Actor], settings: Settings, grace_s: float) -> None:
+    def __init__(self, actors: list[WorkerSpec], settings: Settings, grace_s: float) -> None:
         self._stop = asyncio.Event()
         self.ready = asyncio.Event()
         self.task = asyncio.create_task(
@@ -128,14 +130,14 @@ class Stage:
         bus = Bus(self.lanes, mailbox_bound=bound, reply_timeout_s=timeout_s)
         return await self._stack.enter_async_context(bus)
 
-    async def workers(self, *actors: Actor, grace_s: float = 2.0) -> InProcess:
+    async def workers(self, *actors: WorkerSpec, grace_s: float = 2.0) -> InProcess:
         """Start workers in this process and return when they listen."""
         started = self.start(*actors, grace_s=grace_s)
         async with asyncio.timeout(BOUND_S):
             await started.ready.wait()
         return started
 
-    def start(self, *actors: Actor, grace_s: float = 2.0) -> InProcess:
+    def start(self, *actors: WorkerSpec, grace_s: float = 2.0) -> InProcess:
         """Start workers in this process."""
         started = InProcess(list(actors), self.settings, grace_s)
         self._workers.append(started)

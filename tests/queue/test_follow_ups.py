@@ -8,13 +8,13 @@ import pytest
 from engramq.schemas.commands import Activated, ClassifySectors, LinkActivated, SectorsClassified
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome
+from engramq.workers.queue.contract import FollowUp, Job, Outcome, WorkerSpec
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
 CALLERS = 20
 
 
-def causing_with_numbers() -> Actor:
+def causing_with_numbers() -> WorkerSpec:
     """Return an actor each of whose answers has a memory classified, with a number for its id."""
     numbers = count()
 
@@ -37,7 +37,7 @@ async def test_follow_ups_of_many_calls_become_few_commands_that_name_all_memori
         return len([item for ids in seen for item in ids]) >= CALLERS
 
     bus = await stage.bus()
-    await stage.workers(causing_with_numbers(), Actor(WorkerKind.SECTORS, {ClassifySectors: classify}))
+    await stage.workers(causing_with_numbers(), WorkerSpec(WorkerKind.SECTORS, {ClassifySectors: classify}))
     await asyncio.gather(*(ping(bus) for _ in range(CALLERS)))
     await stage.until(all_seen)
     assert sorted(int(item) for ids in seen for item in ids) == list(range(CALLERS))

@@ -30,7 +30,7 @@ from engramq.schemas.scripts import Script
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import worker as worker_module
-from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome, Periodic
+from engramq.workers.queue.contract import FollowUp, Job, Outcome, Periodic, WorkerSpec
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
@@ -58,7 +58,7 @@ def namespaces(lanes: int) -> list[str]:
 
 
 @asynccontextmanager
-async def working(settings: Settings, *actors: Actor) -> AsyncIterator[InProcess]:
+async def working(settings: Settings, *actors: WorkerSpec) -> AsyncIterator[InProcess]:
     """Run workers for as long as the block lasts."""
     workers = InProcess(list(actors), settings, 2.0)
     try:
@@ -118,10 +118,10 @@ class Handlers:
     async def store(self, job: Job) -> Outcome:
         raise ValueError(job.envelope.namespace)
 
-    def actors(self, *, concurrency: int = 32, schedule: tuple[Periodic, ...] = ()) -> list[Actor]:
+    def actors(self, *, concurrency: int = 32, schedule: tuple[Periodic, ...] = ()) -> list[WorkerSpec]:
         return [
-            Actor(WorkerKind.RECALL, {Ping: self.ping}, schedule, concurrency),
-            Actor(WorkerKind.EMBEDDING, {StoreMemory: self.store}, concurrency=concurrency),
+            WorkerSpec(WorkerKind.RECALL, {Ping: self.ping}, schedule, concurrency),
+            WorkerSpec(WorkerKind.EMBEDDING, {StoreMemory: self.store}, concurrency=concurrency),
         ]
 
 

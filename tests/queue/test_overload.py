@@ -13,7 +13,7 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.limits import BULK, FEWEST_WAITING
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Actor, Job, Outcome
+from engramq.workers.queue.contract import Job, Outcome, WorkerSpec
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping
 
 RECALL = WorkerKind.RECALL
@@ -28,7 +28,7 @@ def shorten_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engramq.gateway.queue.lane.FEWEST_WAITING", 0)
 
 
-def slow_actor() -> Actor:
+def slow_actor() -> WorkerSpec:
     """Return an actor that takes SERVICE_S for a command, and carries out AT_ONCE at a time."""
 
     async def slow(job: Job) -> Outcome:
@@ -36,7 +36,7 @@ def slow_actor() -> Actor:
         return await echo(job)
 
     actor = an_actor(slow)
-    return Actor(actor.kind, actor.handlers, concurrency=AT_ONCE)
+    return WorkerSpec(actor.kind, actor.handlers, concurrency=AT_ONCE)
 
 
 def told(refusal: EngramqError) -> float:

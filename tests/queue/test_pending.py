@@ -9,7 +9,7 @@ from engramq.schemas.commands import Stored, StoreMemory
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Actor, Job, Outcome, OutcomeUnknown
+from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, WorkerSpec
 from engramq.workers.queue.inspection import Inspection
 from tests.queue.stage import ADA_ID, NAMESPACE, Stage, send
 from tests.queue.worker_process import a_memory
@@ -34,8 +34,8 @@ class Database:
         return Outcome(Stored(stored=a_memory("Pumps leak")))
 
     @property
-    def actor(self) -> Actor:
-        return Actor(WorkerKind.EMBEDDING, {StoreMemory: self.store})
+    def actor(self) -> WorkerSpec:
+        return WorkerSpec(WorkerKind.EMBEDDING, {StoreMemory: self.store})
 
 
 @pytest.mark.promise("QP-21")

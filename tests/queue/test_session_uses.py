@@ -13,7 +13,7 @@ from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import Keys
-from engramq.workers.queue.contract import Actor, Job, Outcome, SessionState, SessionUse
+from engramq.workers.queue.contract import Job, Outcome, SessionState, SessionUse, WorkerSpec
 from tests.lanes import lanes_at
 from tests.queue.stage import ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, ping
 
@@ -69,7 +69,7 @@ def clock(stage: Stage, keys: Keys) -> Clock:
 @pytest.fixture
 async def bus(stage: Stage, clock: Clock) -> Bus:
     plain = an_actor(answer)
-    await stage.workers(Actor(plain.kind, plain.handlers, sessions_used=clock.hear))
+    await stage.workers(WorkerSpec(plain.kind, plain.handlers, sessions_used=clock.hear))
     return await stage.bus()
 
 

@@ -13,7 +13,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, turn_mark
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome
+from engramq.workers.queue.contract import FollowUp, Job, Outcome, WorkerSpec
 from tests.queue.stage import BOUND_S, Stage, put, send
 
 IMPORTS = WorkerKind.IMPORTS
@@ -60,8 +60,8 @@ class Importing:
             self._go.release()
             await self.wait_for(len(self.begun) + 1)
 
-    def actor(self) -> Actor:
-        return Actor(IMPORTS, dict.fromkeys((ImportMemories, EmbedPending), self.carry_out), concurrency=1)
+    def actor(self) -> WorkerSpec:
+        return WorkerSpec(IMPORTS, dict.fromkeys((ImportMemories, EmbedPending), self.carry_out), concurrency=1)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ async def test_what_is_tried_again_or_handed_back_keeps_its_turn(stage: Stage, m
         return Outcome(Pong())
 
     monkeypatch.setattr("engramq.workers.queue.job.RETRY_FIRST_S", 0.01)
-    workers = await stage.workers(Actor(IMPORTS, {ImportMemories: fail_once}, concurrency=1), grace_s=0.1)
+    workers = await stage.workers(WorkerSpec(IMPORTS, {ImportMemories: fail_once}, concurrency=1), grace_s=0.1)
     command = await put(stage, IMPORT, namespace="acme")
     await stage.reaches(lambda: len(tries), 2)
     await workers.stop()

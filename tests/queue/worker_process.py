@@ -18,7 +18,7 @@ from engramq.schemas.connection import Lanes
 from engramq.schemas.records import Memory
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Actor, Job, Outcome
+from engramq.workers.queue.contract import Job, Outcome, WorkerSpec
 from engramq.workers.queue.process import serve
 
 WAIT_S = 30  # for a word
@@ -60,8 +60,8 @@ async def main() -> None:
 
     ready = asyncio.Event()
     actors = [
-        Actor(WorkerKind.RECALL, {Ping: ping}),
-        Actor(WorkerKind.EMBEDDING, {StoreMemory: store}),
+        WorkerSpec(WorkerKind.RECALL, {Ping: ping}),
+        WorkerSpec(WorkerKind.EMBEDDING, {StoreMemory: store}),
     ]
     settings = read_settings({"ENGRAMQ_REDIS_URL": url, "ENGRAMQ_KEY_PREFIX": prefix})
     async with asyncio.TaskGroup() as group:

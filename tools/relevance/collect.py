@@ -16,7 +16,7 @@ from bench.common import PrivateStack, private_stack
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import HalfBytes, Sizes, packed
+from engramq.workers.db.vectors import HalfBytes, Sizes, pack
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -91,7 +91,7 @@ async def _vectors(vectorizer: Vectorizer, worlds: Iterable[World]) -> dict[str,
     """Return the vector of each text, which is made once however many worlds have it."""
     texts = list(dict.fromkeys(row["content"] for world in worlds for row in world.memories))
     parts = [await vectorizer.vectors(texts[start : start + BATCH], bulk=True) for start in range(0, len(texts), BATCH)]
-    return {text: packed(vector) for text, vector in zip(texts, np.concatenate(parts), strict=True)}
+    return {text: pack(vector) for text, vector in zip(texts, np.concatenate(parts), strict=True)}
 
 
 def _rows(vectors: Mapping[str, HalfBytes], world: World) -> list[Loaded]:

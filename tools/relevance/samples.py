@@ -14,7 +14,7 @@ from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.confidence import SHIPPED
 from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Measure, by_score
+from engramq.workers.search.ranking import Candidates, Measure, rank_by_score
 from engramq.workers.search.relevance import INPUTS, Matrix, RelevanceFeatures
 from tools.relevance.collect import ASKED_AT, Collected, QuestionCandidates
 from tools.relevance.worlds import topics_unknown
@@ -108,7 +108,7 @@ def _features(
     question: QuestionCandidates, candidates: Candidates, curve: Calibration | None, *, narrowed: bool
 ) -> RelevanceFeatures:
     measure = Measure.of(Question(question.asked.query, ASKED_AT), candidates)
-    return RelevanceFeatures(measure, by_score(measure, candidates), curve, narrowed)
+    return RelevanceFeatures(measure, rank_by_score(measure, candidates), curve, narrowed)
 
 
 def _reply(question: QuestionCandidates, corpus: str, fold: int, kind: Kind, features: RelevanceFeatures) -> Reply:

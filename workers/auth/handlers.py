@@ -76,7 +76,7 @@ async def create_token(tx: Transaction, command: CreateToken, context: Context) 
         label=or_none(command.label),
         expires_at=command.expires_at,
     )
-    made = await admit(tx, wanted, UUID(envelope.id), command.token_sha256, _by(envelope))
+    made = await admit(tx, wanted, UUID(envelope.id), command.token_sha256, _actor_of(envelope))
     return TokenCreated(token=_record(made))
 
 
@@ -85,7 +85,7 @@ async def revoke_token(tx: Transaction, command: RevokeToken, context: Context) 
     """Let a token of the namespace count no longer."""
     require_admin(context.envelope.principal, "Revoking a token")
     token_id = parse_uuid(command.token_id)
-    by = _by(context.envelope, None if command.reason is UNSET else command.reason)
+    by = _actor_of(context.envelope, None if command.reason is UNSET else command.reason)
     found = None if token_id is None else await shut_out(tx, token_id, by)
     if found is None:
         return TokenRevoked(status="not_found", **missing(Thing.TOKEN))
@@ -93,7 +93,7 @@ async def revoke_token(tx: Transaction, command: RevokeToken, context: Context) 
     return TokenRevoked(status="revoked" if changed else "already_revoked", token=_record(token))
 
 
-def _by(envelope: Envelope, reason: str | None = None) -> By:
+def _actor_of(envelope: Envelope, reason: str | None = None) -> By:
     return By(envelope.principal.name, UUID(envelope.id), reason)
 
 

@@ -53,7 +53,7 @@ async def _extend(tx: Transaction, behind: int | None) -> int:
     added: list[tuple[int, int, bytes, bytes, bytes]] = []
     for row in rows:
         place, salt = place + 1, secrets.token_bytes(SALT_BYTES)
-        entry = _chained({**row, "place": place, "salt": salt, "digest": digest_of(salt, row["body"])}, before)
+        entry = _chain({**row, "place": place, "salt": salt, "digest": digest_of(salt, row["body"])}, before)
         before = bytes.fromhex(entry.hash)
         added.append((place, row["id"], salt, bytes.fromhex(entry.digest), before))
     if added:
@@ -65,10 +65,10 @@ async def _extend(tx: Transaction, behind: int | None) -> int:
 async def verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
     """Check so many places behind one; at the end of the chain count the entries without a place."""
     async with tx.seeing(EVERYTHING):
-        return await _verified(tx, after, limit)
+        return await _verify(tx, after, limit)
 
 
-async def _verified(tx: Transaction, after: int, limit: int) -> AuditVerified:
+async def _verify(tx: Transaction, after: int, limit: int) -> AuditVerified:
     before = START
     if after:
         row = await tx.row("hash_at", place=after)
@@ -102,7 +102,7 @@ async def _read(tx: Transaction, query: str, **values: Any) -> ChainedEntries:
     async with tx.seeing(EVERYTHING):
         rows = await tx.rows(query, **values, reader=reader)
     told = [{**row, "salt": None} if row["unreadable"] else row for row in rows]
-    entries = [_chained(row, bytes(row["before"] or START), bytes(row["hash"]).hex()) for row in told]
+    entries = [_chain(row, bytes(row["before"] or START), bytes(row["hash"]).hex()) for row in told]
     return ChainedEntries(entries, rows[0]["total"] if rows else 0)
 
 
@@ -111,7 +111,7 @@ def _problem(row: Row, place: int, before: bytes) -> ChainBreak | None:
         return _missing(place)
     if row["id"] is None:
         return ChainBreak(place=place, audit_id=row["entry"], problem="its entry is missing")
-    problem = _chained(row, before, bytes(row["hash"]).hex()).problem()
+    problem = _chain(row, before, bytes(row["hash"]).hex()).problem()
     return None if problem is None else ChainBreak(place=place, audit_id=row["entry"], problem=problem)
 
 
@@ -119,7 +119,7 @@ def _missing(place: int) -> ChainBreak:
     return ChainBreak(place=place, audit_id=None, problem="it is missing")
 
 
-def _chained(row: Row, before: bytes, known_hash: str | None = None) -> ChainedEntry:
+def _chain(row: Row, before: bytes, known_hash: str | None = None) -> ChainedEntry:
     """Return an entry at its place; without a hash that is known it gets the one that follows."""
     salt = row["salt"]
     entry = ChainedEntry(

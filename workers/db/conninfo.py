@@ -18,7 +18,7 @@ TRANSACTION_MS: Final = 30_000
 LOCK_MS: Final = 5_000
 
 
-def _shown(milliseconds: int) -> str:
+def _format_ms(milliseconds: int) -> str:
     """Return a time as PostgreSQL shows it, so that what was set can be compared with what holds."""
     return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
 
@@ -46,10 +46,10 @@ SESSION: Final = {
     "hnsw.iterative_scan": "relaxed_order",
     "hnsw.ef_search": "100",
     "hnsw.max_scan_tuples": "20000",
-    "statement_timeout": _shown(STATEMENT_MS),
-    "transaction_timeout": _shown(TRANSACTION_MS),
-    "lock_timeout": _shown(LOCK_MS),
-    "idle_in_transaction_session_timeout": _shown(IDLE_IN_TRANSACTION_MS),
+    "statement_timeout": _format_ms(STATEMENT_MS),
+    "transaction_timeout": _format_ms(TRANSACTION_MS),
+    "lock_timeout": _format_ms(LOCK_MS),
+    "idle_in_transaction_session_timeout": _format_ms(IDLE_IN_TRANSACTION_MS),
 }
 
 

@@ -206,7 +206,7 @@ class Store:
         """
         async with AsyncExitStack() as lent:
             connection = await lent.enter_async_context(self._pool.connection())
-            result = await work(await lent.enter_async_context(self._entered(connection, namespace, read_only=True)))
+            result = await work(await lent.enter_async_context(self._enter(connection, namespace, read_only=True)))
             # Nothing hangs on how a read ends, so nobody waits for it.
             ending = asyncio.create_task(_end(lent.pop_all()))
             self._ending.add(ending)
@@ -244,7 +244,7 @@ class Store:
         try:
             async with (
                 self._pool.connection() as connection,
-                self._entered(connection, namespace, read_only=False) as opened,
+                self._enter(connection, namespace, read_only=False) as opened,
             ):
                 result = await work(opened)
             self._refusals.latest = ""
@@ -266,7 +266,7 @@ class Store:
 
         async def run(connection: Connection) -> T:
             await _take_time(connection)
-            async with self._entered(connection, namespace, read_only=True, snapshot=True, at_length=True) as opened:
+            async with self._enter(connection, namespace, read_only=True, snapshot=True, at_length=True) as opened:
                 return await work(opened)
 
         return await self.alone(run)
@@ -279,7 +279,7 @@ class Store:
 
         async def run(connection: Connection) -> T:
             await _take_time(connection)
-            async with self._entered(connection, namespace, read_only=False, at_length=True) as opened:
+            async with self._enter(connection, namespace, read_only=False, at_length=True) as opened:
                 return await work(opened)
 
         try:
@@ -366,7 +366,7 @@ class Store:
             raise unavailable(error) from error
 
     @asynccontextmanager
-    async def _entered(
+    async def _enter(
         self,
         connection: Connection,
         namespace: str,

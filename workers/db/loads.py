@@ -73,14 +73,14 @@ async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_
     if not over:
         return 0
     await _each(store, over, "cover_load")
-    if not await store.alone(lambda connection: _locked_and_built(store, connection, over)):
+    if not await store.alone(lambda connection: _build_under_lock(store, connection, over)):
         return 0
     await _each(store, over, "end_load")
     return len(over)
 
 
 async def _each(store: Store, loads: list[Row], query: str) -> None:
-    for namespace, several in _grouped(loads, "namespace"):
+    for namespace, several in _group(loads, "namespace"):
         ids = [load["id"] for load in several]
 
         async def write(tx: Transaction, ids: list[int] = ids) -> None:
@@ -89,7 +89,7 @@ async def _each(store: Store, loads: list[Row], query: str) -> None:
         await store.write(namespace, write)
 
 
-async def _locked_and_built(store: Store, connection: Connection, loads: list[Row]) -> bool:
+async def _build_under_lock(store: Store, connection: Connection, loads: list[Row]) -> bool:
     """Build the indexes of loads anew, whose rows are let in already; return False while another process builds.
 
     Behind a pooler no session keeps a lock or settings. There a transaction keeps the lock meanwhile, and sees nothing
@@ -114,13 +114,13 @@ async def _locked_and_built(store: Store, connection: Connection, loads: list[Ro
 
 async def _build(connection: Connection, loads: list[Row]) -> None:
     await ask(connection, "drop_broken_indexes", {})
-    for (partition, model_id), _ in _grouped(loads, "partition", "model_id"):
+    for (partition, model_id), _ in _group(loads, "partition", "model_id"):
         for row in await ask(connection, "build_command", {"partition": partition, "model_id": model_id}):
             await connection.execute(row["command"], prepare=False)
     await execute(connection, "analyze_loaded", {}, prepare=False)
 
 
-def _grouped(rows: list[Row], *names: str) -> list[tuple[Any, list[Row]]]:
+def _group(rows: list[Row], *names: str) -> list[tuple[Any, list[Row]]]:
     def key(row: Row) -> Any:
         return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
 

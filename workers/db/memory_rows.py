@@ -96,11 +96,11 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         | {"sector": values["sector"] or DEFAULT_SECTOR, "tags": row["tags"] or [], "evidence": row["evidence"] or []},
         visibility=msgspec.UNSET if row["owner"] is None else Visibility.PRIVATE,
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
-        **warned(row["partition"] == Partition.UNTRUSTED),
+        **warn_of(row["partition"] == Partition.UNTRUSTED),
     )
 
 
-def marked(memories: list[Memory]) -> list[Memory]:
+def mark_visibility(memories: list[Memory]) -> list[Memory]:
     """Return memories that stand beside each other, each with who sees it where any is private."""
     if any(memory.visibility is Visibility.PRIVATE for memory in memories):
         for memory in memories:
@@ -120,13 +120,13 @@ class JsonRow(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-def _in_json(name: str) -> tuple[str, Any]:
+def _read_json(name: str) -> tuple[str, Any]:
     return name, datetime | None if name in _TIMES else Any
 
 
 _json_row: Final = msgspec.defstruct(
     "MemoryJsonRow",
-    [_in_json(name) for name in (*_COLUMNS, "owner", *OFFSETS.values(), "helped", "hindered") if name != "metadata"],
+    [_read_json(name) for name in (*_COLUMNS, "owner", *OFFSETS.values(), "helped", "hindered") if name != "metadata"],
     bases=(JsonRow,),
 )
 _rows: Final[msgspec.json.Decoder[list[JsonRow]]] = msgspec.json.Decoder(list[_json_row])  # type: ignore[valid-type]
@@ -150,7 +150,7 @@ class Warned(TypedDict, total=False):
     warning: str
 
 
-def warned(untrusted: bool) -> Warned:
+def warn_of(untrusted: bool) -> Warned:
     """Return those fields."""
     return Warned(untrusted=True, warning=UNTRUSTED_WARNING) if untrusted else Warned()
 
@@ -187,7 +187,9 @@ async def previews(
 async def node_previews(tx: Transaction, ids: Sequence[UUID]) -> list[GraphPreview]:
     """Return `label: name` of nodes, in this order; null of what is gone."""
     rows = await tx.rows("node_titles", ids=list(ids)) if ids else []
-    return _in_order(ids, {row["id"]: preview_of(f"{row['label']}: {row['name']}", 2 * END_CHARS) for row in rows})
+    return _order_previews(
+        ids, {row["id"]: preview_of(f"{row['label']}: {row['name']}", 2 * END_CHARS) for row in rows}
+    )
 
 
 async def edge_previews(tx: Transaction, ids: Sequence[UUID]) -> list[GraphPreview]:
@@ -203,8 +205,8 @@ async def edge_previews(tx: Transaction, ids: Sequence[UUID]) -> list[GraphPrevi
         )
         for row in rows
     }
-    return _in_order(ids, titles)
+    return _order_previews(ids, titles)
 
 
-def _in_order(ids: Sequence[UUID], titles: dict[UUID, str]) -> list[GraphPreview]:
+def _order_previews(ids: Sequence[UUID], titles: dict[UUID, str]) -> list[GraphPreview]:
     return [GraphPreview(id=str(each), preview=titles.get(each)) for each in ids]

@@ -46,7 +46,7 @@ async def migrate(database_url: str, *, wait_s: float = 0.0, schema: Schema | No
                 applied.append(name)
             return applied
     except psycopg.Error as error:
-        raise _explained(error) from error
+        raise _explain(error) from error
 
 
 async def to_be_sharded(database_url: str) -> bool:
@@ -96,7 +96,7 @@ async def _apply_here(connection: Connection, known: Schema) -> str | None:
     return f"{migration.version:04}_{migration.name}"
 
 
-def _explained(error: psycopg.Error) -> NotReady:
+def _explain(error: psycopg.Error) -> NotReady:
     told = (error.diag.message_primary or str(error)).strip()
     match error:
         case psycopg.errors.FeatureNotSupported() | psycopg.errors.UndefinedFile() if "vector" in told:

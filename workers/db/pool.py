@@ -252,7 +252,7 @@ class Pool:
             log.info("A pooler is before the database")
             self._until = dict.fromkeys(self._until, 0.0)
         assert self._through is not None
-        connection = await _connected(self._through.conninfo)
+        connection = await _open_connection(self._through.conninfo)
         connection.prepare_threshold = None
         # A pooler lets everybody in, also when it has no server's session left to lend.
         await _answer(connection, ISO_DATES, {})
@@ -260,7 +260,7 @@ class Pool:
         return connection
 
     async def _direct(self) -> WatchedConnection:
-        connection = await _connected(self._conninfo)
+        connection = await _open_connection(self._conninfo)
         self._conninfo = host_first(self._conninfo, connection.info.host, connection.info.port)
         return connection
 
@@ -418,7 +418,7 @@ def _cut(connection: Connection) -> None:
             line.shutdown(socket.SHUT_RDWR)
 
 
-async def _connected(conninfo: str) -> WatchedConnection:
+async def _open_connection(conninfo: str) -> WatchedConnection:
     connection: WatchedConnection
     if are_recorded():
         connection = await TracedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)

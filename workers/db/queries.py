@@ -103,16 +103,16 @@ def sql(name: str) -> bytes:
     text = _library()[name]
     if f"{{{_DIMENSIONS}}}" in text:
         raise KeyError(f"{name} depends on the length of vectors: use sized_sql")
-    return _named(name, text)
+    return _text_of(name, text)
 
 
 @functools.cache
 def sized_sql(name: str, dimensions: int) -> bytes:
     """Return the text of a query on vectors of this length."""
-    return _named(name, _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions))))
+    return _text_of(name, _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions))))
 
 
-def _named(name: str, text: str) -> bytes:
+def _text_of(name: str, text: str) -> bytes:
     """Return a query's text, and remember whose it is."""
     query = text.encode()
     _names[query] = name

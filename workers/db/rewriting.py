@@ -76,7 +76,7 @@ async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[
     hold. Raises NotReady saying what is in the way; what was written until then stays so, and the same again begins
     anew.
     """
-    connection = await _connected(database_url)
+    connection = await _connect(database_url)
     try:
         async with connection:
             await require_own_session(connection)
@@ -86,10 +86,10 @@ async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[
             tell(RewriteBegun(step="the write-ahead log"))
             return await _rewrite_wal(connection)
     except psycopg.Error as error:
-        raise _explained(error) from error
+        raise _explain(error) from error
 
 
-async def _connected(database_url: str) -> Connection:
+async def _connect(database_url: str) -> Connection:
     """Connect as the owner; raises NotReady."""
     try:
         return await psycopg.AsyncConnection.connect(
@@ -178,7 +178,7 @@ async def _segments(connection: Connection, last: Row) -> Row:
     return row
 
 
-def _explained(error: psycopg.Error) -> NotReady:
+def _explain(error: psycopg.Error) -> NotReady:
     told = (error.diag.message_primary or str(error)).strip()
     match error:
         case psycopg.errors.LockNotAvailable():
@@ -213,7 +213,7 @@ async def log_kept(database_url: str) -> AsyncIterator[Cluster]:
 
     Yields what is saved. Raises NotReady.
     """
-    connection = await _connected(database_url)
+    connection = await _connect(database_url)
     async with connection:
         try:
             await require_own_session(connection)

@@ -65,7 +65,7 @@ class Embedding:
     @classmethod
     def of(cls, model_id: int, vector: NDArray[np.float32]) -> "Embedding":
         """Return the embedding for a float32 vector [dimensions]."""
-        return cls(model_id, len(vector), packed(vector))
+        return cls(model_id, len(vector), pack(vector))
 
     @property
     def is_blank(self) -> bool:
@@ -90,12 +90,12 @@ class Embedding:
         return "[" + ",".join(["%.5g" % number for number in numbers]) + "]"  # noqa: UP031 - half the time of format
 
 
-def packed(vector: NDArray[np.float32]) -> HalfBytes:
+def pack(vector: NDArray[np.float32]) -> HalfBytes:
     """Return numbers as a halfvec in PostgreSQL's binary form."""
     return HalfBytes(HalfVector(vector).to_binary())
 
 
-def unpacked(half: bytes) -> NDArray[np.float32]:
+def unpack(half: bytes) -> NDArray[np.float32]:
     """Return the numbers of a halfvec in PostgreSQL's binary form, float32 [dimensions]."""
     return np.frombuffer(half, dtype=">f2", offset=_HALF_HEADER_BYTES).astype(np.float32)
 

@@ -238,7 +238,7 @@ class BatchingEmbedder:
         assert tasks is not None
         tasks.cancel_scope.cancel()
         self._settle_failed(self._waiting.take_all(), EmbedderUnavailable(_CLOSED))
-        self._room = _announced(self._room)
+        self._room = _announce(self._room)
         try:
             return await tasks.__aexit__(kind, error, traceback)
         finally:
@@ -332,10 +332,10 @@ class BatchingEmbedder:
         if item is None:
             item = self._under_way[wanted.key] = wanted
             self._waiting.add(item)
-            self._arrived = _announced(self._arrived)
+            self._arrived = _announce(self._arrived)
         elif wanted.interactive:
             self._waiting.hasten(item)
-            self._arrived = _announced(self._arrived)
+            self._arrived = _announce(self._arrived)
         item.wanted_by += 1
         return item
 
@@ -344,7 +344,7 @@ class BatchingEmbedder:
             item.wanted_by -= 1
             if item.wanted_by == 0 and not item.settled.is_set() and self._waiting.drop(item):
                 del self._under_way[item.key]
-        self._room = _announced(self._room)
+        self._room = _announce(self._room)
 
     async def _serve(self, bulk_allowed: bool) -> None:
         while True:
@@ -352,7 +352,7 @@ class BatchingEmbedder:
             if not batch:
                 await self._arrived.wait()
                 continue
-            self._room = _announced(self._room)
+            self._room = _announce(self._room)
             try:
                 await self._compute(batch)
             finally:
@@ -396,7 +396,7 @@ class BatchingEmbedder:
             item.settled.set()
 
 
-def _announced(event: anyio.Event) -> anyio.Event:
+def _announce(event: anyio.Event) -> anyio.Event:
     """Let go whoever waits for an event, and return the next one."""
     event.set()
     return anyio.Event()

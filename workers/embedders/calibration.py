@@ -67,7 +67,7 @@ def best_matches(memories: Matrix, queries: Matrix, meant: NDArray[np.intp]) -> 
     )
 
 
-def fitted(samples: Samples) -> Calibration:
+def fit(samples: Samples) -> Calibration:
     """Return the curve under which the samples are likeliest; a flat one when a higher cosine is no better sign."""
     right, count = int(samples.right.sum()), len(samples.right)
     # Not quite 1 and 0: a model that makes no mistake here would be sure of everything.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.workers.embedders import minilm
-from engramq.workers.embedders.calibration import Calibration, Samples, best_matches, fitted
+from engramq.workers.embedders.calibration import Calibration, Samples, best_matches, fit
 from engramq.workers.embedders.e5 import build
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -81,11 +81,11 @@ async def calibration_of(spec: EmbedderSpec, embed: Embed) -> Calibration:
     shipped = SHIPPED.get(spec.sha256)
     if shipped is not None:
         return shipped
-    samples = await sampled(embed)
-    return await asyncio.to_thread(fitted, samples)
+    samples = await sample(embed)
+    return await asyncio.to_thread(fit, samples)
 
 
-async def sampled(embed: Embed) -> Samples:
+async def sample(embed: Embed) -> Samples:
     """Look the queries of the texts up. Raises EmbedderUnavailable."""
     texts = await asyncio.to_thread(calibration_texts)
     memories = await _vectors(embed, texts.memories, questions=False)

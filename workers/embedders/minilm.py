@@ -27,12 +27,12 @@ from engramq.workers.embedders.onnx_session import (
     check_file,
     encodable,
     failing_as_unavailable,
-    in_runs,
     load_session,
     load_tokenizer,
     needing_libraries,
-    padded,
+    pad,
     return_freed_memory,
+    split_in_runs,
     usable_cores,
 )
 
@@ -94,7 +94,7 @@ class Session:
         if self.arithmetic is Arithmetic.INT8 and len(batch) > 1:
             return np.concatenate([self.run([tokens]) for tokens in batch])
         with failing_as_unavailable():
-            (vectors,) = self._session.run(None, padded(batch))
+            (vectors,) = self._session.run(None, pad(batch))
         return np.asarray(vectors, dtype=np.float32)
 
     def run_ms(self) -> float:
@@ -171,7 +171,7 @@ class MiniLmEmbedder(Embedder):
         vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
         if texts or self._model.closed:
             encoded = await self._model.run(lambda model: model.encoder.encode(texts))
-            for rows in in_runs([len(ids) for ids in encoded]):
+            for rows in split_in_runs([len(ids) for ids in encoded]):
                 batch = [encoded[row] for row in rows]
                 vectors[rows] = await self._model.run(partial(_run, batch=batch, questions=questions))
         return vectors

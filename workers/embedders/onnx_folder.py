@@ -26,13 +26,13 @@ from engramq.workers.embedders.onnx_session import (
     check_file,
     encodable,
     failing_as_unavailable,
-    in_runs,
     load_session,
     load_tokenizer,
     needing_libraries,
-    padded,
+    pad,
     return_freed_memory,
     sha256_of,
+    split_in_runs,
     unit_rows,
     usable_cores,
 )
@@ -176,7 +176,7 @@ class FolderSession:
         """Return unit vectors, float32 [len(batch), dimensions], for texts as token ids."""
         if self._alone and len(batch) > 1:
             return np.concatenate([self.run([tokens], questions=questions) for tokens in batch])
-        given = padded(batch)
+        given = pad(batch)
         mask = given["attention_mask"]
         given["token_type_ids"] = np.zeros_like(mask)
         given["position_ids"] = np.broadcast_to(np.arange(mask.shape[1]), mask.shape).astype(np.int64)
@@ -230,7 +230,7 @@ class OnnxEmbedder(Embedder):
             self._dimensions = await self._model.run(lambda model: model.dimensions)
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
         encoded = await self._model.run(lambda model: model.encode(texts, questions=questions)) if texts else []
-        for rows in in_runs([len(ids) for ids in encoded]):
+        for rows in split_in_runs([len(ids) for ids in encoded]):
             batch = [encoded[row] for row in rows]
             vectors[rows] = await self._model.run(partial(FolderSession.run, batch=batch, questions=questions))
         return vectors

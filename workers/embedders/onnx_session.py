@@ -110,7 +110,7 @@ def load_session(path: Path, *, threads: int, fold: bool) -> Any:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def padded(batch: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
+def pad(batch: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
     """Return texts as token ids in the form of the inputs that all our graphs have."""
     ids = np.zeros((len(batch), max(map(len, batch))), dtype=np.int64)
     mask = np.zeros_like(ids)
@@ -145,7 +145,7 @@ TOKENS_PER_RUN: Final = 1024
 TOKENS_A_RUN_COSTS: Final = 6  # as much time as a run takes besides its tokens (1.5 ms, .28 ms a token, on one core)
 
 
-def in_runs(lengths: Sequence[int]) -> Iterator[list[int]]:
+def split_in_runs(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield the rows of each run, shortest texts first, so that padding and the runs themselves cost least together.
 
     Every text of a run is padded to its longest: eight questions of 10 to 33 tokens in one run cost a third more.

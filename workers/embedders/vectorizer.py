@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.workers.db.database import Store
-from engramq.workers.db.vectors import Embedding, HalfBytes, packed, unpacked
+from engramq.workers.db.vectors import Embedding, HalfBytes, pack, unpack
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
 
@@ -46,7 +46,7 @@ class Vectorizer:
         """
         if not self._agreed:
             async with self._agreeing:
-                await self._adopted()
+                await self._adopt_known()
         return self.spec
 
     async def agree(self) -> None:
@@ -58,14 +58,14 @@ class Vectorizer:
         if self._agreed:
             return
         async with self._agreeing:
-            if not await self._adopted():
+            if not await self._adopt_known():
                 (vector,) = await self._embedder.embed([PROBE])
                 await self.model_id(len(vector))
-                await self._adopted()
+                await self._adopt_known()
                 self._model_ids.clear()
             self._agreed = True
 
-    async def _adopted(self) -> bool:
+    async def _adopt_known(self) -> bool:
         """Go on with the first model of the store that is one of the embedder's; False when there is none."""
         known = await self._store.embedding_models(self.spec.name)
         return any(self._embedder.adopt(sha256) for sha256 in known)
@@ -86,7 +86,7 @@ class Vectorizer:
         if questions:
             model_id = self._model_ids.get(dimensions) or await self.model_id(dimensions)
         else:
-            model_id = await self._used_model_id(dimensions)
+            model_id = await self._note_used(dimensions)
         return [Embedding.of(model_id, vector) for vector in vectors]
 
     async def vectors(self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False) -> Vectors:
@@ -114,7 +114,7 @@ class Vectorizer:
             return None
         if not named:
             return asked
-        return replace(asked, apart=without(unpacked(asked.half), [unpacked(name.half) for name in named]))
+        return replace(asked, apart=without(unpack(asked.half), [unpack(name.half) for name in named]))
 
     async def running_model_id(self) -> int:
         """Return the store's id of this model, for who is about to write its vectors.
@@ -122,9 +122,9 @@ class Vectorizer:
         Raises EmbedderUnavailable, EngramqError (`unavailable`).
         """
         await self.agree()
-        return await self._used_model_id(self.spec.dimensions or (await self.vectors([PROBE], bulk=True)).shape[1])
+        return await self._note_used(self.spec.dimensions or (await self.vectors([PROBE], bulk=True)).shape[1])
 
-    async def _used_model_id(self, dimensions: int) -> int:
+    async def _note_used(self, dimensions: int) -> int:
         known = self._model_ids.get(dimensions)
         now = time.monotonic()
         if known is not None and now < self._used_until.get(known, now):
@@ -150,4 +150,4 @@ def without(vector: NDArray[np.float32], directions: Sequence[NDArray[np.float32
     for direction in directions:
         rest -= (rest @ direction) * direction
     length = float(np.linalg.norm(rest))
-    return packed(rest / length) if length > LEAST_REST else None
+    return pack(rest / length) if length > LEAST_REST else None

@@ -81,7 +81,7 @@ def is_constitutive(properties: Mapping[str, Any]) -> bool:
     return any(_marks(properties, key) for key in MARKS)
 
 
-def merged(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def merge(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return `standing` with what is given put over it. `is_constitutive: false` ends the mark of edge_type too."""
     now = {**standing, **given}
     if given.get(IS_CONSTITUTIVE) is False and _marks(now, EDGE_TYPE):

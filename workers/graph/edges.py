@@ -33,7 +33,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.graph.consent import PRINCIPALS, ConsentWanted, Draft, consent
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
-from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged, sector_named, wrong_sector
+from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merge, sector_named, wrong_sector
 from engramq.workers.graph.nodes import changes, find_or_make, refuse_oversize, require_trusted_principal
 from engramq.workers.graph.reads import ENDS, edge_said, ids_of_ends, sector_of_row
 from engramq.workers.runner import Context, handles
@@ -91,7 +91,7 @@ async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict
     """Put what a command gives over a locked edge. Consent is for what that changes of the row as it is now."""
     command = envelope.command
     assert isinstance(command, AddEdge)
-    wanted: dict[str, Any] = {"properties": merged(existing["properties"], given), **_merged_ends(existing, command)}
+    wanted: dict[str, Any] = {"properties": merge(existing["properties"], given), **_merge_ends(existing, command)}
     if command.weight is not UNSET:
         wanted["weight"] = command.weight
     _, change = changes(existing, wanted)
@@ -123,7 +123,7 @@ async def _merge(tx: Transaction, envelope: Envelope, existing: Row, given: dict
     return now
 
 
-def _merged_ends(existing: Row, command: AddEdge) -> dict[str, datetime | None]:
+def _merge_ends(existing: Row, command: AddEdge) -> dict[str, datetime | None]:
     """Return when an existing edge holds once it is written again: an end that is given replaces that end.
 
     A beginning alone, at or after the existing end, opens the edge anew. Raises EngramqError naming valid_until when

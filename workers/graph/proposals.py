@@ -22,7 +22,7 @@ from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Row, Transaction, same
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.edge_rules import is_constitutive
-from engramq.workers.graph.reads import counted_node, graph_edge
+from engramq.workers.graph.reads import graph_edge, read_counted_node
 from engramq.workers.runner import Context, handles
 
 PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, but for its first
@@ -72,13 +72,18 @@ async def list_proposals(tx: Transaction, command: ListProposals, context: Conte
 async def records_of(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
     """Return the proposals that rows are, each with what it is about as that is now."""
     on_graph = [row for row in rows if not _shares(row)]
-    of_edges, of_nodes = [row for row in on_graph if _on_edge(row)], [row for row in on_graph if not _on_edge(row)]
+    of_edges, of_nodes = (
+        [row for row in on_graph if _is_on_edge(row)],
+        [row for row in on_graph if not _is_on_edge(row)],
+    )
     targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
     covered = {edge_id for row in of_nodes for edge_id in row["covers"][:_EDGES_NAMED]}
     edges = {row["id"]: graph_edge(row) for row in await tx.rows("named_edges", ids=list(targets))} if targets else {}
-    nodes = {row["id"]: counted_node(row) for row in await tx.rows("counted_nodes", ids=list(whole))} if whole else {}
-    names = {row["id"]: _named(row) for row in await tx.rows("edge_names", ids=list(covered))} if covered else {}
-    memories = await _to_be_shared(tx, [row for row in rows if _shares(row)])
+    nodes = (
+        {row["id"]: read_counted_node(row) for row in await tx.rows("counted_nodes", ids=list(whole))} if whole else {}
+    )
+    names = {row["id"]: _name_edge(row) for row in await tx.rows("edge_names", ids=list(covered))} if covered else {}
+    memories = await _read_to_share(tx, [row for row in rows if _shares(row)])
     return [
         _sharing(row, memories.get(row["target_id"]))
         if _shares(row)
@@ -87,7 +92,7 @@ async def records_of(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
     ]
 
 
-async def _to_be_shared(tx: Transaction, rows: Sequence[Row]) -> dict[UUID, Memory]:
+async def _read_to_share(tx: Transaction, rows: Sequence[Row]) -> dict[UUID, Memory]:
     """Return the memories that proposals would share: their owners have asked others to judge them."""
     if not rows:
         return {}
@@ -111,7 +116,7 @@ def _sharing(row: Row, memory: Memory | None) -> Proposal:
 
 
 def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: Mapping[UUID, str]) -> Proposal:
-    on_edge = _on_edge(row)
+    on_edge = _is_on_edge(row)
     change = None if row["change"] is None else _change(row["change"], edge)
     effect = _effect_on_edge(row, edge, change) if on_edge else _effect_on_node(row, node, names)
     about = {"edge_id" if on_edge else "node_id": str(row["target_id"])}
@@ -206,12 +211,12 @@ def _words(edge: GraphEdge) -> str:
     return f"{source.name} ({source.label}) --{edge.relation}--> {target.name} ({target.label})"
 
 
-def _named(row: Row) -> str:
+def _name_edge(row: Row) -> str:
     source, target = (f"{row[f'{end}_name']} ({row[f'{end}_label']})" for end in ("source", "target"))
     return f"{source} --{row['relation']}--> {target}"
 
 
-def _on_edge(row: Row) -> bool:
+def _is_on_edge(row: Row) -> bool:
     return list(row["covers"]) == [row["target_id"]]
 
 

@@ -49,10 +49,10 @@ async def list_nodes(tx: Transaction, command: ListNodes, _context: Context) -> 
         after_id=parse_uuid(or_none(command.after_id) or ""),
         limit=command.limit + 1,
     )
-    return NodeList(nodes=[counted_node(row) for row in rows[: command.limit]], more=len(rows) > command.limit)
+    return NodeList(nodes=[read_counted_node(row) for row in rows[: command.limit]], more=len(rows) > command.limit)
 
 
-def counted_node(row: Row) -> CountedNode:
+def read_counted_node(row: Row) -> CountedNode:
     """Return the named node that a row is, with its number of edges."""
     return CountedNode(node_id=str(row["id"]), label=row["label"], name=row["name"], edge_count=row["edge_count"])
 

@@ -45,7 +45,7 @@ class Changed:
     memory_ids: Sequence[str]
 
 
-async def changed(tx: Transaction, by: ChangedBy, limit: int) -> Changed:
+async def list_changed(tx: Transaction, by: ChangedBy, limit: int) -> Changed:
     """Return what of others the principal changed and nothing has taken back."""
     row = await tx.only_row("changed_count", **asdict(by))
     edges, nodes, memories = [
@@ -76,7 +76,7 @@ async def take_back(tx: Transaction, envelope: Envelope, by: ChangedBy, entries:
 
 async def _edge_back(tx: Transaction, envelope: Envelope, row: Row, changes: Sequence[Row]) -> None:
     now = {name: row[name] for name in _OF_EDGES}
-    noted = _as_noted(now)
+    noted = _note_values(now)
     undone = _undo(noted, changes, fixed={_SECTOR} if row["sector_source"] == SectorSource.MANUAL else set())
     if not undone:
         return
@@ -125,7 +125,7 @@ def _undo_properties(now: dict[str, Any], old: Mapping[str, Any], new: Mapping[s
     return bool(back)
 
 
-def _as_noted(now: Mapping[str, Any]) -> dict[str, Any]:
+def _note_values(now: Mapping[str, Any]) -> dict[str, Any]:
     """Return an edge's values as the audit log has them: times are texts there."""
     times = {name: None if now[name] is None else format_time(now[name]) for name in ENDS}
     return {**now, **times, _PROPERTIES: dict(now[_PROPERTIES])}

@@ -26,11 +26,11 @@ from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import Pair, pair_of, parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
 from engramq.workers.db import audit
-from engramq.workers.db.memory_rows import warned
+from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Jsonb, Transaction
-from engramq.workers.links.rules import Displaced, Link, LinkRules, asserted_again, asserted_link
+from engramq.workers.links.rules import Displaced, Link, LinkRules, assert_again, assert_new
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
-from engramq.workers.links.writer import displaced_record, displaced_records, make_room
+from engramq.workers.links.writer import audit_displaced, make_room, record_displaced
 from engramq.workers.runner import Context, handles
 
 WAITING: Final = "Call again once the memory is active. Or disconnect removes links that wait for it."
@@ -76,13 +76,13 @@ async def assert_link(tx: Transaction, request: LinkRequest, *, envelope: Envelo
     With a pending end the request is kept until it is settled. Raises EngramqError with nothing written: `self_loop`,
     `memory_not_active`, `untrusted_link`, `forbidden`, `edge_exists`, `relation_conflict`, `degree_limit`.
     """
-    writer = await Asserting.open(tx, [ends_of(request)], rules)
+    writer = await LinkWriter.open(tx, [ends_of(request)], rules)
     asserted = writer.add(request, envelope)
     await writer.save()
-    return connected(asserted)
+    return describe_connected(asserted)
 
 
-class Asserting:
+class LinkWriter:
     """Requests of an agent, one after the other in one transaction; each sees what those before it did.
 
     `save` writes all that was not refused.
@@ -122,15 +122,15 @@ class Asserting:
         existing, untrusted = self.table.link(ends.pair), self.table.is_untrusted(ends)
         if pending := [end for end in ends if self.table.standing(end) is Standing.PENDING]:
             self._defer(pending, ends, request, envelope, item)
-            link = asserted_link(UUID(uuid7()), *ends, request)
+            link = assert_new(UUID(uuid7()), *ends, request)
             return Asserted(*ends, LinkAction.DEFERRED, link, None, untrusted=untrusted)
         if existing is None:
-            link = asserted_link(UUID(uuid7()), *ends, request)
+            link = assert_new(UUID(uuid7()), *ends, request)
             displaced = make_room(self.table, ends.pair, self._rules.cap)
             asserted = Asserted(*ends, LinkAction.CREATED, link, None, displaced, untrusted)
         else:
             # Of an untrusted link the relation may be anybody's text, and a refusal carries no warning.
-            done = asserted_again(existing, request, self._rules.delta, quoted=not untrusted)
+            done = assert_again(existing, request, self._rules.delta, quoted=not untrusted)
             asserted = Asserted(*ends, *done, existing, untrusted=untrusted)
         if asserted.action is not LinkAction.SKIPPED:
             self.table.put(asserted.link, by=envelope.principal.name)
@@ -204,9 +204,9 @@ _DONE: Final = {
 }
 
 
-def connected(asserted: Asserted) -> Connected:
+def describe_connected(asserted: Asserted) -> Connected:
     """Return the answer to a request: what is stored, ends in the caller's order."""
-    displaced = [displaced_record(displaced) for displaced in asserted.displaced]
+    displaced = [record_displaced(displaced) for displaced in asserted.displaced]
     link, count = asserted.link, len(displaced)
     done = _DONE[asserted.action].format(asserted.source, asserted.target, str(link.relation), link.weight)
     return Connected(
@@ -220,7 +220,7 @@ def connected(asserted: Asserted) -> Connected:
         displaced_edge=displaced[0] if displaced else None,
         displaced_edges=displaced,
         summary=done + (f"; {count} weaker {'link' if count == 1 else 'links'} made room." if count else "."),
-        **warned(asserted.untrusted),
+        **warn_of(asserted.untrusted),
     )
 
 
@@ -229,7 +229,7 @@ async def _audit(tx: Transaction, envelope: Envelope, action: AuditAction, asser
     ends = {"source_id": str(asserted.source), "target_id": str(asserted.target)}
     new: dict[str, Any] = {"action": asserted.action, **ends, **link_for_audit(asserted.link)}
     if asserted.displaced:
-        new["displaced"] = displaced_records(asserted.displaced)
+        new["displaced"] = audit_displaced(asserted.displaced)
     await audit.record(tx, envelope, action, asserted.link.id, old=old, new=new)
 
 
@@ -250,12 +250,12 @@ async def connect_all(tx: Transaction, command: Connects, context: Context) -> B
     results: list[BatchLinked] = []
     errors: list[BatchRefusal] = []
     known_ends = [pair for pair in ends if isinstance(pair, Ends)]
-    writer = await Asserting.open(tx, known_ends, context.services[LinkRules])
+    writer = await LinkWriter.open(tx, known_ends, context.services[LinkRules])
     for index, (item, pair) in enumerate(zip(command.edges, ends, strict=True)):
         try:
             if isinstance(pair, Fault):
                 raise EngramqError(pair)
-            reply = connected(writer.add(item, context.envelope, item=index))
+            reply = describe_connected(writer.add(item, context.envelope, item=index))
         except EngramqError as refusal:
             fault = refusal.fault
             if command.atomic:

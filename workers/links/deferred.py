@@ -14,8 +14,8 @@ from engramq.schemas.ids import Pair, format_time
 from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
-from engramq.workers.links.connect import Asserting, Ends, may_link
-from engramq.workers.links.rules import Link, LinkRules, asserted_link
+from engramq.workers.links.connect import Ends, LinkWriter, may_link
+from engramq.workers.links.rules import Link, LinkRules, assert_new
 
 SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
 
@@ -29,7 +29,7 @@ async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rule
     waiting = await tx.rows("deferred_at", ids=list(memory_ids), limit=SETTLED_MAX)
     if not waiting:
         return 0
-    writer = await Asserting.open(tx, [Ends(row["source_id"], row["target_id"]) for row in waiting], rules)
+    writer = await LinkWriter.open(tx, [Ends(row["source_id"], row["target_id"]) for row in waiting], rules)
     # Read again, now that nobody else can settle or remove them.
     rows = await tx.rows("deferred_requests", ids=[row["id"] for row in waiting])
     settled: list[tuple[Row, Resolved]] = []
@@ -53,7 +53,7 @@ async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rule
     return len(settled)
 
 
-async def deferred_due(tx: Transaction, *, limit: int) -> list[UUID]:
+async def find_due(tx: Transaction, *, limit: int) -> list[UUID]:
     """Return memories at which links wait for nothing any more; `settle_deferred` takes them."""
     return list(dict.fromkeys(row["id"] for row in await tx.rows("deferred_due", limit=limit)))
 
@@ -65,7 +65,7 @@ async def waiting_between(tx: Transaction, pair: Pair) -> list[Row]:
 
 def link_of(row: Row) -> Link:
     """Return the link that a waiting one would become if nothing else were there."""
-    return asserted_link(row["id"], row["source_id"], row["target_id"], _request(row))
+    return assert_new(row["id"], row["source_id"], row["target_id"], _request(row))
 
 
 async def drop(tx: Transaction, rows: Sequence[Row], why: str) -> None:
@@ -86,7 +86,7 @@ async def forget_notes(tx: Transaction, memory_ids: Collection[UUID]) -> None:
     await tx.send("forget_waiting_notes", ids=list(memory_ids))
 
 
-def _settle(writer: Asserting, row: Row, envelope: Envelope) -> Resolved | None:
+def _settle(writer: LinkWriter, row: Row, envelope: Envelope) -> Resolved | None:
     """Make a link, or say why it is dropped; None: it has to wait on."""
     ends, request = Ends(row["source_id"], row["target_id"]), envelope.command
     try:

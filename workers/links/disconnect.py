@@ -9,7 +9,7 @@ from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import pair_of, parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing, Thing
 from engramq.workers.db import audit
-from engramq.workers.db.memory_rows import warned
+from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.connect import link_for_audit
 from engramq.workers.links.deferred import drop, link_of, waiting_between
@@ -36,7 +36,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
     link = stored or (link_of(waiting[0]) if waiting else None)
     if link is None:
         return _nothing(str(source), str(target))
-    distrust, guarded = warned(table.is_untrusted(pair)), _guarded(link, command)
+    distrust, guarded = warn_of(table.is_untrusted(pair)), _guard(link, command)
     if guarded is not None:
         return Disconnected(
             action="guarded",
@@ -68,7 +68,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
     )
 
 
-def _guarded(link: Link, command: Disconnect) -> str | None:
+def _guard(link: Link, command: Disconnect) -> str | None:
     """Return why a link stays, None when it may go."""
     if link.relation == Relation.SUPERSEDES:
         return "what undoes it is to restore the old memory"

@@ -18,7 +18,7 @@ from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, PairSk
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.rules import LinkRules, raised, rounded
+from engramq.workers.links.rules import LinkRules, raise_weight, round_weight
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.links.writer import AutomaticLink, add_automatic
 from engramq.workers.runner import Context, handles
@@ -78,11 +78,11 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
             # What promotion has left behind: an untrusted memory boosts no trusted one.
             linked.skipped[PairSkipped.PARTITIONS.value] += 1
         elif existing is not None:
-            weight, count = raised(existing.weight, signal * RAISE), existing.reinforcement_count + 1
+            weight, count = raise_weight(existing.weight, signal * RAISE), existing.reinforcement_count + 1
             table.put(dataclasses.replace(existing, weight=weight, reinforcement_count=count))
             linked.reinforced.add(pair)
         else:
-            weight = rounded(signal * LINK_WEIGHTS[Relation.OUTCOME])
+            weight = round_weight(signal * LINK_WEIGHTS[Relation.OUTCOME])
             wanted = AutomaticLink(source, target, Relation.OUTCOME.value, weight, Origin.OUTCOME)
             if add_automatic(table, wanted, rules.cap):
                 linked.created.add(pair)

@@ -66,12 +66,12 @@ def default_weight(relation: str) -> float:
     return LINK_WEIGHTS.get(relation, OTHER_LINK_WEIGHT)
 
 
-def clamped(weight: float) -> float:
+def clamp(weight: float) -> float:
     """Return the weight that can be stored: from 0 to 1."""
     return min(1.0, max(0.0, weight))
 
 
-def asserted_link(new_id: UUID, source: UUID, target: UUID, request: LinkRequest) -> Link:
+def assert_new(new_id: UUID, source: UUID, target: UUID, request: LinkRequest) -> Link:
     """Return the new link that an agent asks for."""
     relation = Relation.SIMILAR.value if request.relation is UNSET else request.relation
     return Link(
@@ -79,15 +79,13 @@ def asserted_link(new_id: UUID, source: UUID, target: UUID, request: LinkRequest
         pair=pair_of(source, target),
         declared_from=source,
         relation=relation,
-        weight=default_weight(relation) if request.weight is UNSET else clamped(request.weight),
+        weight=default_weight(relation) if request.weight is UNSET else clamp(request.weight),
         origin=Origin.AGENT,
         note=None if request.note is UNSET else request.note,
     )
 
 
-def asserted_again(
-    existing: Link, request: LinkRequest, delta: float, *, quoted: bool = True
-) -> tuple[LinkAction, Link]:
+def assert_again(existing: Link, request: LinkRequest, delta: float, *, quoted: bool = True) -> tuple[LinkAction, Link]:
     """Return what an agent's request makes of the link that is there; what it changes becomes the agent's.
 
     Raises EngramqError: `edge_exists`, `relation_conflict`; `quoted`: they may quote its relation.
@@ -95,47 +93,47 @@ def asserted_again(
     other_relation = request.relation is not UNSET and request.relation != existing.relation
     match request.if_exists:
         case IfExists.ERROR:
-            raise refuse(FaultCode.EDGE_EXISTS, f"{_described(existing, quoted)} is there already.")
+            raise refuse(FaultCode.EDGE_EXISTS, f"{_describe(existing, quoted)} is there already.")
         case IfExists.SKIP:
             return LinkAction.SKIPPED, existing
         case IfExists.UPDATE:
-            return LinkAction.UPDATED, _changed(existing, request)
+            return LinkAction.UPDATED, _change(existing, request)
         case IfExists.REINFORCE if not other_relation:
-            stronger = replace(existing, weight=raised(existing.weight, delta))
-            return LinkAction.REINFORCED, _changed(
+            stronger = replace(existing, weight=raise_weight(existing.weight, delta))
+            return LinkAction.REINFORCED, _change(
                 replace(stronger, reinforcement_count=existing.reinforcement_count + 1), request, weight=False
             )
         case IfExists.REINFORCE if existing.displaceable:
             assert request.relation is not UNSET
-            return LinkAction.UPDATED, _changed(replace(existing, weight=default_weight(request.relation)), request)
+            return LinkAction.UPDATED, _change(replace(existing, weight=default_weight(request.relation)), request)
         case _:
             raise refuse(
                 FaultCode.RELATION_CONFLICT,
-                f"{_described(existing, quoted)} has another relation than {request.relation!r}.",
+                f"{_describe(existing, quoted)} has another relation than {request.relation!r}.",
             )
 
 
-def raised(weight: float, by: float) -> float:
+def raise_weight(weight: float, by: float) -> float:
     """Return a weight made heavier, at most 1."""
-    return min(1.0, rounded(weight + by))
+    return min(1.0, round_weight(weight + by))
 
 
-def rounded(weight: float) -> float:
+def round_weight(weight: float) -> float:
     """Return a computed weight without the noise of binary fractions."""
     return round(weight, DIGITS)
 
 
-def _changed(link: Link, request: LinkRequest, *, weight: bool = True) -> Link:
+def _change(link: Link, request: LinkRequest, *, weight: bool = True) -> Link:
     return replace(
         link,
         origin=Origin.AGENT,
         relation=link.relation if request.relation is UNSET else request.relation,
         note=link.note if request.note is UNSET else request.note,
-        weight=clamped(request.weight) if weight and request.weight is not UNSET else link.weight,
+        weight=clamp(request.weight) if weight and request.weight is not UNSET else link.weight,
     )
 
 
-def _described(link: Link, quoted: bool) -> str:
+def _describe(link: Link, quoted: bool) -> str:
     low, high = link.pair
     return f"The link {link.relation!r} between {low} and {high}" if quoted else f"The link between {low} and {high}"
 

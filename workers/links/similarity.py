@@ -29,7 +29,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.links.deferred import settle_deferred
-from engramq.workers.links.rules import LinkRules, clamped, rounded
+from engramq.workers.links.rules import LinkRules, clamp, round_weight
 from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import SessionUse
@@ -71,7 +71,7 @@ class Nearby:
     similarity: float
 
 
-async def stored_together(tx: Transaction, memories: Sequence[Unlinked], *, least: float) -> list[Nearby]:
+async def compare_stored_together(tx: Transaction, memories: Sequence[Unlinked], *, least: float) -> list[Nearby]:
     """Compare memories with those that were stored in the same moment; return who is at least that similar.
 
     All of them must have vectors of one model.
@@ -217,7 +217,7 @@ class SimilarityLinker:
         searched = sorted((memory for memory in unlinked if scheduled[memory.id] is not None), key=model_of)
         near: list[Nearby] = []
         for _, group in groupby(searched, key=model_of):
-            near += await stored_together(tx, list(group), least=self.threshold)
+            near += await compare_stored_together(tx, list(group), least=self.threshold)
         return near
 
     async def _search(self, namespace: str, store: Store, memories: Sequence[Unlinked]) -> list[Nearby]:
@@ -240,7 +240,11 @@ def _links(memory_id: UUID, others: Mapping[UUID, float]) -> list[AutomaticLink]
     return [
         # The newer of the two declares it, whichever of them is looked at.
         AutomaticLink(
-            max(memory_id, other), min(memory_id, other), Relation.SIMILAR, rounded(clamped(weight)), Origin.SIMILARITY
+            max(memory_id, other),
+            min(memory_id, other),
+            Relation.SIMILAR,
+            round_weight(clamp(weight)),
+            Origin.SIMILARITY,
         )
         for other, weight in nearest
     ]

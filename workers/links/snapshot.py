@@ -14,7 +14,7 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import Pair
 from engramq.schemas.vocabulary import Direction, MemoryState, Origin, Partition, Standing, Verification
-from engramq.workers.db.memory_rows import BEGINNING_CHARS, send_lock, visible_now, warned
+from engramq.workers.db.memory_rows import BEGINNING_CHARS, send_lock, visible_now, warn_of
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import Link
 
@@ -214,7 +214,7 @@ async def links_of(
             origin=Origin(row["origin"]),
             direction=Direction.INCOMING if row["incoming"] else Direction.OUTGOING,
             reinforcement_count=row["reinforcement_count"],
-            **warned(row["partition"] == Partition.UNTRUSTED),
+            **warn_of(row["partition"] == Partition.UNTRUSTED),
         )
         for row in rows
     ]

@@ -133,10 +133,10 @@ async def lock_with_linked(tx: Transaction, memory_id: UUID) -> Row | None:
     What brings a memory back does this first, then its change, then `make_room_again`. Raises Again when there were
     more of them by the time of the lock.
     """
-    seen = await _linked_with(tx, memory_id)
+    seen = await _read_linked(tx, memory_id)
     rows = await lock(tx, memory_id, *seen)
     row = rows.get(memory_id)
-    if row is not None and not await _linked_with(tx, memory_id) <= seen:
+    if row is not None and not await _read_linked(tx, memory_id) <= seen:
         raise Again
     return row
 
@@ -148,7 +148,7 @@ async def make_room_again(tx: Transaction, memory_id: UUID, rules: LinkRules) ->
     before is only kept from getting more. Raises EngramqError with `degree_limit` when too few links may go; the
     memory cannot come back then.
     """
-    linked = await _linked_with(tx, memory_id)
+    linked = await _read_linked(tx, memory_id)
     table = await LinkTable.open(tx, {memory_id, *linked})
     if table.standing(memory_id) is not Standing.ACTIVE:
         return []
@@ -164,11 +164,11 @@ async def make_room_again(tx: Transaction, memory_id: UUID, rules: LinkRules) ->
     return going
 
 
-async def _linked_with(tx: Transaction, memory_id: UUID) -> set[UUID]:
+async def _read_linked(tx: Transaction, memory_id: UUID) -> set[UUID]:
     return {row["id"] for row in await tx.rows("linked_with", id=memory_id)}
 
 
-def displaced_record(displaced: Displaced) -> DisplacedLink:
+def record_displaced(displaced: Displaced) -> DisplacedLink:
     """Return a link that had to go as replies have it."""
     link = displaced.link
     source = link.declared_from or link.pair[0]
@@ -183,9 +183,9 @@ def displaced_record(displaced: Displaced) -> DisplacedLink:
     )
 
 
-def displaced_records(displaced: Sequence[Displaced]) -> list[dict[str, Any]]:
+def audit_displaced(displaced: Sequence[Displaced]) -> list[dict[str, Any]]:
     """Return links that had to go as the audit log keeps them."""
-    return [msgspec.to_builtins(displaced_record(link)) for link in displaced]
+    return [msgspec.to_builtins(record_displaced(link)) for link in displaced]
 
 
 @dataclass(frozen=True, slots=True)

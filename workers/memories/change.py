@@ -30,7 +30,7 @@ from engramq.workers.db.viewers import Viewer
 from engramq.workers.links.deferred import forget_notes
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
-from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
+from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.grounds import details_of, grounds_of, refuse_untrusted_ground, still_resting
 from engramq.workers.memories.preconditions import LOOK, require_trusted_principal
@@ -67,7 +67,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     """
     require_trusted_principal(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
-    row = None if memory_id is None else await _locked(tx, memory_id, command)
+    row = None if memory_id is None else await _lock(tx, memory_id, command)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
     before = (await read_memories(tx, (memory_id,)))[memory_id]
@@ -76,12 +76,12 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     if command.visibility is not UNSET:
         await sharing.show_to(tx, row, command.visibility, context.envelope)
     if not given and not command.clear:
-        return MemoryChanged(status="updated", memory=await _shown(tx, memory_id, command))
+        return MemoryChanged(status="updated", memory=await _read_for(tx, memory_id, command))
     if command.evidence is not UNSET:
         await refuse_untrusted_ground(tx, row, command.evidence, before.evidence)
     await archive_if_expired(tx, row)
     await _update(tx, row, before, command, given)
-    after = await _shown(tx, memory_id, command)
+    after = await _read_for(tx, memory_id, command)
     if "standing" in command.cleared_fields() and after.state is MemoryState.ACTIVE:
         context.follow_ups = finishing(context.envelope.namespace, [after.id], [])  # its words decide again
     Allowance.of(tx, context).grow(before, after.content, after.metadata)
@@ -94,7 +94,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     return MemoryChanged(status="updated", memory=after)
 
 
-async def _locked(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Row | None:
+async def _lock(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Row | None:
     """Lock a memory with what an update of it changes or rests on besides, and return its row."""
     grounds = grounds_of([command.evidence])
     if command.visibility is UNSET and command.valid_from is UNSET and BEGINNING not in command.cleared_fields():
@@ -102,7 +102,7 @@ async def _locked(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Ro
     return (await supersession.lock_with_replaced(tx, memory_id, beside=grounds)).get(memory_id)
 
 
-async def _shown(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Memory:
+async def _read_for(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Memory:
     """Return a changed memory, with who sees it where that was said: that everybody does goes unsaid elsewhere."""
     memory = (await read_memories(tx, (memory_id,)))[memory_id]
     if command.visibility is not UNSET:
@@ -194,7 +194,7 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
     elif row["kept_state"] != MemoryState.ARCHIVED:
         await tx.send("archive", id=memory_id)
         await _audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
-    hidden, resting = await named_behind(tx, replaced), await still_resting(tx, [memory_id])
+    hidden, resting = await name_behind(tx, replaced), await still_resting(tx, [memory_id])
     return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden, **resting)
 
 
@@ -241,7 +241,7 @@ async def restore(tx: Transaction, envelope: Envelope, row: Row, rules: LinkRule
         changed["superseded_by" if row["superseded_by"] else "superseded_at"] = None
     if changed:
         displaced = await make_room_again(tx, row["id"], rules)
-        changed |= {"displaced": displaced_records(displaced)} if displaced else {}
+        changed |= {"displaced": audit_displaced(displaced)} if displaced else {}
         await _audit_state(tx, envelope, AuditAction.RESTORE, row, changed)
 
 
@@ -281,12 +281,12 @@ async def hidden_behind(tx: Transaction, replaced: Behind) -> dict[UUID, list[UU
     return {gone: ids for gone, ids in left.items() if ids}
 
 
-async def named_behind(tx: Transaction, replaced: Behind) -> StillHidden:
+async def name_behind(tx: Transaction, replaced: Behind) -> StillHidden:
     """Return what a reply says of that, the newest first."""
-    return named_hidden(set(chain.from_iterable((await hidden_behind(tx, replaced)).values())))
+    return name_hidden(set(chain.from_iterable((await hidden_behind(tx, replaced)).values())))
 
 
-def named_hidden(ids: Collection[UUID], limit: int = BEHIND_MAX) -> StillHidden:
+def name_hidden(ids: Collection[UUID], limit: int = BEHIND_MAX) -> StillHidden:
     """Return what a reply says of memories that stay hidden; previews are read later: see workers/replies.py."""
     hidden = [MemoryPreview(id=str(memory_id), preview=None) for memory_id in sorted(ids, reverse=True)[:limit]]
     return StillHidden(still_hidden=hidden, hint=HINT) if ids else StillHidden(still_hidden=[])

@@ -50,7 +50,7 @@ def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Coll
 
 def mark_pair(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, beside: bool = False) -> None:
     """Say of one of two memories where it differs from the other: in the reply, or `beside` it."""
-    pieces = compared(memory, other, linked)
+    pieces = compare(memory, other, linked)
     if pieces is None:
         return
     is_later = _moment(memory) > _moment(other)
@@ -67,7 +67,7 @@ def mark_pair(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, b
         carrier.differs_from = [*differences, Difference(id=quoted.id, said=said, here=here, newer=newer)]
 
 
-def compared(memory: Memory, other: Memory, linked: Collection[Ends] = ()) -> Pieces | None:
+def compare(memory: Memory, other: Memory, linked: Collection[Ends] = ()) -> Pieces | None:
     """Return the pieces in which two memories disagree, in the order of their time; None where they do not.
 
     Of two where the one has replaced the other it is decided, nor do those disagree that hold at different times.
@@ -96,7 +96,7 @@ async def list_contradictions(command: ListContradictions, context: Context) -> 
 
     Raises EngramqError: `unavailable` without a model.
     """
-    position = None if command.cursor is UNSET else _parsed(command.cursor)
+    position = None if command.cursor is UNSET else _parse(command.cursor)
     sought = Sought(TRUSTED, await model_id_of(context), context.settings.similar_threshold, of_any_kind=True)
     project, namespace = context.envelope.project_named(command.project), context.envelope.namespace
     for _ in range(TRANSACTIONS):
@@ -114,7 +114,7 @@ async def list_contradictions(command: ListContradictions, context: Context) -> 
     return ContradictionList(pairs=pairs, next_cursor=str(looked_up[-1].id))
 
 
-def _parsed(cursor: str) -> tuple[UUID, UUID | None]:
+def _parse(cursor: str) -> tuple[UUID, UUID | None]:
     """Return the memory at which a page ended, and the older one of its last pair; None: all its pairs are listed."""
     newer, _, older = cursor.partition(" ")
     last, other = parse_uuid(newer), parse_uuid(older)
@@ -149,7 +149,7 @@ async def _look(
     found = []
     for newer, older in reversed(mine):
         if newer in memories and older in memories:
-            pieces = compared(memories[newer], memories[older], linked)
+            pieces = compare(memories[newer], memories[older], linked)
             if pieces is not None:
                 first, second = sorted((memories[newer], memories[older]), key=_moment)
                 found.append(Contradiction(later=second.id, earlier=first.id, said=pieces.earlier, here=pieces.later))

@@ -182,9 +182,9 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
                 places = _places(first, other, both) if both and added <= ADDED else None
                 if places is not None and _are_of_two(_anchors(old, first), _anchors(new, other), first, other):
                     places = None
-                places = places or _denied(first, other)
+                places = places or _find_denied(first, other)
                 if places is not None:
-                    return Pieces(_quoted(first.sentence, places[0]), _quoted(other.sentence, places[1]))
+                    return Pieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
     return None
 
 
@@ -423,12 +423,12 @@ def _has_one_value(statement: _Statement, word: _Word) -> bool:
     return word.kind == "name" or word.before not in _COPULA
 
 
-def _denied(first: _Statement, other: _Statement) -> tuple[int, int] | None:
+def _find_denied(first: _Statement, other: _Statement) -> tuple[int, int] | None:
     """Return the places of "never ..." and of what was done all the same; None where nothing denies it."""
     if first.never_at is None:
         if other.never_at is None:
             return None
-        places = _denied(other, first)
+        places = _find_denied(other, first)
         return None if places is None else (places[1], places[0])
     if other.negated or other.never_at is not None or first.is_of_self != other.is_of_self:
         return None
@@ -444,7 +444,7 @@ def _denied(first: _Statement, other: _Statement) -> tuple[int, int] | None:
     return first.words[0].start, next(word.start for word in other.words if word.key in shared)
 
 
-def _quoted(sentence: str, place: int) -> str:
+def _quote(sentence: str, place: int) -> str:
     """Return at most 80 characters of a sentence, with what stands at this place."""
     sentence = " ".join(sentence.split())
     if len(sentence) <= PIECE_CHARS:

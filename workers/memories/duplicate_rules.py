@@ -122,10 +122,10 @@ def groups(memories: Iterable[Compared], least: float) -> list[Group]:
     alike: dict[tuple[str, str], list[Compared]] = {}
     for memory in sorted(memories, key=lambda memory: memory.rank, reverse=True):
         alike.setdefault((memory.kind, memory.said.words), []).append(memory)
-    return [group for several in alike.values() if len(several) > 1 for group in _grouped(several, least)]
+    return [group for several in alike.values() if len(several) > 1 for group in _group(several, least)]
 
 
-def _grouped(several: Sequence[Compared], least: float) -> list[Group]:
+def _group(several: Sequence[Compared], least: float) -> list[Group]:
     """Return who stands for whom among memories of one kind and the same words, the highest rank first."""
     numbers = {text: number for number, text in enumerate({memory.said.text for memory in several})}
     texts = np.array([numbers[memory.said.text] for memory in several])

@@ -25,7 +25,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, previews, visible_now
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Row, Transaction
-from engramq.workers.db.vectors import Sizes, cheaper, unit, unpacked
+from engramq.workers.db.vectors import Sizes, cheaper, unit, unpack
 from engramq.workers.embedders.confidence import SHIPPED, Confidence
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import MODEL_SHA256
@@ -114,14 +114,14 @@ async def read_compared(tx: Transaction, ids: Sequence[UUID], model_id: int) -> 
     return await tx.rows("duplicates_compared", **visible_now(Partition), ids=list(ids), model_id=model_id)
 
 
-def compared(rows: Sequence[Row]) -> dict[UUID, Compared]:
+def compare(rows: Sequence[Row]) -> dict[UUID, Compared]:
     """Return rows as they are compared, by id."""
     return {
         row["id"]: Compared(
             id=row["id"],
             kind=row["kind"],
             said=said(row["content"]),
-            vector=None if row["embedding"] is None else unit(unpacked(row["embedding"])),
+            vector=None if row["embedding"] is None else unit(unpack(row["embedding"])),
             verification=Verification(row["verification"]),
             created_at=row["created_at"],
             kept=row["kept"],
@@ -139,7 +139,7 @@ def known_ids(alike: Sequence[Sequence[str]]) -> list[UUID]:
 
 def grouped(alike: Sequence[Sequence[str]], rows: Sequence[Row], similarity: float) -> list[DuplicateGroup]:
     """Return who would stay among memories that are alike, item by item. 1,000 of 2 KB take .1 s: use a thread."""
-    memories = compared(rows)
+    memories = compare(rows)
     return [
         DuplicateGroup(
             stays=str(group.stays.id),
@@ -155,7 +155,7 @@ def _still_near(
     rows: Sequence[Row], pairs: Sequence[tuple[UUID | None, UUID | None]], least: float
 ) -> list[float | None]:
     """Return for each pair how similar what goes is to what stays; None where it may not go for that one."""
-    memories = compared(rows)
+    memories = compare(rows)
     found: list[float | None] = []
     for goes_id, stays_id in pairs:
         goes, stays = memories.get(goes_id or BEGINNING), memories.get(stays_id or BEGINNING)

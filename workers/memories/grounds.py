@@ -41,7 +41,7 @@ class StillResting(TypedDict, total=False):
     still_resting_count: int
 
 
-def cited_in(evidence: Given) -> dict[str, str]:
+def find_cited(evidence: Given) -> dict[str, str]:
     """Return the ids of the memories that evidence cites, by where in it they stand."""
     citations = () if evidence is UNSET else evidence
     return {
@@ -53,7 +53,7 @@ def cited_in(evidence: Given) -> dict[str, str]:
 
 def grounds_of(evidence: Iterable[Given]) -> set[UUID]:
     """Return the memories that several memories' evidence cites. Who changes others too locks all of them at once."""
-    return {known for given in evidence for text in cited_in(given).values() if (known := parse_uuid(text))}
+    return {known for given in evidence for text in find_cited(given).values() if (known := parse_uuid(text))}
 
 
 async def known_grounds(tx: Transaction, evidence: Iterable[Given]) -> Mapping[UUID, Row]:
@@ -72,7 +72,7 @@ def untrusted_ground(evidence: Given, known: Mapping[UUID, Row]) -> UUID | None:
     withdrawn: which of these it is, nobody is told.
     """
     untrusted: UUID | None = None
-    for place, text in cited_in(evidence).items():
+    for place, text in find_cited(evidence).items():
         memory_id = parse_uuid(text)
         row = None if memory_id is None else known.get(memory_id)
         if row is None or row["withdrawn"]:
@@ -115,10 +115,10 @@ def details_of(given: Mapping[str, Any]) -> dict[str, Any]:
 async def still_resting(tx: Transaction, ids: Collection[UUID]) -> StillResting:
     """Return what a reply says of what rests on memories that hold no longer; nothing where nothing does."""
     rows = await tx.rows("resting_on", ids=sorted(ids), limit=limits.RESTING_SHOWN)
-    return named_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
+    return name_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
 
 
-def named_resting(ids: Iterable[UUID], count: int) -> StillResting:
+def name_resting(ids: Iterable[UUID], count: int) -> StillResting:
     """Return what a reply says of them; previews are read later: see workers/replies.py."""
     named = [MemoryPreview(id=str(memory_id), preview=None) for memory_id in ids]
     return StillResting(still_resting_on=named, still_resting_count=count) if named else StillResting()
@@ -165,7 +165,7 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
         if not _is_of(checked.evidence, kept):
             missed += 1
             continue
-        told = [_with_state(before, each, at, by) for before, each in zip(kept, checked.evidence, strict=True)]
+        told = [_add_state(before, each, at, by) for before, each in zip(kept, checked.evidence, strict=True)]
         if told == kept:
             continue
         changed += 1
@@ -180,7 +180,7 @@ def _is_of(checked: Sequence[CheckedCitation], kept: Sequence[Mapping[str, Any]]
     return [as_cited(each.as_kept) for each in checked] == [as_cited(dict(each)) for each in kept]
 
 
-def _with_state(kept: dict[str, Any], checked: CheckedCitation, at: str, by: str) -> dict[str, Any]:
+def _add_state(kept: dict[str, Any], checked: CheckedCitation, at: str, by: str) -> dict[str, Any]:
     """Return a citation with the state that was found; that of a memory is told as it is now, and never kept."""
     if checked.state is UNSET or checked.memory_id is not UNSET or kept.get("state") == checked.state:
         return kept

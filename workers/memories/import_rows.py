@@ -22,7 +22,7 @@ from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS,
 from engramq.workers.db.privacy import CAPTURED, Usual
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.memories.grounds import cited_in, grounds_of, known_grounds
+from engramq.workers.memories.grounds import find_cited, grounds_of, known_grounds
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, draft, on_grounds
 from engramq.workers.memories.supersession import lock_with_replaced
@@ -118,7 +118,7 @@ class SortedRows:
     refused: list[Receipt] = field(default_factory=list)  # there is no room for them
 
 
-def routed(
+def route_row(
     envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention], usual: Usual
 ) -> RoutedBatch:
     """Put each record on its side of the trust boundary; what may not go there gets its receipt.
@@ -137,14 +137,14 @@ def routed(
         try:
             who_sees = usual.captured if CAPTURED in map(tag_key, or_none(record.tags) or ()) else usual.said
             drafted = draft(record.memory, envelope, retention, record.project, who_sees)
-            rows[index] = RoutedRow(record, drafted, _own(identity, drafted.owner))
+            rows[index] = RoutedRow(record, drafted, _own_identity(identity, drafted.owner))
         except EngramqError as refusal:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
             refused.append(rejected(index, name, refusal.fault.error))
     return RoutedBatch(command.on_duplicate, rows, refused)
 
 
-def _own(identity: bytes | None, owner: str | None) -> bytes | None:
+def _own_identity(identity: bytes | None, owner: str | None) -> bytes | None:
     """Return by what a row is known again: what is private keeps nobody else's row out."""
     if identity is None or owner is None:
         return identity
@@ -164,7 +164,7 @@ async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
     known = await known_grounds(tx, evidence)
     rows, refused = dict(batch.rows), list(batch.refused)
     for index, row in batch.rows.items():
-        if cited_in(row.record.evidence):
+        if find_cited(row.record.evidence):
             try:
                 rows[index] = replace(row, draft=on_grounds(row.draft, known))
             except EngramqError as refusal:

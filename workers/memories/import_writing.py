@@ -33,7 +33,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
-from engramq.workers.memories.grounds import VOUCHED_FOR, cited_in, details_of, refuse_untrusted_ground
+from engramq.workers.memories.grounds import VOUCHED_FOR, details_of, find_cited, refuse_untrusted_ground
 from engramq.workers.memories.import_rows import (
     BulkLoads,
     EarlierRow,
@@ -151,7 +151,7 @@ def _refusal(
         error = f"It belongs to the untrusted memory {known.id}: promote or erase that one."
         return rejected(index, "external_id", error)
     if on_duplicate is OnDuplicate.SKIP:
-        return _skipped(index, known)
+        return _skip(index, known)
     is_said = row.record.visibility is not UNSET or principal.visibility is not UNSET
     # What everybody sees gets no text that would be private by what the namespace says.
     if draft.owner != known.owner and (known.owner is None or is_said):
@@ -171,7 +171,7 @@ def _refusal(
         # Else an untrusted memory would be promoted with a text that nobody has vouched for.
         error = f"Memory {known.id} is {known.verification}, this text is not: set it to unverified with verify_memory."
         return rejected(index, "content", error)
-    if is_vouched_for and cited_in(row.record.evidence):
+    if is_vouched_for and find_cited(row.record.evidence):
         return rejected(
             index, "evidence", f"Memory {known.id} is {known.verification}: update_memory gives it grounds."
         )
@@ -180,7 +180,7 @@ def _refusal(
     return None
 
 
-def _skipped(index: int, known: KnownMemory) -> Receipt:
+def _skip(index: int, known: KnownMemory) -> Receipt:
     return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=str(known.id), absence=known.absence)
 
 
@@ -207,7 +207,7 @@ async def _update(
     await archive_if_expired(tx, locked)
     if await _replace(tx, envelope, known, row):
         return Receipt(index=index, status=ReceiptStatus.UPDATED, memory_id=str(known.id))
-    return _skipped(index, known)
+    return _skip(index, known)
 
 
 async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row: RoutedRow) -> bool:

@@ -32,7 +32,7 @@ from engramq.schemas.vocabulary import Partition, ReceiptStatus, Scope
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.memories.import_rows import BulkLoads, RoutedBatch, need_no_vector, resting, routed
+from engramq.workers.memories.import_rows import BulkLoads, RoutedBatch, need_no_vector, resting, route_row
 from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.pending import embedding
 from engramq.workers.memories.store import finishing, route, usual_of
@@ -49,7 +49,7 @@ _WRITTEN: Final = frozenset({ReceiptStatus.STORED, ReceiptStatus.UPDATED})
 
 async def embed_batch(command: ImportBatch, context: Context) -> RoutedBatch:
     """Route and embed the records of an import; what is known already and skipped needs no vector."""
-    batch = await _routed(command, context)
+    batch = await _route(command, context)
     known = await context.store.read(context.envelope.namespace, lambda tx: need_no_vector(tx, batch))
     wanted = {index: row for index, row in batch.rows.items() if index not in known}
     try:
@@ -98,12 +98,12 @@ async def import_batch(tx: Transaction, _command: ImportBatch, context: Context,
 
 async def route_rows(command: ImportMemories, context: Context) -> RoutedBatch:
     """Route the rows; nothing waits for the model."""
-    return await _routed(command, context)
+    return await _route(command, context)
 
 
-async def _routed(command: ImportBatch | ImportMemories, context: Context) -> RoutedBatch:
+async def _route(command: ImportBatch | ImportMemories, context: Context) -> RoutedBatch:
     usual = await usual_of(command.records, context)
-    return routed(context.envelope, command, context.settings.retention, usual)
+    return route_row(context.envelope, command, context.settings.retention, usual)
 
 
 async def embed_later(reply: Reply, _command: ImportMemories, context: Context) -> None:

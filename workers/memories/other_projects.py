@@ -43,25 +43,27 @@ async def beside(ask: Ask, project: str | None) -> Beside:
     return read_beside(answer)
 
 
-async def unknown_project(tx: Transaction, project: str, *, is_named: bool) -> str:
+async def describe_unknown_project(tx: Transaction, project: str, *, is_named: bool) -> str:
     """Return the sentence that a project is not there, with the nearest that are; one that nobody named is new."""
     near = nearest(project, await _names(tx), NEAR)
-    said = f"There is no project {_shown(project)}" if is_named else f"Nothing is in project {_shown(project)} yet"
-    return f"{said}; nearest: {_listed(near)}." if near else f"{said}."
+    said = (
+        f"There is no project {_show_name(project)}" if is_named else f"Nothing is in project {_show_name(project)} yet"
+    )
+    return f"{said}; nearest: {_list_names(near)}." if near else f"{said}."
 
 
-async def new_project(tx: Transaction, project: str) -> str:
+async def describe_new_project(tx: Transaction, project: str) -> str:
     """Return the sentence that a project is new, where it is called nearly as another one, else ""."""
     near = nearest(project, await _names(tx), ALIKE)
-    return f"Project {_shown(project)} is new; nearest: {_listed(near)}." if near else ""
+    return f"Project {_show_name(project)} is new; nearest: {_list_names(near)}." if near else ""
 
 
-async def listed_elsewhere(tx: Transaction, listed: Mapping[str, Any], project: str | None, *, is_named: bool) -> str:
+async def describe_elsewhere(tx: Transaction, listed: Mapping[str, Any], project: str | None, *, is_named: bool) -> str:
     """Return what a list that is empty in a project has in others, "" if nothing; `is_named`: by the call itself."""
     if project == EVERY_PROJECT or Partition.TRUSTED not in listed["partitions"]:
         return ""
     there = await beside(tx.look_up, project)
-    said = "" if there.is_known or project is None else await unknown_project(tx, project, is_named=is_named)
+    said = "" if there.is_known or project is None else await describe_unknown_project(tx, project, is_named=is_named)
     if not there.has_others and not listed["project_only"]:
         return said
     everywhere = {**listed, "partitions": [Partition.TRUSTED], "project": EVERY_PROJECT, "project_only": False}
@@ -73,7 +75,7 @@ async def listed_elsewhere(tx: Transaction, listed: Mapping[str, Any], project: 
 def places(counts: Mapping[str | None, int], noun: tuple[str, str]) -> str:
     """Return the sentence that so many are in these projects, as ordered; None is in none."""
     shown = [
-        f"{count} {noun[count != 1]} in {'no project' if project is None else f'project {_shown(project)}'}"
+        f"{count} {noun[count != 1]} in {'no project' if project is None else f'project {_show_name(project)}'}"
         for project, count in list(counts.items())[:SHOWN]
     ]
     return f'{", ".join(shown)}; project="*" shows them.' if shown else ""
@@ -96,11 +98,11 @@ async def _names(tx: Transaction) -> list[str]:
     return [row["project"] for row in rows]
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(_shown, names))
+def _list_names(names: Iterable[str]) -> str:
+    return ", ".join(map(_show_name, names))
 
 
-def _shown(name: str) -> str:
+def _show_name(name: str) -> str:
     """Return a name on one line, without what is invisible in it; in quotation marks where it may read as a text."""
     line = "".join(filter(str.isprintable, " ".join(name.split())))
     cut = line if len(line) <= NAME_CHARS else f"{line[: NAME_CHARS - 1]}\u2026"

@@ -67,7 +67,7 @@ async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, li
     return [row["id"] for row in rows]
 
 
-async def embedded(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectorized]:
+async def embed_rows(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectorized]:
     """Return the vectors of rows (id, content) but of those texts that the model takes none of.
 
     Raises EmbedderUnavailable, EngramqError (`unavailable`).
@@ -79,7 +79,7 @@ async def embedded(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectoriz
             log.warning("The model takes no text of this memory", extra={"memory_id": str(rows[0]["id"])})
             return []
         middle = len(rows) // 2
-        return await embedded(rows[:middle], vectorizer) + await embedded(rows[middle:], vectorizer)
+        return await embed_rows(rows[:middle], vectorizer) + await embed_rows(rows[middle:], vectorizer)
     return [Vectorized(row["id"], row["content"], embedding) for row, embedding in zip(rows, embeddings, strict=True)]
 
 
@@ -93,7 +93,7 @@ async def embed_pending(command: EmbedPending, context: Context) -> PendingEmbed
     for start in range(0, len(waiting), ACTIVATED_AT_ONCE):
         rows = waiting[start : start + ACTIVATED_AT_ONCE]
         try:
-            vectors = await embedded(rows, vectorizer)
+            vectors = await embed_rows(rows, vectorizer)
         except EmbedderUnavailable as problem:  # the sweep will ask again
             log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.reason})
             continue

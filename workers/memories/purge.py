@@ -29,7 +29,7 @@ from engramq.workers.graph import taking_back
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.writer import lock_with_linked
 from engramq.workers.memories import change, purge_graph
-from engramq.workers.memories.grounds import StillResting, named_resting
+from engramq.workers.memories.grounds import StillResting, name_resting
 from engramq.workers.memories.purge_graph import PurgeFilters
 from engramq.workers.memories.supersession import lock_with_replaced
 from engramq.workers.runner import Context, handles_in_pieces, require_admin
@@ -63,7 +63,7 @@ def pieces_of(command: PurgeMemories, context: Context) -> AsyncIterator[None] |
 
 
 async def _take_all(command: PurgeMemories, context: Context) -> AsyncIterator[None]:
-    filters = _checked_filters(command, context)
+    filters = _check_filters(command, context)
     taking = [_take_memories(command, context, filters)]
     if command.with_resting:
         taking.append(_take_resting(command, context, filters))
@@ -78,7 +78,7 @@ async def _take_all(command: PurgeMemories, context: Context) -> AsyncIterator[N
             yield
 
 
-def _checked_filters(command: PurgeMemories, context: Context) -> PurgeFilters:
+def _check_filters(command: PurgeMemories, context: Context) -> PurgeFilters:
     command.check()
     require_admin(context.envelope.principal, "Purging")
     return PurgeFilters.of(command, context.store.viewer.owner)
@@ -87,9 +87,9 @@ def _checked_filters(command: PurgeMemories, context: Context) -> PurgeFilters:
 @handles_in_pieces(PurgeMemories, pieces_of)
 async def purge_memories(tx: Transaction, command: PurgeMemories, context: Context) -> Purged:
     """List what a purge would take, or sum up what all tries at it have erased or archived, in one audit entry."""
-    filters = _checked_filters(command, context)
+    filters = _check_filters(command, context)
     if not (command.erase or command.archive):
-        return await _listed(tx, filters)
+        return await _list(tx, filters)
     envelope = context.envelope
     action, word = (AuditAction.ARCHIVE, "archived") if command.archive else (AuditAction.ERASE, "erased")
     count, ids = await _done(tx, envelope, action)
@@ -103,11 +103,11 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
         still_hidden_count=len(hidden),
         restored=restored_ids,
         restored_count=restored,
-        **change.named_hidden(hidden, limits.PURGED_SHOWN),
+        **change.name_hidden(hidden, limits.PURGED_SHOWN),
         **await _left_resting(tx, envelope),
     )
     await _tell_partitions(tx, envelope, action, reply)
-    new: dict[str, Any] = {word: count, "filters": _as_audited(filters)}
+    new: dict[str, Any] = {word: count, "filters": _audit_filters(filters)}
     if filters.take_graph:
         new |= await _tell_taken(tx, envelope, reply)
         await purge_graph.tell_left(tx, reply, filters)
@@ -264,7 +264,7 @@ async def _until_now(context: Context, filters: PurgeFilters) -> PurgeFilters:
     return replace(filters, until=now) if filters.until is None or filters.until > now else filters
 
 
-async def _listed(tx: Transaction, filters: PurgeFilters) -> Purged:
+async def _list(tx: Transaction, filters: PurgeFilters) -> Purged:
     """Return what a purge would take, without taking anything."""
     async with tx.seeing(EVERYTHING if filters.take_private else tx.viewer):
         counted = await tx.rows("purge_count", **asdict(filters))
@@ -299,18 +299,18 @@ async def _tell_taken(tx: Transaction, envelope: Envelope, reply: Purged) -> dic
     )
     reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
     reply.emptied_count, reply.taken_back_count = counts["emptied"], counts["taken_back"]
-    (row,) = await _noted(tx, "purge_constitutive", envelope)
+    (row,) = await _read_noted(tx, "purge_constitutive", envelope)
     reply.constitutive_count = row["edges"]
     return counts
 
 
 async def _done(tx: Transaction, envelope: Envelope, action: AuditAction) -> tuple[int, list[str]]:
     """Return with how many things a command has done this by now, whoever carried it out, and the first ids."""
-    (row,) = await _noted(tx, "purge_done", envelope, action=action, shown=limits.PURGED_SHOWN)
+    (row,) = await _read_noted(tx, "purge_done", envelope, action=action, shown=limits.PURGED_SHOWN)
     return row["memories"], [str(thing_id) for thing_id in row["ids"] or ()]
 
 
-async def _noted(tx: Transaction, query: str, envelope: Envelope, **values: Any) -> list[Row]:
+async def _read_noted(tx: Transaction, query: str, envelope: Envelope, **values: Any) -> list[Row]:
     """Return what the audit log says of a command, of what was private too."""
     async with tx.seeing(EVERYTHING):
         return await tx.rows(query, command_id=UUID(envelope.id), **values)
@@ -325,22 +325,22 @@ async def _left_resting(tx: Transaction, envelope: Envelope) -> StillResting:
 
 async def _resting(tx: Transaction, query: str, **values: Any) -> StillResting:
     rows = await tx.rows(query, **values, limit=limits.RESTING_SHOWN)
-    return named_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
+    return name_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
 
 
 async def _tell_partitions(tx: Transaction, envelope: Envelope, action: AuditAction, reply: Purged) -> None:
     """Add to a reply how many of the memories that a command has taken were trusted, and how many were not."""
-    (row,) = await _noted(tx, "purge_done", envelope, action=action, shown=0)
+    (row,) = await _read_noted(tx, "purge_done", envelope, action=action, shown=0)
     reply.trusted_count, reply.untrusted_count = row["of_trusted"], row["memories"] - row["of_trusted"]
 
 
 async def _hidden_by(tx: Transaction, envelope: Envelope) -> list[UUID]:
     """Return what a command's erasures, or what it archived, left hidden and nothing replaces now."""
-    rows = await _noted(tx, "purge_hidden", envelope)
+    rows = await _read_noted(tx, "purge_hidden", envelope)
     return await change.still_hidden(tx, [row["id"] for row in rows])
 
 
-def _as_audited(filters: PurgeFilters) -> dict[str, Any]:
+def _audit_filters(filters: PurgeFilters) -> dict[str, Any]:
     """Return filters as the audit log has them: of what memories say of themselves only a digest, to compare with."""
     values: dict[str, Any] = {}
     for name, value in asdict(filters).items():

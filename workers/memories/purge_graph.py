@@ -27,7 +27,7 @@ from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions
-from engramq.workers.graph.taking_back import ChangedBy, changed
+from engramq.workers.graph.taking_back import ChangedBy, list_changed
 from engramq.workers.links.deferred import drop_by_id
 
 BEGINNING: Final = UUID(int=0)  # of the ids, which count up
@@ -227,7 +227,7 @@ async def tell_left(tx: Transaction, reply: Purged, filters: PurgeFilters) -> Ro
     reply.kept_node_previews = await _first(tx, filters, "authored_nodes", hung_on=True)
     if filters.unarchived and counts["links"]:
         reply.notice = LINKS_STAY
-    others = await changed(tx, filters.changes, limits.PURGED_SHOWN)
+    others = await list_changed(tx, filters.changes, limits.PURGED_SHOWN)
     reply.changed_edge_count, reply.changed_edge_previews = others.edges, named(others.edge_ids)
     reply.changed_node_count, reply.changed_node_previews = others.nodes, named(others.node_ids)
     reply.changed_memory_count = others.memories

@@ -44,7 +44,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.db.database import Store
-from engramq.workers.db.memory_rows import marked, memory_record, previews, read_memories, visible_now
+from engramq.workers.db.memory_rows import mark_visibility, memory_record, previews, read_memories, visible_now
 from engramq.workers.db.namespaces import full_text
 from engramq.workers.db.privacy import privacy_of, private_of_others, seeing_as_admin
 from engramq.workers.db.reembedding import progress
@@ -53,8 +53,8 @@ from engramq.workers.embedders.interface import EmbedderSpec
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.snapshot import links_of
 from engramq.workers.memories.grounds import mark_grounds
-from engramq.workers.memories.other_projects import listed_elsewhere
-from engramq.workers.memories.supersession import replaced_by
+from engramq.workers.memories.other_projects import describe_elsewhere
+from engramq.workers.memories.supersession import find_replacements
 from engramq.workers.runner import Context, handles, handles_without_transaction
 
 TAGGED_MAX: Final = 1_000  # memories that a list looks up by their tags; of more the newest are soon found by time
@@ -143,7 +143,7 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
             "recent_memories", **listed.values, before=before, before_id=before_id, limit=command.limit + 1
         )
         shown = rows[: command.limit]
-        memories = marked([memory_record(row) for row in shown])
+        memories = mark_visibility([memory_record(row) for row in shown])
         await mark_grounds(tx, memories)
     if sees_all:
         await _mark_of_others(tx, memories)
@@ -153,7 +153,7 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
     project = context.envelope.project_named(command.project)
     hint = ""
     if not shown and after is None:
-        hint = await listed_elsewhere(tx, listed.values, project, is_named=command.project is not UNSET)
+        hint = await describe_elsewhere(tx, listed.values, project, is_named=command.project is not UNSET)
     return MemoryList(memories=memories, count=len(shown), hint=hint or UNSET, next_cursor=cursor)
 
 
@@ -180,7 +180,7 @@ async def list_standing(tx: Transaction, command: ListStanding, context: Context
     partitions = tuple(Partition) if command.include_untrusted else DEFAULT_PARTITIONS
     project = context.envelope.project_named(command.project)
     rows = await tx.rows("standing_memories", **visible_now(partitions), project=project, limit=limits.STANDING_LISTED)
-    memories = marked([memory_record(row) for row in rows])
+    memories = mark_visibility([memory_record(row) for row in rows])
     await mark_grounds(tx, memories)
     return MemoryList(memories=memories, count=len(rows))
 
@@ -211,7 +211,7 @@ async def _found(tx: Transaction, command: GetMemory) -> MemoryFound:
     memory_id = UUID(memory.id)
     partitions = tuple(Partition) if command.include_untrusted else (Partition.TRUSTED,)
     links = await links_of(tx, memory_id, partitions, or_none(command.as_of))
-    replaced = await previews(tx, await replaced_by(tx, memory_id), partitions)
+    replaced = await previews(tx, await find_replacements(tx, memory_id), partitions)
     return MemoryFound(memory=memory, links=links, replaces=replaced, status="success")
 
 

@@ -13,8 +13,8 @@ from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import refusal_of
-from engramq.workers.links.writer import displaced_records, lock_with_linked, make_room_again
-from engramq.workers.memories.change import StillHidden, behind, named_behind
+from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
+from engramq.workers.memories.change import StillHidden, behind, name_behind
 from engramq.workers.memories.grounds import VOUCHED_FOR, still_resting
 from engramq.workers.memories.preconditions import require_as_seen
 from engramq.workers.runner import Context, handles
@@ -43,8 +43,8 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
     new: dict[str, Any] = {"verification": verification}
     if before is Verification.REJECTED and not hides:
         displaced = await make_room_again(tx, memory_id, context.services[LinkRules])
-        new |= {"displaced": displaced_records(displaced)} if displaced else {}
-    hidden = await named_behind(tx, await behind(tx, [memory_id])) if hides else StillHidden()
+        new |= {"displaced": audit_displaced(displaced)} if displaced else {}
+    hidden = await name_behind(tx, await behind(tx, [memory_id])) if hides else StillHidden()
     old = {"verification": before}
     await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new)
     return Verified(

@@ -28,7 +28,7 @@ INSTEAD: Final = "Supersede or forget it instead, or talk to them."
 async def share_memory(tx: Transaction, command: ShareMemory, context: Context) -> Shared:
     """Let everybody see a private memory; audited. Raises EngramqError with `conflict` as verdicts do."""
     require_trusted_principal(context.envelope.principal)
-    row = await _locked(tx, command.memory_id)
+    row = await _lock(tx, command.memory_id)
     if row is None:
         return Shared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
     memory_id: UUID = row["id"]
@@ -52,7 +52,7 @@ async def share_memory(tx: Transaction, command: ShareMemory, context: Context) 
 async def unshare_memory(tx: Transaction, command: UnshareMemory, context: Context) -> Unshared:
     """Make a memory private to who stored it, unless others have built on it; audited."""
     require_trusted_principal(context.envelope.principal)
-    row = await _locked(tx, command.memory_id)
+    row = await _lock(tx, command.memory_id)
     if row is None:
         return Unshared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
     built_on = await hide_from_others(tx, row, context.envelope)
@@ -61,7 +61,7 @@ async def unshare_memory(tx: Transaction, command: UnshareMemory, context: Conte
     return Unshared(status="refused", memory_id=str(row["id"]), built_on=built_on, hint=INSTEAD)
 
 
-async def _locked(tx: Transaction, memory_id: str) -> Row | None:
+async def _lock(tx: Transaction, memory_id: str) -> Row | None:
     """Lock the memory that a command names, with what it replaced; return its row, None where the caller sees none."""
     found = parse_uuid(memory_id)
     return None if found is None else (await supersession.lock_with_replaced(tx, found)).get(found)

@@ -52,13 +52,13 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_pair
 from engramq.workers.memories.grounds import (
     VOUCHED_FOR,
-    cited_in,
     details_of,
+    find_cited,
     known_grounds,
     refuse_trusted_on,
     untrusted_ground,
 )
-from engramq.workers.memories.other_projects import PROJECT_BESIDE, new_project, read_beside
+from engramq.workers.memories.other_projects import PROJECT_BESIDE, describe_new_project, read_beside
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles
@@ -189,7 +189,7 @@ async def remember_stored(reply: Reply, _command: StoreMemory, context: Context)
 @handles(StoreMemory, before=draft_memory, after=remember_stored)
 async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
     """Write a memory, and show what is similar. Raises EngramqError with `external_id_taken`, `quota_exceeded`."""
-    if cited_in(command.evidence):
+    if find_cited(command.evidence):
         draft = await resting(tx, draft)
     if context.services[Quotas].are_set:
         Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
@@ -240,7 +240,7 @@ async def _notice_of_project(tx: Transaction, project: str, row: Row, context: C
     (answer,) = row.values()
     there = read_beside(answer)
     is_new = not there.is_known and there.has_others
-    return await new_project(tx, project) if is_new and Scope.READ in context.envelope.principal.scopes else ""
+    return await describe_new_project(tx, project) if is_new and Scope.READ in context.envelope.principal.scopes else ""
 
 
 def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:

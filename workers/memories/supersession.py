@@ -90,14 +90,14 @@ async def undo(tx: Transaction, old_id: UUID, new_id: UUID | None) -> None:
     await tx.send("relink_replaced", **ends)
 
 
-async def replaced_by(tx: Transaction, memory_id: UUID) -> list[UUID]:
+async def find_replacements(tx: Transaction, memory_id: UUID) -> list[UUID]:
     """Return what a memory replaced, whatever became of it besides, the last first."""
     return [row["id"] for row in await tx.rows("replaced_by", id=memory_id)]
 
 
 async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
     """Hide what a memory that is to be erased had replaced behind its successor."""
-    chain = await replaced_by(tx, going)
+    chain = await find_replacements(tx, going)
     if not chain:
         return
     owners = {row["id"]: row["owner"] for row in await tx.rows("owners_among", ids=[*chain, successor])}

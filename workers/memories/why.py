@@ -47,7 +47,7 @@ async def _card(tx: Transaction, command: WhyMemory, principal: Principal, reade
         lines[row["about"]].append(_line(row, reads_audit=reads_audit))
     if memory.evidence:
         counts["cited"] = len(memory.evidence)
-        lines["cited"] = [CardLine(says=_cited(citation)) for citation in memory.evidence[:LINES]]
+        lines["cited"] = [CardLine(says=_cite(citation)) for citation in memory.evidence[:LINES]]
     _fit(lines)
     omitted = counts.total() - sum(len(shown) for shown in lines.values())
     shown = MemoryPreview(id=memory.id, preview=preview_of(memory.content, CHARS))
@@ -83,7 +83,7 @@ def _line(row: Row, *, reads_audit: bool) -> CardLine:
     )
 
 
-def _cited(citation: dict[str, Any]) -> str:
+def _cite(citation: dict[str, Any]) -> str:
     what = citation.get("path") or citation.get("memory_id") or citation.get("url") or citation.get("commit")
     lines = f":{citation['lines']}" if "lines" in citation else ""
     return preview_of(f"{what}{lines} {citation.get('state', '')}".strip(), CHARS)

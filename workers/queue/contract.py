@@ -117,7 +117,7 @@ Observe = Callable[[CommandTry], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class WorkerSpec:
     """A worker kind: the handlers of its commands and its periodic work."""
 
     kind: WorkerKind

@@ -81,10 +81,12 @@ class DeadLetters:
 
         Who wrote what cannot be read is not known: such letters are of no namespace.
         """
-        found = [letter for keys in self._lanes.all for letter in await self._in_lane(keys, mailbox, limit, namespace)]
+        found = [
+            letter for keys in self._lanes.all for letter in await self._find_lane(keys, mailbox, limit, namespace)
+        ]
         return sorted(found, key=lambda letter: -letter.died_at)[:limit]
 
-    async def _in_lane(
+    async def _find_lane(
         self, keys: Keys, mailbox: WorkerKind, limit: int, namespace: str | None
     ) -> builtins.list[DeadLetter]:
         found: builtins.list[DeadLetter] = []

@@ -360,9 +360,9 @@ async def _rewrite(redis: Any) -> bool:
         return False
     try:
         async with asyncio.timeout(REWRITE_S):
-            await _settled(redis)  # one that is under way may have begun before the erasure
+            await _settle(redis)  # one that is under way may have begun before the erasure
             await redis.execute_command("BGREWRITEAOF")
-            found = await _settled(redis)
+            found = await _settle(redis)
     except ResponseError as refusal:
         raise NotRewritten(f"Redis refuses BGREWRITEAOF: {refusal}") from refusal
     except TimeoutError:
@@ -373,7 +373,7 @@ async def _rewrite(redis: Any) -> bool:
     return True
 
 
-async def _settled(redis: Any) -> dict[str, Any]:
+async def _settle(redis: Any) -> dict[str, Any]:
     """Wait until no writing is under way or about to begin; return what the server then says of persistence."""
     while True:
         found: dict[str, Any] = await redis.execute_command("INFO", "persistence")

@@ -26,7 +26,7 @@ from engramq.schemas.keys import Keys, turn_mark
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import SpanKind, about, past, span, trace_id_of
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import Actor, CommandTry, Job, Lease, LeaseLost, OutcomeUnknown, SessionUse
+from engramq.workers.queue.contract import CommandTry, Job, Lease, LeaseLost, OutcomeUnknown, SessionUse, WorkerSpec
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import GatheredFollowUps, Result, Session, Settlement, session_of
@@ -51,7 +51,7 @@ ABANDONED: Final = "abandoned"  # its callers have gone
 class Mailbox:
     """What the jobs of one mailbox share."""
 
-    actor: Actor
+    spec: WorkerSpec
     keys: Keys
     pipeline: Pipeline
     background: BackgroundTasks
@@ -146,7 +146,7 @@ class ClaimedJob:
                 self._bury(f"{self.job_id}#{place}", part, problem, whole_job=False)
                 continue
             too_late = not envelope.command.write and 0 < envelope.deadline < now
-            self._turn = turn_mark(self.mailbox.actor.kind, envelope.namespace)
+            self._turn = turn_mark(self.mailbox.spec.kind, envelope.namespace)
             if envelope.id not in self.open and not too_late:
                 self.open[envelope.id] = part
                 envelopes.append(envelope)
@@ -158,7 +158,7 @@ class ClaimedJob:
         log.error("Unreadable bytes set aside", extra={"letter_id": letter_id, "error": error})
         letter = DeadLetter(
             id=letter_id,
-            mailbox=self.mailbox.actor.kind,
+            mailbox=self.mailbox.spec.kind,
             raw=raw,
             error=error,
             message="These bytes are no job." if whole_job else "These bytes are no command of this version.",
@@ -183,12 +183,12 @@ class ClaimedJob:
 
     async def _carry_out(self, envelope: Envelope) -> None:
         """Run the handler of a command, keep the result, and report both. Only cancellation comes through."""
-        actor, name, now = self.mailbox.actor, type(envelope.command).__name__, clock()
+        spec, name, now = self.mailbox.spec, type(envelope.command).__name__, clock()
         # Old commands do not say when they came.
         progress = _Progress(min(now, envelope.issued_at - self.redis_ahead_s) if envelope.issued_at else now)
         attributes = {
             "engramq.command_id": envelope.id,
-            "engramq.mailbox": actor.kind.value,
+            "engramq.mailbox": spec.kind.value,
             "engramq.attempt": envelope.attempt,
         }
         with (
@@ -201,22 +201,22 @@ class ClaimedJob:
                 if self.lease.abandoned:
                     progress.outcome = ABANDONED
                 active.tell("engramq.outcome", progress.outcome)
-                if actor.observe is not None:
+                if spec.observe is not None:
                     ended = clock()
                     began = progress.began or ended
-                    actor.observe(CommandTry(actor.kind, name, progress.outcome, began - progress.came, ended - began))
+                    spec.observe(CommandTry(spec.kind, name, progress.outcome, began - progress.came, ended - began))
         self._new_result.set()
 
     async def _result_of(self, envelope: Envelope, progress: _Progress) -> Result:
-        actor, tries = self.mailbox.actor, envelope.attempt + self.tries - 1
-        handler = actor.handlers.get(type(envelope.command))
+        spec, tries = self.mailbox.spec, envelope.attempt + self.tries - 1
+        handler = spec.handlers.get(type(envelope.command))
         if handler is None:
             progress.outcome = SET_ASIDE
             return self._given_up(envelope, tries, "UnknownCommand", "This worker has no handler for the command.")
         # Whoever takes over from a worker that died learns that this is another try.
         tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
-        waited_for = actor.activity.serving() if envelope.reply_to else nullcontext()
-        counted = actor.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for
+        waited_for = spec.activity.serving() if envelope.reply_to else nullcontext()
+        counted = spec.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for
         try:
             async with self.mailbox.handlers:
                 progress.began = now = clock()
@@ -232,13 +232,13 @@ class ClaimedJob:
             progress.outcome = refusal.fault.code
             if refusal.fault.code in NOT_APPLIED and envelope.command.write and envelope.reply_to:
                 return self._not_applied(envelope, tries, refusal.fault)
-            return _refused(envelope, refusal.fault)
+            return _refuse(envelope, refusal.fault)
         except (OutcomeUnknown, LeaseLost) as problem:
-            return _retried(envelope, tries, type(problem).__name__)
+            return _retry(envelope, tries, type(problem).__name__)
         except Exception as problem:  # noqa: BLE001 - whatever a handler does, the worker lives and the command ends
             error = type(problem).__name__
             if tries < MAX_TRIES:
-                return _retried(envelope, tries, error)
+                return _retry(envelope, tries, error)
             progress.outcome = SET_ASIDE
             return self._given_up(envelope, tries, error, "The command failed unexpectedly at every try.")
         progress.outcome = DONE
@@ -250,8 +250,8 @@ class ClaimedJob:
         Its caller may have been told `pending`, which the settlement knows: then it is tried again.
         """
         if tries > 1:
-            return _retried(envelope, tries, fault.code)
-        return replace(_another_try(envelope, tries), answer=_refused(envelope, fault).answer, if_heard=True)
+            return _retry(envelope, tries, fault.code)
+        return replace(_another_try(envelope, tries), answer=_refuse(envelope, fault).answer, if_heard=True)
 
     def _given_up(self, envelope: Envelope, tries: int, error: str, message: str) -> Result:
         """Make a dead letter of a command; its caller learns that it failed."""
@@ -260,7 +260,7 @@ class ClaimedJob:
         fault = msgspec.structs.replace(fault, command_id=envelope.id)
         letter = DeadLetter(
             id=envelope.id,
-            mailbox=self.mailbox.actor.kind,
+            mailbox=self.mailbox.spec.kind,
             raw=self.open[envelope.id],
             error=error,
             message=message,
@@ -269,7 +269,7 @@ class ClaimedJob:
             issued_at=envelope.issued_at,
             fault=fault,
         )
-        return _refused(envelope, fault, letter)
+        return _refuse(envelope, fault, letter)
 
     async def _settle(self, *, last: bool) -> None:
         """Write the results so far; the last time the job ends, and commands without a result are put back.
@@ -278,7 +278,7 @@ class ClaimedJob:
         any other one under its own name. Orderly put back, they have not used up a try.
         """
         results, letters = list(self._results), list(self._letters)
-        kind = self.mailbox.actor.kind
+        kind = self.mailbox.spec.kind
         settlement = Settlement(self.mailbox.keys, kind)
         settlement.add(results)
         for letter in letters:
@@ -322,20 +322,20 @@ class ClaimedJob:
                 raise LeaseLost
             if not isinstance(written, list):
                 return {}
-            uses, sessions_used = settlement.uses(written), self.mailbox.actor.sessions_used
+            uses, sessions_used = settlement.uses(written), self.mailbox.spec.sessions_used
             if sessions_used is not None:
                 self.mailbox.background.start(partial(sessions_used, tuple(uses.values())), self.job_id)
             return uses
 
 
-def _refused(envelope: Envelope, fault: Fault, letter: DeadLetter | None = None) -> Result:
+def _refuse(envelope: Envelope, fault: Fault, letter: DeadLetter | None = None) -> Result:
     """Answer a command with a fault; no further try would help."""
     if fault.command_id is UNSET:
         fault = msgspec.structs.replace(fault, command_id=envelope.id)
     return Result(envelope, answer=encode(Answer(id=envelope.id, fault=fault)), letter=letter)
 
 
-def _retried(envelope: Envelope, tries: int, error: str) -> Result:
+def _retry(envelope: Envelope, tries: int, error: str) -> Result:
     """Try a command again, later after each try; nobody is answered yet."""
     log.warning("Command will be tried again", extra=_log_fields(envelope, tries, error))
     return _another_try(envelope, tries)

@@ -24,7 +24,7 @@ from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE, REGISTER
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import JsonFormatter, NameSubject, process_name, quieten
-from engramq.workers.queue.contract import Actor, FollowUp, Periodic
+from engramq.workers.queue.contract import FollowUp, Periodic, WorkerSpec
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import send_follow_ups
 from engramq.workers.queue.worker import MailboxWorker, PoisonSlot
@@ -57,8 +57,8 @@ class Polling:
 class _Lanes:
     """What a process runs in its lanes: workers of each kind, a pipeline, and the signs of life of both."""
 
-    def __init__(self, actors: Sequence[Actor], lanes: Lanes, stop: asyncio.Event, *, grace_s: float) -> None:
-        self._actors = actors
+    def __init__(self, specs: Sequence[WorkerSpec], lanes: Lanes, stop: asyncio.Event, *, grace_s: float) -> None:
+        self._specs = specs
         self._lanes = lanes
         self._stop = stop
         self._worker_id = uuid7()
@@ -66,11 +66,11 @@ class _Lanes:
             Pipeline(lanes.server, (KEEP_SCHEDULE, ENQUEUE_READS, REGISTER), key=keys.prefix) for keys in lanes.all
         ]
         slot = PoisonSlot()
-        handlers = {actor.kind: asyncio.Semaphore(actor.concurrency) for actor in actors}
+        handlers = {spec.kind: asyncio.Semaphore(spec.concurrency) for spec in specs}
         self.workers = [
-            MailboxWorker(actor, lanes.server, keys, grace_s=grace_s, slot=slot, handlers=handlers[actor.kind])
+            MailboxWorker(spec, lanes.server, keys, grace_s=grace_s, slot=slot, handlers=handlers[spec.kind])
             for keys in lanes.all
-            for actor in actors
+            for spec in specs
         ]
 
     async def send(self, follow_ups: Sequence[FollowUp]) -> None:
@@ -84,7 +84,7 @@ class _Lanes:
         await asyncio.gather(*map(self._report_alive, self._lanes.all, self.pipelines))
 
     async def _report_alive(self, keys: Keys, pipeline: Pipeline) -> None:
-        alive = [keys.of[actor.kind].alive for actor in self._actors]
+        alive = [keys.of[spec.kind].alive for spec in self._specs]
         presence = Presence(keys, process_name("worker"), forgotten_s=FORGOTTEN_S, fresh_s=3 * ALIVE_S)
         while not self._stop.is_set():
             with contextlib.suppress(ConnectionLost, RedisError):
@@ -157,7 +157,7 @@ class Schedule:
 
 
 async def serve(
-    actors: Sequence[Actor],
+    specs: Sequence[WorkerSpec],
     settings: Settings,
     *,
     lanes: Lanes | None = None,
@@ -181,7 +181,7 @@ async def serve(
     if not await _reach(lanes, stop):
         return
     async with asyncio.TaskGroup() as group:
-        served = _Lanes(actors, lanes, stop, grace_s=grace_s)
+        served = _Lanes(specs, lanes, stop, grace_s=grace_s)
         working = [group.create_task(worker.run()) for worker in served.workers]
         reporting = group.create_task(served.report_alive())
         piping = [group.create_task(pipeline.run()) for pipeline in served.pipelines]
@@ -189,10 +189,10 @@ async def serve(
             polling.begin(served.workers)
         first, keys = served.pipelines[0], lanes.first
         schedules = [
-            Schedule(actor.kind, periodic, keys, first, served.send) for actor in actors for periodic in actor.schedule
+            Schedule(spec.kind, periodic, keys, first, served.send) for spec in specs for periodic in spec.schedule
         ]
         scheduled = [group.create_task(schedule.run()) for schedule in schedules]
-        log.info("Workers serve", extra={"kinds": [str(actor.kind) for actor in actors], "lanes": len(lanes.all)})
+        log.info("Workers serve", extra={"kinds": [str(spec.kind) for spec in specs], "lanes": len(lanes.all)})
         if ready is not None:
             ready.set()
         await stop.wait()

@@ -25,7 +25,7 @@ from engramq.schemas.limits import BULK
 from engramq.schemas.redis_problems import RefusalLog
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import LEASE_S, Actor, Lease
+from engramq.workers.queue.contract import LEASE_S, Lease, WorkerSpec
 from engramq.workers.queue.job import GONE, LOST, ClaimedJob, Mailbox
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import GatheredFollowUps
@@ -75,7 +75,7 @@ class MailboxWorker:
 
     def __init__(
         self,
-        actor: Actor,
+        spec: WorkerSpec,
         redis: str | Server,
         keys: Keys,
         *,
@@ -84,25 +84,25 @@ class MailboxWorker:
         handlers: asyncio.Semaphore | None = None,
     ) -> None:
         """`keys` are those of a lane at `redis`; `handlers` bounds those of the kind that run, in all lanes."""
-        self._mailbox_key, self._wakeups_key = keys.of[actor.kind].mailbox, keys.of[actor.kind].wakeups
-        self._depth_key = keys.of[actor.kind].depth
-        of = keys.of[actor.kind]
-        self._turns = (of.waiting, of.turns) if actor.kind in BULK else ()
-        self.actor = actor
+        self._mailbox_key, self._wakeups_key = keys.of[spec.kind].mailbox, keys.of[spec.kind].wakeups
+        self._depth_key = keys.of[spec.kind].depth
+        of = keys.of[spec.kind]
+        self._turns = (of.waiting, of.turns) if spec.kind in BULK else ()
+        self.spec = spec
         self._grace_s = grace_s
         self._slot = slot
         self._guard = keys.guard
-        self._concurrency = -(-actor.concurrency // keys.lanes)  # commands under way, at most
+        self._concurrency = -(-spec.concurrency // keys.lanes)  # commands under way, at most
         self._has_room = asyncio.Event()
         worker_id = uuid7()
         self._claiming = RedisConnection(redis, (CLAIM,), key=keys.prefix)
         self._wait_s = 0.0  # how long the next claim waits for a wake-up at most
-        self._interrupt_key = keys.interrupt(actor.kind, worker_id)
+        self._interrupt_key = keys.interrupt(spec.kind, worker_id)
         self._pipeline = Pipeline(redis, (RENEW, RELEASE, WAKE, SETTLE, ENQUEUE_READS), key=keys.prefix)
         self._background = BackgroundTasks()
-        self._follow_ups = GatheredFollowUps(keys, self._pipeline, actor.activity)
-        handlers = handlers or asyncio.Semaphore(actor.concurrency)
-        self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, handlers, self._follow_ups)
+        self._follow_ups = GatheredFollowUps(keys, self._pipeline, spec.activity)
+        handlers = handlers or asyncio.Semaphore(spec.concurrency)
+        self._mailbox = Mailbox(spec, keys, self._pipeline, self._background, handlers, self._follow_ups)
         # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
         self.running: dict[asyncio.Task[None], ClaimedJob] = {}
         self._tokens = map(f"{worker_id}:{{}}".format, itertools.count())
@@ -181,7 +181,7 @@ class MailboxWorker:
                 self.polls = False
                 refused = self._refusals.note(problem)
                 if not refused and not isinstance(problem, (ConnectionLost, *CONNECTION_ERRORS)):
-                    extra = {"mailbox": self.actor.kind, "error": type(problem).__name__}
+                    extra = {"mailbox": self.spec.kind, "error": type(problem).__name__}
                     log.error("Picking jobs failed", extra=extra)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1

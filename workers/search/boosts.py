@@ -70,10 +70,10 @@ class Boosted:
     via: Mapping[int, Reached]
 
 
-def boosted(measure: Measure, first: Ranked, around: Surroundings, boosts: Boosts = DEFAULT_BOOSTS) -> Boosted:
+def boost_best(measure: Measure, first: Ranked, around: Surroundings, boosts: Boosts = DEFAULT_BOOSTS) -> Boosted:
     """Rank anew, with the linked memories that were no candidates among the others."""
     links = _leading(first, around)
-    candidates, parts = _with_reached(measure, first, around.linked, {link.other for link in links})
+    candidates, parts = _add_reached(measure, first, around.linked, {link.other for link in links})
     rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
     over, best = _over_links(first, rows, links, boosts)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
@@ -100,7 +100,7 @@ def _leading(first: Ranked, around: Surroundings) -> list[Reached]:
     return [link for link in around.links if trusted[link.seed] or not trusted[link.other]]
 
 
-def _with_reached(
+def _add_reached(
     measure: Measure, first: Ranked, linked: Candidates, reached: Set[str]
 ) -> tuple[Candidates, dict[str, Column]]:
     """Return the candidates followed by those that were reached and are none, and the parts of all their scores."""

@@ -37,14 +37,14 @@ class QuestionVectors:
     former: Sequence[Reading] = field(default=())
     curve: Calibration | None = None
 
-    async def by_all(self, measured: Measured) -> Candidates:
+    async def measure_by_all(self, measured: Measured) -> Candidates:
         """Return what is measured by each embedding as one; those of former models come later."""
         candidates = await measured(self.embedding)
         for former in self.former:
-            candidates = candidates.completed(self._converted(await measured(former.embeddings[0]), former.curve))
+            candidates = candidates.completed(self._convert(await measured(former.embeddings[0]), former.curve))
         return candidates
 
-    def _converted(self, candidates: Candidates, curve: Calibration) -> Candidates:
+    def _convert(self, candidates: Candidates, curve: Calibration) -> Candidates:
         own = self.curve
         if own is None:
             return candidates

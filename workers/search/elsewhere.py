@@ -12,7 +12,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Ranking
-from engramq.workers.memories.other_projects import beside, places, unknown_project
+from engramq.workers.memories.other_projects import beside, describe_unknown_project, places
 from engramq.workers.runner import Context
 
 HITS: Final = ("hit", "hits")
@@ -34,7 +34,7 @@ async def hint_of(command: SearchMemories, context: Context, search: Search) -> 
     said = []
     if project is not None and not there.is_known:
         is_named = command.project is not UNSET
-        unknown = partial(unknown_project, project=project, is_named=is_named)
+        unknown = partial(describe_unknown_project, project=project, is_named=is_named)
         said.append(await context.store.read(namespace, unknown))
     if there.has_others or command.project_only:
         hits = await search(_everywhere(command))

@@ -19,7 +19,7 @@ from engramq.schemas.pastes import read_prompt
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
-from engramq.workers.db.memory_rows import marked
+from engramq.workers.db.memory_rows import mark_visibility
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
@@ -35,7 +35,7 @@ from engramq.workers.search.candidates import CANDIDATES, QuestionVectors, Table
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
 from engramq.workers.search.elsewhere import hint_of
-from engramq.workers.search.relevance import Floor
+from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import Lift, Search, SearchResult, filters_of, question_of
 from engramq.workers.search.wishes import Wishes
 
@@ -107,7 +107,7 @@ async def search(
         copies.current(namespace, command.partitions, question, viewer),
     )
     # Cosines alone were asked for: no judge of relevance takes any of them away.
-    least = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[Floor].least
+    least = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[MinRelevance].least
     if least is None and lift is not None:
         least = LEAST_OF_MANY
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
@@ -191,7 +191,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     context.after_reply = follow if counting or refresh else None
     standing = UNSET if wishes is None else wishes.besides(memories) or UNSET
     return MemoryList(
-        memories=marked(memories),
+        memories=mark_visibility(memories),
         count=len(memories),
         answered=result.answered,
         left_out=left_out or UNSET,

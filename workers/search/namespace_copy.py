@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from engramq.schemas.fields import tag_key
 from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
-from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpacked
+from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpack
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
 from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
@@ -171,15 +171,15 @@ class NamespaceCopy:
 
     def _grow(self) -> None:
         for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_words_of", "_models", "_vectors"):
-            setattr(self, name, _grown(getattr(self, name)))
-        self._truths = {name: _grown(values) for name, values in self._truths.items()}
-        self._numbers = {name: _grown(values) for name, values in self._numbers.items()}
+            setattr(self, name, _grow_array(getattr(self, name)))
+        self._truths = {name: _grow_array(values) for name, values in self._truths.items()}
+        self._numbers = {name: _grow_array(values) for name, values in self._numbers.items()}
 
     def _put_vector(self, place: int, model_id: int | None, packed: bytes | None) -> None:
         self._models[place] = model_id or 0
         if model_id is None or packed is None:
             return
-        vector = unpacked(packed)
+        vector = unpack(packed)
         if self._vectors.shape[1] < len(vector):  # the first vector, or one of a model with longer ones
             self._vectors = np.pad(self._vectors, ((0, 0), (0, len(vector) - self._vectors.shape[1])))
         self._vectors[place] = 0.0
@@ -191,7 +191,7 @@ class NamespaceCopy:
         if (former := self._pieces.pop(place, None)) is not None:
             self._piece_bytes -= former.nbytes
         if packed:
-            self._pieces[place] = pieces = np.stack([unit(unpacked(piece)) for piece in packed])
+            self._pieces[place] = pieces = np.stack([unit(unpack(piece)) for piece in packed])
             self._piece_bytes += pieces.nbytes
 
     def _chosen(self, filters: Filters) -> Mask:
@@ -272,7 +272,7 @@ class NamespaceCopy:
             return nearest
         pieces = [self._pieces[int(rows[place])] for place in long]
         counts = np.array([len(several) for several in pieces])
-        cosines_of_pieces = np.concatenate(pieces) @ unit(unpacked(cosines.wanted))
+        cosines_of_pieces = np.concatenate(pieces) @ unit(unpack(cosines.wanted))
         best = np.maximum.reduceat(cosines_of_pieces, np.cumsum(counts) - counts) - PIECE_PENALTY * np.log(counts)
         nearest[long] = np.fmax(nearest[long], np.clip(best, -1.0, 1.0))
         return nearest
@@ -283,7 +283,7 @@ class NamespaceCopy:
         if not (count := int(np.count_nonzero(comparable))):
             return similarity
         wanted = np.zeros(self._vectors.shape[1], dtype=np.float32)
-        vector = unpacked(half)
+        vector = unpack(half)
         wanted[: len(vector)] = unit(vector)
         if count <= min(ROWS_AT_ONCE, FEW_SHARE * len(comparable)):
             cosines = self._vectors[np.flatnonzero(comparable)] @ wanted
@@ -361,7 +361,7 @@ def _several(rows: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
     return lambda column: list(taken(column))
 
 
-def _grown(values: NDArray[Any]) -> NDArray[Any]:
+def _grow_array(values: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([values, np.zeros_like(values[: max(ROWS_AT_FIRST, len(values) // 4)])])
 
 

@@ -65,10 +65,10 @@ def in_order_of_storing(rows: Rows, fused: Column, vectors: Column, asks: Mask, 
         return boosts
     scores, known = fused[rows], vectors[rows]
     by_one, by_two = _likeness(known, 1), _likeness(known, 2)
-    before, after = _moved(scores, 1), _moved(scores, -1)
+    before, after = _move(scores, 1), _move(scores, -1)
     boosts["next_to"][rows] = around.next_to * by_one * (before + after)
-    boosts["near_to"][rows] = around.near_to * by_two * (_moved(scores, 2) + _moved(scores, -2))
-    boosts["answers"][rows] = around.answers * by_one * _moved(np.where(asks[rows], scores, 0.0), 1)
+    boosts["near_to"][rows] = around.near_to * by_two * (_move(scores, 2) + _move(scores, -2))
+    boosts["answers"][rows] = around.answers * by_one * _move(np.where(asks[rows], scores, 0.0), 1)
     return boosts
 
 
@@ -87,7 +87,7 @@ def _likeness(values: Column, steps: int) -> float:
     return min(1.0, max(0.0, TRUST_IN_ORDER * above_chance))
 
 
-def _moved(values: Column, steps: int) -> Column:
+def _move(values: Column, steps: int) -> Column:
     """Return the value so many places before (or after, if negative) each; 0 beyond the ends."""
     moved = np.zeros(len(values))
     if steps > 0:
@@ -118,7 +118,7 @@ class _Places:
         return np.where(np.isfinite(best), best, 0.0)
 
 
-def numbered(names: Sequence[tuple[bool, str | None]]) -> tuple[NDArray[np.int64], int]:
+def number(names: Sequence[tuple[bool, str | None]]) -> tuple[NDArray[np.int64], int]:
     """Return a number for each thread of each partition, -1 for none, and how many there are."""
     numbers: dict[tuple[bool, str | None], int] = {}
     by_row = [-1 if name[1] is None else numbers.setdefault(name, len(numbers)) for name in names]

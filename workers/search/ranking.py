@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.search.neighbours import Around, in_order_of_storing, in_threads, leaning, numbered
+from engramq.workers.search.neighbours import Around, in_order_of_storing, in_threads, leaning, number
 from engramq.workers.search.question import Question, by_share, trust
 
 Column: TypeAlias = NDArray[np.float64]
@@ -274,13 +274,13 @@ class Measure:
 _ALWAYS_SHOWN: Final = ("lexical", "similarity")
 
 
-def by_similarity(candidates: Candidates) -> Ranked:
+def rank_by_similarity(candidates: Candidates) -> Ranked:
     """Order by the cosine of the content alone; candidates without one are left out."""
     scores = candidates.similarity
     return in_order(candidates, scores, {"similarity": scores}, ~np.isnan(scores), equal_within=EQUAL_COSINES)
 
 
-def by_score(measure: Measure, candidates: Candidates) -> Ranked:
+def rank_by_score(measure: Measure, candidates: Candidates) -> Ranked:
     """Order by the fused scores and the rules; the order in which candidates are given makes no difference."""
     parts = measure.own_parts(candidates)
     parts |= _thread_boosts(candidates, parts, measure.weights)
@@ -312,12 +312,12 @@ def in_order(
         newest_first = newest_first[among[newest_first]]
     trusted = candidates.trusted[newest_first]
     for side in (trusted, ~trusted):  # each by itself: what is untrusted moves no trusted one
-        scores = _evened(scores, newest_first[side], equal_within)
+        scores = _even_out(scores, newest_first[side], equal_within)
     order = newest_first[np.argsort(-scores[newest_first], kind="stable")]
     return Ranked(candidates=candidates, scores=scores, parts=parts, order=order.tolist())
 
 
-def _evened(scores: Column, rows: Rows, equal_within: float) -> Column:
+def _even_out(scores: Column, rows: Rows, equal_within: float) -> Column:
     """Return the scores with those of these rows that are nearly equal made equal: to the least of them."""
     if len(rows) < 2:
         return scores
@@ -332,7 +332,7 @@ def _evened(scores: Column, rows: Rows, equal_within: float) -> Column:
 def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights: Weights) -> dict[str, Column]:
     """Return what the rules about threads add to each candidate. A place that no candidate has counts 0, the mean."""
     fused = or_nothing(parts["lexical"]) + or_nothing(parts["similarity"])
-    threads, count = numbered(list(zip(candidates.trusted.tolist(), candidates.thread, strict=True)))
+    threads, count = number(list(zip(candidates.trusted.tolist(), candidates.thread, strict=True)))
     around = Around(next_to=weights.next_to, near_to=weights.near_to, answers=weights.answers)
     asks, oldest_first = candidates.asks, candidates.oldest_first
     alone = oldest_first[threads[oldest_first] < 0]

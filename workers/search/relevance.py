@@ -326,7 +326,7 @@ def answered_by(shown: Sequence[Memory]) -> Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class MinRelevance:
     """What an installation has chosen as the least relevance of the hits that are shown; None: as learned.
 
     Where vectors are counts of words nothing is left out unless that is chosen: the net learned from meanings.
@@ -335,7 +335,7 @@ class Floor:
     least: float | None
 
     @classmethod
-    def of(cls, settings: Settings) -> "Floor":
+    def of(cls, settings: Settings) -> "MinRelevance":
         """Return what the settings say."""
         chosen = settings.min_relevance
         return cls(0.0 if chosen is None and settings.embedder == WORD_COUNTS else chosen)

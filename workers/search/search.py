@@ -22,11 +22,11 @@ from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
 from engramq.workers.memories.contradictions import mark
-from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boosted
+from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boost_best
 from engramq.workers.search.candidates import Filters, QuestionVectors, Source
 from engramq.workers.search.followed import add_replies
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Column, Measure, by_score, by_similarity, in_order
+from engramq.workers.search.ranking import Candidates, Column, Measure, in_order, rank_by_score, rank_by_similarity
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
 from engramq.workers.search.relevance import Judge, answered_by
 from engramq.workers.search.wishes import Wishes
@@ -112,22 +112,24 @@ class Search:
     async def run(self) -> SearchResult:
         """Return what is found, best first."""
         command, question, filters = self.command, self.question, self.filters
-        candidates = await self.vectors.by_all(lambda embedding: self.source.candidates(question, embedding, filters))
+        candidates = await self.vectors.measure_by_all(
+            lambda embedding: self.source.candidates(question, embedding, filters)
+        )
         if not len(candidates):
             return NOTHING
         measure = Measure.of(question, candidates)
-        first = by_score(measure, candidates)
+        first = rank_by_score(measure, candidates)
         judge = Judge.of(
             measure, first, self.vectors.curve, narrowed=filters.are_narrow, history=command.include_superseded
         )
         if command.ranking is Ranking.SIMILARITY and self.vectors.embedding is not None:
-            ranking = Boosted(ranked=by_similarity(candidates), via={})
+            ranking = Boosted(ranked=rank_by_similarity(candidates), via={})
             return self._judge_hits(await self._load_hits(ranking, {}), ranking, judge)
         best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
         probable = best[: command.limit + SPARE]
         nearby, read = await self._look_around(best, seeds, probable)
-        linked = await self._linked(nearby, candidates)
-        ranking = boosted(measure, first, _surroundings(nearby, candidates, best, linked))
+        linked = await self._load_linked(nearby, candidates)
+        ranking = boost_best(measure, first, _surroundings(nearby, candidates, best, linked))
         if self.lift is not None:
             ranked = ranking.ranked
             ranked = in_order(ranked.candidates, ranked.scores + self.lift(ranked.candidates), ranked.parts)
@@ -160,13 +162,13 @@ class Search:
         assert around is not None
         return _around.decode(around), rows_from_json(rows)
 
-    async def _linked(self, nearby: _Around, candidates: Candidates) -> Candidates:
+    async def _load_linked(self, nearby: _Around, candidates: Candidates) -> Candidates:
         """Return the memories at the other ends of links, as candidates are; those that are none are measured."""
         rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
         others = list(dict.fromkeys(link.other for link in nearby.links or ()))
         linked = candidates.chosen([rows[other] for other in others if other in rows])
         if missing := [other for other in others if other not in rows]:
-            measured = await self.vectors.by_all(
+            measured = await self.vectors.measure_by_all(
                 lambda embedding: self.source.measured(missing, self.question, embedding, self.filters)
             )
             linked = linked.joined(measured)
@@ -191,7 +193,7 @@ class Search:
                     continue
                 memory = memory_from_json(json_row)
                 if not (command.collapse_duplicates and twins.is_repeated(memory)):
-                    hits.append((row, _scored(memory, ranking, row, explain=command.explain)))
+                    hits.append((row, _score(memory, ranking, row, explain=command.explain)))
             if len(hits) >= command.limit:
                 break
         return hits[: command.limit]
@@ -268,7 +270,7 @@ def apply_relevance(
     )
 
 
-def _scored(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:
+def _score(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:
     ranked = ranking.ranked
     similarity = float(ranked.candidates.similarity[row])
     memory.score = round(float(ranked.scores[row]), DIGITS)

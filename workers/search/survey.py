@@ -27,7 +27,7 @@ from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.counts import Named, count_named
 from engramq.workers.search.handlers import SearchOutcome, hint_elsewhere, search
 from engramq.workers.search.ranking import Candidates, Column, or_nothing
-from engramq.workers.search.relevance import Floor
+from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import filters_of
 
 # How many of the first ten have to be expected to be about a topic: fewer than for a question, which the judge learned.
@@ -57,7 +57,7 @@ _WORD: Final = re.compile(r"\w+")
 async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed:
     """Show what is kept about a topic; a cursor is the marks of what was shown before."""
     asked, envelope = _search(command), context.envelope
-    found = await search(asked, context, lift=lambda candidates: lifted(command.topic, candidates))
+    found = await search(asked, context, lift=lambda candidates: lift_topic(command.topic, candidates))
     filters = filters_of(asked, envelope.project_named(command.project))
     named = await count_named(context, command.topic, filters, found.result.memories)
 
@@ -66,15 +66,15 @@ async def survey_memories(command: SurveyMemories, context: Context) -> Surveyed
             await found.refresh()
 
     context.after_reply = None if found.refresh is None else follow
-    is_silent = context.services[Floor].least is None
+    is_silent = context.services[MinRelevance].least is None
     # 200 long memories take a second
-    reply = await asyncio.to_thread(_surveyed, command, found, named, context.settings.timezone, is_silent=is_silent)
+    reply = await asyncio.to_thread(_survey, command, found, named, context.settings.timezone, is_silent=is_silent)
     if not reply.extracts and not command.cursor:
         reply.hint = await hint_elsewhere(asked, context)
     return reply
 
 
-def _surveyed(
+def _survey(
     command: SurveyMemories, found: SearchOutcome, named: Named | None, zone: tzinfo, *, is_silent: bool
 ) -> Surveyed:
     """Fold what was found; `is_silent`: nothing is shown where nothing is about the topic."""
@@ -82,7 +82,7 @@ def _surveyed(
     result = found.result
     is_about = result.named or (named and named.found) or result.expected >= LEAST_EXPECTED or not is_silent
     memories = result.memories if is_about else []
-    groups = [group for group in folded(memories) if not _was_shown(group, shown)]
+    groups = [group for group in fold(memories) if not _was_shown(group, shown)]
     page = page_of(command.topic, groups[: command.limit], command.order)
     extracts = extracts_of(page, zone)
     if named is None:
@@ -110,7 +110,7 @@ def _search(command: SurveyMemories) -> SearchMemories:
     return SearchMemories(query=command.topic, limit=DEPTH, **filters)
 
 
-def lifted(topic: str, candidates: Candidates) -> Column:
+def lift_topic(topic: str, candidates: Candidates) -> Column:
     """Return what a topic of one of two kinds adds to the scores of candidates, see the head of this module."""
     if _SAID.search(topic):
         return SAID_BY_USER * np.array([speaker == _USER for speaker in candidates.speaker], dtype=np.float64)
@@ -121,7 +121,7 @@ def lifted(topic: str, candidates: Candidates) -> Column:
     return lift
 
 
-def folded(memories: Iterable[Memory]) -> list[list[Memory]]:
+def fold(memories: Iterable[Memory]) -> list[list[Memory]]:
     """Return near-duplicates together, in the order of the first of each group, which stands for the others."""
     groups: list[tuple[frozenset[str], list[Memory]]] = []
     for memory in memories:

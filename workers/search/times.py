@@ -63,17 +63,17 @@ def read_times(text: str, today: date | None) -> Times:
     """Return the times that a text names; None for today: those that it needs no calendar for."""
     tense = Tense(_PAST.search(text) is not None, _FUTURE.search(text) is not None)
     tense = tense if tense.past != tense.future else Tense(past=True, future=True)
-    named = list(_named(text, today, tense))
+    named = list(_find_named(text, today, tense))
     rest, end = [], 0
     for each in named:
         rest.append(text[end : each.start])
         end = each.end
     dates = tuple(span for each in named if each.is_date for span in each.spans)
     are_sure = any(each.is_sure for each in named)
-    return Times(_joined(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure)
+    return Times(_join(named, today, tense), " ".join([*rest, text[end:]]), dates, tense, are_sure)
 
 
-def _joined(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
+def _join(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
     """Return what the times of a text span together: ranges, and days of the year that stands elsewhere."""
     years = [span for each in named for span in each.spans if not each.how and is_year(span)]
     spans: list[Span] = []
@@ -87,11 +87,11 @@ def _joined(named: Sequence[Named], today: date | None, tense: Tense) -> Spans:
             if span.every_year and years and not each.how:
                 spans += [span.in_year(year.first.year) for year in years]
             elif not (years and is_year(span) and any(other.every_year for one in named for other in one.spans)):
-                spans.append(_directed(each.how, span, today, tense))
+                spans.append(_direct(each.how, span, today, tense))
     return tuple(spans)
 
 
-def _named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
+def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
     end = -1
     for token in TOKEN.finditer(text):
         start = token.start()
@@ -123,7 +123,7 @@ def _range(first: Span, last: Span, today: date | None, tense: Tense) -> Span:
     return Span(min(first.first, last.last), max(first.first, last.last))
 
 
-def _directed(how: str, span: Span, today: date | None, tense: Tense) -> Span:
+def _direct(how: str, span: Span, today: date | None, tense: Tense) -> Span:
     if how in {"as of", "until", "till", "by"}:
         last = _dated(span, today, tense).last
         return Span(today if how == "by" and today is not None and today <= last else EVER, last)

@@ -17,7 +17,7 @@ from engramq.schemas.records import Memory, MemoryPreview
 from engramq.workers.db.memory_rows import BEGINNING_CHARS
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Answer, Lookup
-from engramq.workers.db.vectors import Embedding, unit, unpacked
+from engramq.workers.db.vectors import Embedding, unit, unpack
 from engramq.workers.sectors.forms import only_asks
 from engramq.workers.sectors.wishes import is_general
 
@@ -67,7 +67,7 @@ class Wishes:
         """Take those that bear on the question from the answer."""
         if answer is None:
             return
-        asked = None if embedding is None else unit(unpacked(embedding.half))
+        asked = None if embedding is None else unit(unpack(embedding.half))
         words = _words(question)
         found = []
         for wish in _wishes.decode(answer):
@@ -76,7 +76,7 @@ class Wishes:
             shared = len(words & _words(wish.beginning))
             score = A_WORD * min(shared, WORDS_COUNTED)
             if asked is not None and wish.vector is not None:
-                score += float(asked @ unpacked(wish.vector))
+                score += float(asked @ unpack(wish.vector))
             if score >= BEARS_FROM or is_general(wish.beginning):
                 found.append(
                     (score, MemoryPreview(id=wish.id, preview=preview_of(wish.beginning, limits.PREVIEW_CHARS)))

@@ -18,13 +18,13 @@ LINK_HALF_LIFE_HOURS: Final = 1_000.0  # of a link that nobody uses
 
 def decay(sector: Sector | None, age_hours: float) -> float:
     """Return the factor, from 0 to 1, that an edge or a memory of this sector and age in active hours counts with."""
-    return _halved(age_hours, HALF_LIFE_HOURS[sector or DEFAULT_SECTOR])
+    return _halve(age_hours, HALF_LIFE_HOURS[sector or DEFAULT_SECTOR])
 
 
 def link_decay(age_hours: float) -> float:
     """Return the factor, from 0 to 1, that a link counts with so many active hours after its last use."""
-    return _halved(age_hours, LINK_HALF_LIFE_HOURS)
+    return _halve(age_hours, LINK_HALF_LIFE_HOURS)
 
 
-def _halved(age_hours: float, half_life_hours: float) -> float:
+def _halve(age_hours: float, half_life_hours: float) -> float:
     return float(0.5 ** (max(0.0, age_hours) / half_life_hours))

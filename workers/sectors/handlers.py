@@ -23,7 +23,7 @@ from engramq.schemas.vocabulary import Sector, SourceType
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import unpacked
+from engramq.workers.db.vectors import unpack
 from engramq.workers.embedders.minilm import interchangeable
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import Lease, OutcomeUnknown
@@ -61,7 +61,7 @@ class Classified:
     is_wish: bool
 
 
-async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Collection[str]) -> list[Unclassified]:
+async def read_unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Collection[str]) -> list[Unclassified]:
     """Return those of these memories that lack a sector, or whether they are wishes, and are not pending."""
     rows = await tx.rows("unclassified_contents", ids=list(ids), embedders=list(embedders))
     return [
@@ -71,7 +71,7 @@ async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Colle
             row["speaker"],
             row["source_type"],
             row["fingerprint"],
-            None if row["vector"] is None or not (vector := unpacked(row["vector"])).any() else vector,
+            None if row["vector"] is None or not (vector := unpack(row["vector"])).any() else vector,
             row["turn"],
         )
         for row in rows
@@ -174,7 +174,7 @@ class Classifier:
     ) -> int:
         model, _ = models
         found = await self.store.read(
-            namespace, lambda tx: unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256))
+            namespace, lambda tx: read_unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256))
         )
         if len(found) <= INLINE:
             guesses = _guesses(*models, found)

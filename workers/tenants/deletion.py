@@ -126,7 +126,7 @@ class TenantDeletion:
         return rows
 
 
-async def recorded(tx: Transaction, envelope: Envelope) -> TenantDeleted:
+async def record_deleted(tx: Transaction, envelope: Envelope) -> TenantDeleted:
     """Set the clock back and tell what all tries at the command have deleted."""
     await tx.send("stop_clock")
     row = await tx.only_row("tenant_deleted", command_id=UUID(envelope.id), action=AuditAction.DELETE_TENANT)

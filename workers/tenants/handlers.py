@@ -16,7 +16,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.db.viewers import EVERYTHING, Viewer
 from engramq.workers.runner import Context, handles, handles_in_pieces, require_admin
-from engramq.workers.tenants.deletion import TenantDeletion, recorded
+from engramq.workers.tenants.deletion import TenantDeletion, record_deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,10 @@ async def delete_some(_command: DeleteTenant, context: Context) -> AsyncIterator
 @handles_in_pieces(DeleteTenant, delete_some)
 async def delete_tenant(tx: Transaction, _command: DeleteTenant, context: Context) -> TenantDeleted:
     """Tell what was deleted. Whoever takes over from a worker that died goes on with what is left."""
-    return await recorded(tx, context.envelope)
+    return await record_deleted(tx, context.envelope)
 
 
-async def owned(tx: Transaction, leaving: PrincipalId) -> int:
+async def count_owned(tx: Transaction, leaving: PrincipalId) -> int:
     """Return how many memories are private to a principal."""
     row = await tx.only_row("owned_privately", leaving=Viewer.of(leaving).owner)
     return int(row["memories"])
@@ -107,10 +107,10 @@ async def is_known(tx: Transaction, principal: PrincipalId) -> bool:
 async def hand_over(tx: Transaction, leaving: PrincipalId, heir: PrincipalId, actor: str) -> int:
     """Let another principal own what is private to one; audited. Return how many memories that were."""
     row = await tx.only_row("hand_over", leaving=Viewer.of(leaving).owner, heir=Viewer.of(heir).owner)
-    old, new = _told(leaving), _told(heir) | {"memories": row["memories"]}
+    old, new = _describe(leaving), _describe(heir) | {"memories": row["memories"]}
     await audit.write(tx, actor, AuditAction.HAND_OVER, None, old=old, new=new)
     return int(row["memories"])
 
 
-def _told(principal: PrincipalId) -> dict[str, object]:
+def _describe(principal: PrincipalId) -> dict[str, object]:
     return {"principal": principal.name, Partition.UNTRUSTED.value: principal.untrusted}

@@ -193,7 +193,7 @@ class _Restoration:
         tx, head = self.tx, self.found.head
         reading = ExportReader(lines, packaged().version)
         if reading.head() != head:
-            raise _changed()
+            raise _refuse_changed()
         if self.found.summary.last_audit_id:
             await tx.send("advance_audit_ids", last=self.found.summary.last_audit_id)
         private = {name: getattr(head, name) for name in ("visibility", "sharing_consent", "admins_read")}
@@ -205,7 +205,7 @@ class _Restoration:
             self.written += len(batch)
             self.report("restored", self.written, whole)
         if reading.summary.digest != self.found.summary.digest:
-            raise _changed()
+            raise _refuse_changed()
         counts = dict(reading.summary.counts)
         contents = {"from": head.namespace, "exported_at": format_time(head.exported_at), **counts}
         await audit.write(tx, self.actor, AuditAction.RESTORE_TENANT, None, old={}, new=contents)
@@ -302,5 +302,5 @@ def _in_lines(batch: Sequence[CheckedLine], reason: str) -> str:
     return f"in this line or up to line {batch[-1].number}, {reason}."
 
 
-def _changed() -> ExportRefused:
+def _refuse_changed() -> ExportRefused:
     return ExportRefused(1, FILE, "it was changed while it was read.")

@@ -20,7 +20,7 @@ from engramq.workers.db.reembedding import Claim
 from engramq.workers.db.transaction import AT_LENGTH, Connection, Row, Transaction, ask, execute, settings_to_take
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.memories.pending import Vectorized, embedded
+from engramq.workers.memories.pending import Vectorized, embed_rows
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import OutcomeUnknown
 
@@ -194,7 +194,7 @@ class Reembedding:
         wanted = await self.store.read(
             namespace, lambda tx: tx.rows("foreign_contents", ids=list(ids), model_id=change.model_id)
         )
-        vectors = await embedded(wanted, self.vectorizer)
+        vectors = await embed_rows(wanted, self.vectorizer)
         for start in range(0, len(vectors), WRITTEN_AT_ONCE):
             await self.activity.pause(0.0, GIVE_WAY_MAX_S, self.stopping)
             part = vectors[start : start + WRITTEN_AT_ONCE]

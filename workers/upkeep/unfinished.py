@@ -15,7 +15,7 @@ from engramq.schemas.commands import Activated
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.deferred import deferred_due
+from engramq.workers.links.deferred import find_due
 from engramq.workers.memories.store import finishing
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
@@ -167,7 +167,7 @@ class Unfinished:
         return finishing(namespace, [*map(str, sectors)], activated)
 
     async def _newest(self, tx: Transaction) -> tuple[Seen, list[UUID]]:
-        return await self._look(tx, SweepPosition(), LOOKED_AT), await deferred_due(tx, limit=DEFERRED_AT_ONCE)
+        return await self._look(tx, SweepPosition(), LOOKED_AT), await find_due(tx, limit=DEFERRED_AT_ONCE)
 
     async def _look(self, tx: Transaction, place: SweepPosition, unlinked: int) -> Seen:
         return await look(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)

@@ -117,7 +117,7 @@ class Delivery:
                 await tx.send("webhook_recovered", webhook_id=row["webhook_id"])
 
         async def failed(tx: Transaction) -> list[dict[str, Any]]:
-            waits_s, most = [self._jittered(wait_s) for wait_s in self.waits_s], min(WAITS_OF_ALL, len(self.waits_s))
+            waits_s, most = [self._jitter(wait_s) for wait_s in self.waits_s], min(WAITS_OF_ALL, len(self.waits_s))
             about = {"id": row["id"], "webhook_id": row["webhook_id"], "problem": problem}
             return await tx.rows("webhook_failed", waits_s=waits_s, most=most, **about)
 
@@ -129,7 +129,7 @@ class Delivery:
         if dead := [str(given_up["id"]) for given_up in await self.store.write(namespace, failed)]:
             log.error("Messages of a webhook were given up", extra={"webhook": about["webhook"], "messages": dead})
 
-    def _jittered(self, wait_s: float) -> float:
+    def _jitter(self, wait_s: float) -> float:
         return wait_s * self.chance.uniform(1 - JITTER, 1 + JITTER)
 
 

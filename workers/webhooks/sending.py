@@ -136,19 +136,19 @@ class SigningKey:
 
     def secret(self, webhook_id: UUID) -> str:
         """Return what the receiver of a webhook checks signatures with."""
-        return SECRET_PREFIX + base64.b64encode(self.derived(_use(webhook_id))).decode()
+        return SECRET_PREFIX + base64.b64encode(self.derive(_use(webhook_id))).decode()
 
     def headers(self, webhook_id: UUID, message_id: UUID, at_s: int, body: bytes) -> Mapping[str, str]:
         """Return the headers of a message: its id, the time of this try in seconds, and the signature of all three."""
         signed = f"{message_id}.{at_s}.".encode() + body
-        signature = base64.b64encode(hmac.digest(self.derived(_use(webhook_id)), signed, "sha256")).decode()
+        signature = base64.b64encode(hmac.digest(self.derive(_use(webhook_id)), signed, "sha256")).decode()
         return {
             "webhook-id": str(message_id),
             "webhook-timestamp": str(at_s),
             "webhook-signature": f"v1,{signature}",
         }
 
-    def derived(self, use: bytes) -> bytes:
+    def derive(self, use: bytes) -> bytes:
         """Return the 32 bytes that follow from the key for one use, and tell nothing of those for others."""
         return hmac.digest(self._key, use, "sha256")
 
@@ -229,7 +229,7 @@ class Sender:
         """Return None when the receiver took the message, else in words why not."""
         try:
             with anyio.fail_after(self._try_s):
-                status = await self._posted(message)
+                status = await self._post(message)
         except TimeoutError:
             return f"no answer within {self._try_s:g} s"
         except NotAllowed as refused:
@@ -239,7 +239,7 @@ class Sender:
             return f"it cannot be reached: {why}"[:200]
         return None if status in _RECEIVED else f"answered {status}"
 
-    async def _posted(self, message: Message) -> int:
+    async def _post(self, message: Message) -> int:
         parts = urlsplit(message.url)
         address = await address_for(message.url, private=self._private, look=self._look)
         body = message.body()

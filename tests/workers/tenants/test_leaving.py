@@ -10,7 +10,7 @@ from engramq.schemas.evidence import Citation
 from engramq.schemas.limits import NAME_CHARS
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.tenants.handlers import hand_over, owned
+from engramq.workers.tenants.handlers import count_owned, hand_over
 from tests.workers.conftest import World
 
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
@@ -33,7 +33,7 @@ async def test_the_heir_sees_what_was_private_and_nobody_else(world: World) -> N
     theirs = await kept(world, BOB, "The reed hides the pond", external_id="pond")
     private = await kept(world, ADA, "The heron nests by the pond", external_id="pond")
     whole = world.store.seen_by(EVERYTHING)
-    assert await whole.read(DEFAULT_NAMESPACE, lambda tx: owned(tx, ADA.identity)) == 1
+    assert await whole.read(DEFAULT_NAMESPACE, lambda tx: count_owned(tx, ADA.identity)) == 1
     count = await whole.write(DEFAULT_NAMESPACE, lambda tx: hand_over(tx, ADA.identity, BOB.identity, "root"))
     assert count == 1
     assert [await found(world, who, private) for who in (ADA, BOB, ROOT)] == [False, True, False]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engramq.workers.db.vectors import unpacked
+from engramq.workers.db.vectors import unpack
 from engramq.workers.embedders import other_models
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable, Vectors
@@ -19,7 +19,7 @@ async def test_both_arithmetics_of_the_bundled_model_can_be_read() -> None:
     found = await readers.read(["a kettle"], models)
     assert found.keys() == {4, 5}
     assert [found[item].embeddings[0].model_id for item in (4, 5)] == [4, 5]
-    one, other = (unpacked(found[number].embeddings[0].half) for number in (4, 5))
+    one, other = (unpack(found[number].embeddings[0].half) for number in (4, 5))
     assert float(np.dot(one, other)) > 0.97
     assert found[4].curve != found[5].curve
     await readers.keep(())

@@ -14,12 +14,12 @@ from anyio import to_thread
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.workers.db.vectors import unpacked
+from engramq.workers.db.vectors import unpack
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import DIMENSIONS, Arithmetic, MiniLmEmbedder, Session
-from engramq.workers.embedders.onnx_session import TEXTS_PER_RUN, TOKENS_A_RUN_COSTS, TOKENS_PER_RUN, in_runs
+from engramq.workers.embedders.onnx_session import TEXTS_PER_RUN, TOKENS_A_RUN_COSTS, TOKENS_PER_RUN, split_in_runs
 from engramq.workers.embedders.vectorizer import without
 
 BOUND_S = 30.0
@@ -227,7 +227,7 @@ def as_full_as_can_be(lengths: list[int]) -> list[list[int]]:
 
 @given(LENGTHS)
 def test_every_row_is_in_one_run_shortest_first_and_each_run_within_the_bounds(lengths: list[int]) -> None:
-    runs = list(in_runs(lengths))
+    runs = list(split_in_runs(lengths))
     rows = [row for run in runs for row in run]
     assert sorted(rows) == list(range(len(lengths)))
     assert all(lengths[item] <= lengths[other] for item, other in pairwise(rows))
@@ -236,7 +236,7 @@ def test_every_row_is_in_one_run_shortest_first_and_each_run_within_the_bounds(l
 
 @given(LENGTHS)
 def test_runs_cost_no_more_than_filling_them_up_or_one_for_each_text(lengths: list[int]) -> None:
-    made = cost([[lengths[row] for row in run] for run in in_runs(lengths)])
+    made = cost([[lengths[row] for row in run] for run in split_in_runs(lengths)])
     assert made <= cost(as_full_as_can_be(lengths))
     assert made <= cost([[length] for length in lengths])
 
@@ -249,7 +249,7 @@ async def test_without_its_name_a_question_is_nearer_to_what_it_asks_than_to_who
     )  # fmt: skip
     apart = without(asked, [name])
     assert apart is not None
-    rest = unpacked(apart)
+    rest = unpack(apart)
     assert abs(rest @ name) < 1e-3
     assert asked @ greeting > asked @ answer
     assert rest @ answer > rest @ greeting

@@ -10,7 +10,7 @@ import pytest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.database import Store
-from engramq.workers.links.deferred import deferred_due, settle_deferred
+from engramq.workers.links.deferred import find_due, settle_deferred
 from tests.conftest import Database
 from tests.scenarios.stage import agent_of, stage_settings, staged, until
 from tests.workers.links.asserted.conftest import CAP, RULES
@@ -24,7 +24,7 @@ async def settle(store: Store, *ids: str) -> int:
 
 
 async def due(store: Store) -> set[str]:
-    found = await store.read(DEFAULT_NAMESPACE, lambda tx: deferred_due(tx, limit=100))
+    found = await store.read(DEFAULT_NAMESPACE, lambda tx: find_due(tx, limit=100))
     return {str(item) for item in found}
 
 

@@ -9,7 +9,7 @@ from engramq.workers.embedders.calibration import (
     Calibration,
     Samples,
     best_matches,
-    fitted,
+    fit,
 )
 from engramq.workers.embedders.confidence import (
     PAIRS,
@@ -18,7 +18,7 @@ from engramq.workers.embedders.confidence import (
     calibration_of,
     calibration_texts,
     read_pairs,
-    sampled,
+    sample,
 )
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
@@ -43,7 +43,7 @@ def samples_of(several: list[tuple[float, bool]]) -> Samples:
 def test_whatever_the_samples_a_confidence_is_a_chance_and_grows_with_the_cosine(
     several: list[tuple[float, bool]], one: float, other: float
 ) -> None:
-    curve = fitted(samples_of(several))
+    curve = fit(samples_of(several))
     low, high = sorted((one, other))
     assert 0 <= curve.confidence(low) <= curve.confidence(high) <= 1
 
@@ -52,7 +52,7 @@ def test_a_curve_is_found_again_from_what_it_gives() -> None:
     true = Calibration(12.0, -6.0)
     random = np.random.default_rng(1)
     several = [(float(item), bool(random.random() < true.confidence(item))) for item in random.uniform(-0.2, 1, 20_000)]
-    curve = fitted(samples_of(several))
+    curve = fit(samples_of(several))
     assert curve.slope == pytest.approx(12.0, rel=0.05)
     assert curve.confidence(0.5) == pytest.approx(0.5, abs=0.02)
     confidence = cross_validated(samples_of(several), 5)
@@ -60,7 +60,7 @@ def test_a_curve_is_found_again_from_what_it_gives() -> None:
 
 
 def test_a_model_that_makes_no_mistake_is_not_sure_of_everything() -> None:
-    curve = fitted(samples_of([(0.9, True)] * 50 + [(0.2, False)] * 50))
+    curve = fit(samples_of([(0.9, True)] * 50 + [(0.2, False)] * 50))
     assert curve.confidence(0.9) == pytest.approx(51 / 52, abs=1e-3)
     assert curve.confidence(0.2) == pytest.approx(1 / 52, abs=1e-3)
 
@@ -107,7 +107,7 @@ async def test_any_other_model_gets_a_curve_of_its_own() -> None:
     model = HashEmbedder()
     curve = await calibration_of(EmbedderSpec(name="another", dimensions=384, max_tokens=99), model.embed)
     assert curve != SHIPPED[MiniLmEmbedder().spec.sha256]
-    samples = await sampled(model.embed)
+    samples = await sample(model.embed)
     confidence = cross_validated(samples, 5)
     assert expected_error(confidence, samples.right) < 0.1
     assert np.mean(confidence[~samples.right] < 0.7) > 0.95

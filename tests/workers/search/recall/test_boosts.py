@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.vocabulary import Origin, Sector
-from engramq.workers.search.boosts import DEFAULT_BOOSTS, Boosted, Facts, Reached, Surroundings, boosted
+from engramq.workers.search.boosts import DEFAULT_BOOSTS, Boosted, Facts, Reached, Surroundings, boost_best
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, by_score
+from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, rank_by_score
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 from tests.workers.search.recall.test_ranking import candidates_of, made_of, scores
 
@@ -26,7 +26,7 @@ def link(seed: str, other: str, *, weight: float = 0.75, origin: Origin = Origin
 
 def with_boosts(candidates: Candidates, around: Surroundings) -> Boosted:
     measure = Measure.of(QUESTION, candidates)
-    return boosted(measure, by_score(measure, candidates), around)
+    return boost_best(measure, rank_by_score(measure, candidates), around)
 
 
 def around_of(links: list[Reached], linked: list[dict[str, Any]] | None = None, **facts: list[Any]) -> Surroundings:
@@ -88,8 +88,8 @@ def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surrou
 @given(candidates_of)
 def test_without_anything_around_nothing_changes(candidates: Candidates) -> None:
     measure = Measure.of(QUESTION, candidates)
-    first = by_score(measure, candidates)
-    assert scores(boosted(measure, first, NOTHING).ranked) == pytest.approx(scores(first))
+    first = rank_by_score(measure, candidates)
+    assert scores(boost_best(measure, first, NOTHING).ranked) == pytest.approx(scores(first))
 
 
 NEAR_TIE = [{"lexical": 3.0, "similarity": 0.81}, {"lexical": 3.0, "similarity": 0.80}]

@@ -26,7 +26,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Sector, Verification
-from engramq.workers.db.vectors import Sizes, packed, unpacked
+from engramq.workers.db.vectors import Sizes, pack, unpack
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
@@ -111,7 +111,7 @@ async def found(scene: Scene, command: SearchMemories, proven: CurrentCopy | Non
     embedding = await scene.world.services[Vectorizer].try_embed(command.query)
     if embedding is not None and command.query.startswith("Did Ada"):  # as if the model let the name drown the rest
         (ada,) = await scene.world.services[Vectorizer].embed(["Ada"])
-        embedding = replace(embedding, apart=without(unpacked(embedding.half), [unpacked(ada.half)]))
+        embedding = replace(embedding, apart=without(unpack(embedding.half), [unpack(ada.half)]))
     vectors = QuestionVectors(embedding)
     store, project = scene.world.store, or_none(command.project)
     if proven is not None:
@@ -485,7 +485,7 @@ def row(number: int) -> dict[str, Any]:
         **flags, **dict.fromkeys(none), "id": f"memory-{number}", "is_trusted": True, "thread": f"t{number // 25}",
         "position": number % 25, "speaker": "Ada", "moment": moment, "created_at": moment,
         "begins": moment, "sector": Sector.SEMANTIC, "confidence": 0.5,
-        "active_hours": 1.0, "model_id": 1, "embedding": packed(np.ones(384, dtype=np.float32)),
+        "active_hours": 1.0, "model_id": 1, "embedding": pack(np.ones(384, dtype=np.float32)),
         "lexemes": [f"word{(number + place) % 5_000}" for place in range(20)],
     }  # fmt: skip
 

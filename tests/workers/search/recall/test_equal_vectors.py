@@ -15,7 +15,7 @@ from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes, send_neares
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, by_similarity
+from engramq.workers.search.ranking import Candidates, rank_by_similarity
 from tests.conftest import Database
 from tools.loading import Loaded, load
 
@@ -60,7 +60,7 @@ class Crowd:
 
     def among(self, candidates: Candidates) -> list[str]:
         """Return the nearest others among candidates."""
-        found = by_similarity(candidates)
+        found = rank_by_similarity(candidates)
         return [memory_id for row in found.order if (memory_id := candidates.ids[row]) in self.others][:TOP]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, Ranked, by_score, by_similarity
+from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, Ranked, rank_by_score, rank_by_similarity
 from engramq.workers.search.search import Twins
 
 QUESTIONS = [
@@ -56,7 +56,7 @@ def made_of(several: list[dict[str, Any]]) -> Candidates:
 
 
 def ranked(text: str, candidates: Candidates) -> Ranked:
-    return by_score(Measure.of(Question(text), candidates), candidates)
+    return rank_by_score(Measure.of(Question(text), candidates), candidates)
 
 
 def scores(ranking: Ranked) -> dict[str, float]:
@@ -69,7 +69,7 @@ def test_memories_that_differ_by_the_noise_of_a_cosine_alone_stand_newest_first(
     """Tables and copies compute a cosine in different orders: the same search must not come out otherwise."""
     alike = [{"similarity": 0.822012 + item, "lexical": 1.5} for item in noise]
     candidates = made_of([*alike, {"similarity": 0.4, "lexical": 0.1}, {"similarity": 0.82202, "lexical": 1.5}])
-    for found in (ranked("kettle", candidates), by_similarity(candidates)):
+    for found in (ranked("kettle", candidates), rank_by_similarity(candidates)):
         assert found.order == [9, *range(7, -1, -1), 8]
         assert len({found.scores[row] for row in found.order[1:9]}) == 1
 
@@ -144,7 +144,7 @@ def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: Candidate
 
 
 def test_plain_similarity_leaves_out_what_has_no_vector() -> None:
-    found = by_similarity(made_of([{"similarity": cosine} for cosine in (0.2, None, 0.9, 0.2)]))
+    found = rank_by_similarity(made_of([{"similarity": cosine} for cosine in (0.2, None, 0.9, 0.2)]))
     assert [(int(item), score) for item, score in scores(found).items()] == [(2, 0.9), (3, 0.2), (0, 0.2)]
 
 

@@ -15,7 +15,7 @@ from engramq.schemas.vocabulary import Origin, Partition, Sector
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search.boosts import Boosted, Reached
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Measure, by_score
+from engramq.workers.search.ranking import Candidates, Measure, rank_by_score
 from engramq.workers.search.relevance import INPUTS, KINDS, LEAST_EXPECTED, SHARE_AMONG_FACTS, Judge, learned
 from engramq.workers.search.search import SearchResult, apply_relevance
 
@@ -51,7 +51,7 @@ def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: i
 
 def judge_of(found: Candidates, curve: Calibration | None = CURVE, *, narrowed: bool = False) -> Judge:
     measure = Measure.of(Question("Where is the spare key kept?"), found)
-    return Judge.of(measure, by_score(measure, found), curve, narrowed=narrowed)
+    return Judge.of(measure, rank_by_score(measure, found), curve, narrowed=narrowed)
 
 
 def test_the_weights_that_are_shipped_were_learned_from_these_inputs() -> None:
@@ -227,7 +227,7 @@ def test_a_time_alone_lifts_what_is_from_then_and_hides_nothing_that_has_the_wor
     found.covered[:], found.tells_of_day[0] = [0.0, 0.0, 1.0, 0.2], True
     found.day = [then, then, date(2026, 1, 1), date(2026, 1, 1)]
     measure = Measure.of(Question("2026-03-15", datetime(2026, 11, 28, tzinfo=UTC)), found)
-    judge = Judge.of(measure, by_score(measure, found), CURVE)
+    judge = Judge.of(measure, rank_by_score(measure, found), CURVE)
     told, stored, named, other = judge.chances(range(4))
     assert (told, stored) == (0.9, 0.5)
     assert 0 < named < 1

@@ -21,7 +21,7 @@ from engramq.workers.search.candidates import Filters
 from engramq.workers.search.counts import COUNT_S, READ_CHARS, READ_WORDS, Named, asks_for_all, count_named, naming_of
 from engramq.workers.search.handlers import SearchOutcome, call_for_more
 from engramq.workers.search.search import SearchResult
-from engramq.workers.search.survey import PAGE_CHARS, UNCOUNTED, _surveyed, extracts_of, folded, page_of
+from engramq.workers.search.survey import PAGE_CHARS, UNCOUNTED, _survey, extracts_of, fold, page_of
 
 pytestmark = pytest.mark.promise("PR-5")
 
@@ -41,7 +41,7 @@ def _memories(contents: list[str]) -> list[Memory]:
 @given(CONTENTS)
 def test_each_memory_is_in_one_group_and_texts_stay_within_their_page(contents: list[str]) -> None:
     memories = _memories(contents)
-    groups = folded(memories)
+    groups = fold(memories)
     assert sorted(memory.id for group in groups for memory in group) == [memory.id for memory in memories]
     extracts = extracts_of(page_of("tea of Ada", groups[:40], SurveyOrder.RELEVANCE))
     assert [extract.id for extract in extracts] == [group[0].id for group in groups[: len(extracts)]]
@@ -52,7 +52,7 @@ def test_each_memory_is_in_one_group_and_texts_stay_within_their_page(contents: 
 
 def test_numbers_and_negations_are_no_duplicates() -> None:
     said = "the meeting of the billing team with all of the people from Lyon and Porto starts at nine on Monday"
-    groups = folded(_memories([said, f"{said}.", said.replace("starts", "never starts"), f"{said} 7"]))
+    groups = fold(_memories([said, f"{said}.", said.replace("starts", "never starts"), f"{said} 7"]))
     assert [len(group) for group in groups] == [2, 1, 1]
 
 
@@ -154,5 +154,5 @@ async def test_a_count_that_takes_too_long_is_left_out() -> None:
     assert await count_named(context, "zebra", Filters(partitions=()), []) is None
     memories = _memories(["Zebra 1", "Tea"])
     search = SearchOutcome(SearchResult(memories, "yes", named=1), UNSET, UNSET, None)
-    reply = _surveyed(SurveyMemories(topic="zebra"), search, None, UTC, is_silent=False)
+    reply = _survey(SurveyMemories(topic="zebra"), search, None, UTC, is_silent=False)
     assert (reply.totals.named, reply.totals.near, reply.notice) == (1, 1, UNCOUNTED)
