@@ -29,7 +29,8 @@ from engramq.workers.db import audit_chain, namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
+from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.trust import require_admin
 from engramq.workers.webhooks.sending import signing_key
 
 EXTEND_EVERY_S: Final = 15.0

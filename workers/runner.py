@@ -19,10 +19,9 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.commands import Command, Reply, Stored, WriteReply
-from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import Scope
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
@@ -153,15 +152,6 @@ def handles_without_transaction(
 
 class _Taken(Exception):
     """The command id or the idempotency key is in the ledger already; the transaction is undone."""
-
-
-def require_admin(principal: Principal, doing: str) -> None:
-    """Raise EngramqError with `forbidden` for all but trusted principals with the scope admin.
-
-    Gateways check scopes too; this holds whoever sent the command. `doing` begins the sentence of the refusal.
-    """
-    if principal.untrusted or Scope.ADMIN not in principal.scopes:
-        raise refuse(FaultCode.FORBIDDEN, f"{doing} needs the scope {Scope.ADMIN.value!r}.")
 
 
 class CommandRunner:

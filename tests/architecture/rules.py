@@ -30,6 +30,7 @@ PURE: Final = (
     "engramq.workers.search.time_rules",
     "engramq.workers.search.times",
     "engramq.workers.sectors.decay",
+    "engramq.workers.trust",
 )
 # All that these may import, besides each other.
 PURE_LIBRARIES: Final = _words(

@@ -23,7 +23,8 @@ from engramq.schemas.records import TokenRecord
 from engramq.schemas.vocabulary import Thing
 from engramq.workers.auth.tokens import By, NewToken, Token, admit, first_of, owner_of, shut_out
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
+from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.trust import require_admin
 
 
 @handles_without_transaction(Authenticate)

@@ -20,7 +20,8 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, AuditAction, NotRestor
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.reads import interval
-from engramq.workers.runner import Context, handles, require_admin
+from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_admin
 
 DAYS: Final = limits.GRAPH_RESTORE_DAYS
 

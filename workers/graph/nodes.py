@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import AddEdge, AddNode, NameAmbiguous, NodeAdded
-from engramq.schemas.faults import FaultCode, invalid, refuse
+from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, uuid7
 from engramq.schemas.records import Candidate
@@ -19,18 +19,15 @@ from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.transaction import Jsonb, Row, Transaction, same
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_trusted
 
-
-def require_trusted_principal(context: Context) -> None:
-    """Raise EngramqError with `forbidden` for an untrusted principal: it may write nothing in the graph."""
-    if context.envelope.principal.untrusted:
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not write to the graph.")
+NOT_WRITE: Final = "not write to the graph"  # what untrusted principals may not
 
 
 @handles(AddNode)
 async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeAdded:
     """Make a node or merge properties into it; raises EngramqError naming properties when they would grow too large."""
-    require_trusted_principal(context)
+    require_trusted(context.envelope.principal, NOT_WRITE)
     given: dict[str, Any] = {} if command.properties is UNSET else command.properties
     label, name = command.label, command.name
     row = await tx.row("lock_node", label=label, name=name)

@@ -24,7 +24,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import Pair, pair_of, parse_uuid, uuid7
-from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
+from engramq.schemas.vocabulary import AuditAction, LinkAction, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Jsonb, Transaction
@@ -32,6 +32,7 @@ from engramq.workers.links.rules import Displaced, Link, LinkRules, assert_again
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
 from engramq.workers.links.writer import audit_displaced, make_room, record_displaced
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_trusted_with
 
 WAITING: Final = "Call again once the memory is active. Or disconnect removes links that wait for it."
 
@@ -191,8 +192,7 @@ def may_link(table: LinkTable, ends: Ends, principal: Principal) -> None:
     if len(partitions) > 1:
         error = f"Memories {ends.source} and {ends.target} are in different partitions."
         raise refuse(FaultCode.UNTRUSTED_LINK, error)
-    if principal.untrusted and Partition.TRUSTED in partitions:
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may link untrusted memories only.")
+    require_trusted_with(principal, partitions, "link")
 
 
 _DONE: Final = {

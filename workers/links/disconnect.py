@@ -5,9 +5,9 @@ from typing import Any
 from msgspec import UNSET
 
 from engramq.schemas.commands import Disconnect, Disconnected
-from engramq.schemas.faults import FaultCode, missing, refuse
+from engramq.schemas.faults import missing
 from engramq.schemas.ids import pair_of, parse_uuid
-from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing, Thing
+from engramq.schemas.vocabulary import AuditAction, Relation, Standing, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import Transaction
@@ -16,6 +16,7 @@ from engramq.workers.links.deferred import drop, link_of, waiting_between
 from engramq.workers.links.rules import Link
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_trusted_with
 
 
 @handles(Disconnect)
@@ -30,8 +31,7 @@ async def disconnect(tx: Transaction, command: Disconnect, context: Context) -> 
     pair = pair_of(source, target)
     table = await LinkTable.open(tx, pair, changing=[pair])
     known = [end for end in pair if table.standing(end) is not Standing.NOT_FOUND]
-    if context.envelope.principal.untrusted and any(table.partition(end) is Partition.TRUSTED for end in known):
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may disconnect untrusted memories only.")
+    require_trusted_with(context.envelope.principal, map(table.partition, known), "disconnect")
     stored, waiting = table.link(pair), await waiting_between(tx, pair)
     link = stored or (link_of(waiting[0]) if waiting else None)
     if link is None:

@@ -23,6 +23,7 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.connect import assert_link
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_trusted
 
 DIGITS: Final = 4  # of confidence
 NEAR: Final = 5  # looked at, since the order that the vector index gives is only nearly right
@@ -50,8 +51,7 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
 
     How sure that is says the surest of all models. Raises EngramqError: `forbidden`, `unavailable` without a model.
     """
-    if context.envelope.principal.untrusted:
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not look up trusted memories to link them.")
+    require_trusted(context.envelope.principal, "not look up trusted memories to link them")
     queries, namespace = [command.source_query, command.target_query], context.envelope.namespace
     try:
         embeddings = await context.services[Vectorizer].embed(queries)

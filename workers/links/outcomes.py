@@ -10,7 +10,6 @@ from uuid import UUID
 
 from engramq.schemas.commands import OutcomeRecorded, RecordOutcome
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import Pair, pair_of, parse_uuid
 from engramq.schemas.records import SkippedMemory, UsefulMemory
@@ -22,6 +21,7 @@ from engramq.workers.links.rules import LinkRules, raise_weight, round_weight
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.links.writer import AutomaticLink, add_automatic
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_trusted
 
 HELPED: Final = 0.5  # memories of a signal above this are linked
 RAISE: Final = 0.10  # what a signal of 1 adds to the weight of a link that is there
@@ -39,8 +39,7 @@ class Linked:
 @handles(RecordOutcome)
 async def record_outcome(tx: Transaction, command: RecordOutcome, context: Context) -> OutcomeRecorded:
     """Note how much memories helped. Pending ones are counted too, but not linked."""
-    if context.envelope.principal.untrusted:
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not record outcomes.")
+    require_trusted(context.envelope.principal, "not record outcomes")
     given = list(dict.fromkeys(parse_uuid(text) or text for text in command.memory_ids))
     ids = [given_id for given_id in given if isinstance(given_id, UUID)]
     linking = command.signal > HELPED

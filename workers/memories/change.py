@@ -33,10 +33,11 @@ from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.grounds import details_of, grounds_of, refuse_untrusted_ground, still_resting
-from engramq.workers.memories.preconditions import LOOK, require_trusted_principal
+from engramq.workers.memories.preconditions import LOOK, NOT_CHANGE
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_trusted
 
 BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
@@ -65,7 +66,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
 
     Raises EngramqError with `conflict` as verdicts do, and what `sharing.show_to` raises.
     """
-    require_trusted_principal(context.envelope.principal)
+    require_trusted(context.envelope.principal, NOT_CHANGE)
     memory_id = parse_uuid(command.memory_id)
     row = None if memory_id is None else await _lock(tx, memory_id, command)
     if row is None or memory_id is None:
@@ -153,7 +154,7 @@ async def scrub_before(command: ForgetMemory, context: Context) -> str:
     Before the erasure, since whoever takes over from a worker that died in between no longer knows the content.
     """
     envelope, memory_id = context.envelope, parse_uuid(command.memory_id)
-    require_trusted_principal(envelope.principal)
+    require_trusted(envelope.principal, NOT_CHANGE)
     if not command.erase or memory_id is None:
         return ""
     known = await context.store.read(envelope.namespace, lambda tx: tx.row("content_of", id=memory_id))
@@ -216,7 +217,7 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
 @handles(RestoreMemory)
 async def restore_memory(tx: Transaction, command: RestoreMemory, context: Context) -> MemoryChanged:
     """Undo archive and supersession; a memory that is neither stays as it is."""
-    require_trusted_principal(context.envelope.principal)
+    require_trusted(context.envelope.principal, NOT_CHANGE)
     memory_id = parse_uuid(command.memory_id)
     row = None if memory_id is None else await lock_with_linked(tx, memory_id)
     if row is None or memory_id is None:

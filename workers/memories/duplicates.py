@@ -33,7 +33,8 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to
 from engramq.workers.memories.supersession import pointers, supersede_locked
 from engramq.workers.queue.background import Activity
-from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
+from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.trust import require_admin
 
 # The least cosine with the default model, by which sentences are near that say the same in other words.
 SIMILARITY: Final = 0.95

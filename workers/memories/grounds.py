@@ -20,14 +20,13 @@ from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import Memory, MemoryPreview
-from engramq.schemas.vocabulary import AuditAction, CitationState, Partition, Verification
+from engramq.schemas.vocabulary import AuditAction, CitationState, Partition
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
-from engramq.workers.memories.preconditions import require_trusted_principal
+from engramq.workers.memories.preconditions import NOT_CHANGE
 from engramq.workers.runner import Context, handles
-
-VOUCHED_FOR: Final = frozenset({Verification.VERIFIED, Verification.APPROVED})
+from engramq.workers.trust import VOUCHED_FOR, require_trusted
 
 _GROUND: Final = "memory_id"
 Given = tuple[Citation, ...] | UnsetType
@@ -154,7 +153,7 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
 
     So the time and the name that stand there are of who first found it so.
     """
-    require_trusted_principal(context.envelope.principal)
+    require_trusted(context.envelope.principal, NOT_CHANGE)
     found = {known: memory for memory in command.found if (known := parse_uuid(memory.memory_id)) is not None}
     rows = await lock(tx, *found)
     memories = await read_memories(tx, list(rows))

@@ -33,7 +33,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
-from engramq.workers.memories.grounds import VOUCHED_FOR, details_of, find_cited, refuse_untrusted_ground
+from engramq.workers.memories.grounds import details_of, find_cited, refuse_untrusted_ground
 from engramq.workers.memories.import_rows import (
     BulkLoads,
     EarlierRow,
@@ -52,6 +52,7 @@ from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
+from engramq.workers.trust import VOUCHED_FOR
 
 # What an update may change by a column of its own; content, metadata and sector have rules beside.
 _UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)

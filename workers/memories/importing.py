@@ -35,8 +35,9 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.import_rows import BulkLoads, RoutedBatch, need_no_vector, resting, route_row
 from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.pending import embedding
-from engramq.workers.memories.store import finishing, route, usual_of
+from engramq.workers.memories.store import finishing, usual_of
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import route
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.runner import Context, handles_in_pieces, require_admin
+from engramq.workers.runner import Context, handles_in_pieces
+from engramq.workers.trust import require_admin
 
 RENAMED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 

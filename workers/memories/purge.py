@@ -32,7 +32,8 @@ from engramq.workers.memories import change, purge_graph
 from engramq.workers.memories.grounds import StillResting, name_resting
 from engramq.workers.memories.purge_graph import PurgeFilters
 from engramq.workers.memories.supersession import lock_with_replaced
-from engramq.workers.runner import Context, handles_in_pieces, require_admin
+from engramq.workers.runner import Context, handles_in_pieces
+from engramq.workers.trust import require_admin
 
 log = logging.getLogger(__name__)
 

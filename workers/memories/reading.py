@@ -36,7 +36,6 @@ from engramq.schemas.vocabulary import (
     MemoryState,
     Partition,
     Relation,
-    Scope,
     Sector,
     SectorSource,
     Thing,
@@ -56,6 +55,7 @@ from engramq.workers.memories.grounds import mark_grounds
 from engramq.workers.memories.other_projects import describe_elsewhere
 from engramq.workers.memories.supersession import find_replacements
 from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.trust import is_admin
 
 TAGGED_MAX: Final = 1_000  # memories that a list looks up by their tags; of more the newest are soon found by time
 KEPT_APART: Final = (
@@ -232,8 +232,8 @@ async def memory_stats(command: MemoryStats, context: Context) -> Stats:
     """Count what a namespace holds, and what waits in the queues."""
     namespace = context.envelope.namespace
     principal = context.envelope.principal
-    is_admin = Scope.ADMIN in principal.scopes and not principal.untrusted
-    counted, private = await context.store.read(namespace, partial(_counts, command.partitions, is_admin=is_admin))
+    sees_all = is_admin(principal)
+    counted, private = await context.store.read(namespace, partial(_counts, command.partitions, is_admin=sees_all))
     counted["full_text"] = counted["full_text"] or {"language": context.settings.language}
     depths = await context.mailboxes.depths()
     spec = await context.services[Vectorizer].spec_in_store()

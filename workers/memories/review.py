@@ -3,10 +3,9 @@
 from typing import Any
 
 from engramq.schemas.commands import Promoted, PromoteMemory, Verified, VerifyMemory
-from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scope, Thing, Verification
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Thing, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
@@ -15,9 +14,10 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import refusal_of
 from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories.change import StillHidden, behind, name_behind
-from engramq.workers.memories.grounds import VOUCHED_FOR, still_resting
+from engramq.workers.memories.grounds import still_resting
 from engramq.workers.memories.preconditions import require_as_seen
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import VOUCHED_FOR, require_reviewer
 
 
 @handles(VerifyMemory)
@@ -28,7 +28,7 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
     `conflict` when it is not what the reviewer saw, and with `degree_limit` when the links of a memory that is rejected
     no more leave somebody above the cap.
     """
-    _require_reviewer(context.envelope.principal)
+    require_reviewer(context.envelope.principal)
     memory_id, verification = parse_uuid(command.memory_id), command.verification
     if memory_id is None:
         return Verified(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
@@ -68,7 +68,7 @@ async def promote_memory(tx: Transaction, command: PromoteMemory, context: Conte
     is archived or superseded.
     """
     principal, memory_id = context.envelope.principal, parse_uuid(command.record_id)
-    _require_reviewer(principal)
+    require_reviewer(principal)
     row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
     is_trusted = row is not None and row["partition"] == Partition.TRUSTED
     if memory_id is None or row is None or not (is_trusted or row["verification"] in VOUCHED_FOR):
@@ -84,10 +84,3 @@ async def promote_memory(tx: Transaction, command: PromoteMemory, context: Conte
         await audit.record(tx, context.envelope, AuditAction.PROMOTE, memory_id, old=old, new=new)
     memory = (await read_memories(tx, (memory_id,)))[memory_id]
     return Promoted(status="already_trusted" if is_trusted else "promoted", memory=memory)
-
-
-def _require_reviewer(principal: Principal) -> None:
-    if principal.untrusted:
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not vouch for memories.")
-    if Scope.VERIFY not in principal.scopes:
-        raise refuse(FaultCode.FORBIDDEN, f"This needs the scope {Scope.VERIFY.value!r}.")

@@ -24,7 +24,7 @@ from engramq.schemas.commands import (
     StoreMemory,
 )
 from engramq.schemas.commands.changes import DETAILS
-from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7
@@ -37,9 +37,7 @@ from engramq.schemas.vocabulary import (
     Partition,
     Scope,
     SectorSource,
-    SourceType,
     StandingSource,
-    Verification,
     Visibility,
 )
 from engramq.workers.db.errors import Again
@@ -51,7 +49,6 @@ from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_pair
 from engramq.workers.memories.grounds import (
-    VOUCHED_FOR,
     details_of,
     find_cited,
     known_grounds,
@@ -62,16 +59,12 @@ from engramq.workers.memories.other_projects import PROJECT_BESIDE, describe_new
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import VOUCHED_FOR, route
 
 log = logging.getLogger(__name__)
 
 
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
-# Trusted when somebody has vouched for them; research never is, nor is any type that is not known here.
-TRUSTED_WHEN_VOUCHED_FOR: Final = frozenset(
-    {SourceType.TASK_OUTCOME, SourceType.ARCHITECTURAL_DECISION, SourceType.LESSON_LEARNED}
-)
-
 _UNSET_YET: Final = (
     "sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at"
 )  # fmt: skip
@@ -93,25 +86,6 @@ class Draft:
     project: str | None = None
     expires_at: datetime | None = None
     owner: str | None = None
-
-
-def route(memory: NewMemory, principal: Principal) -> Partition:
-    """Return the partition for a new memory. Nothing re-routes it later but promotion.
-
-    Raises EngramqError: `untrusted_source` when `trusted` is asked for against the rules, `forbidden` when a
-    verification is claimed without the scope for it, or by an untrusted principal: promotion would believe it.
-    """
-    if memory.verification is not Verification.UNVERIFIED:
-        if principal.untrusted:
-            raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not vouch for memories.")
-        if Scope.VERIFY not in principal.scopes:
-            raise refuse(FaultCode.FORBIDDEN, f"A verification needs the scope {Scope.VERIFY.value!r}.")
-    is_vouched_for = memory.source_type in TRUSTED_WHEN_VOUCHED_FOR and memory.verification in VOUCHED_FOR
-    is_trusted = not principal.untrusted and (memory.source_type is UNSET or is_vouched_for)
-    if memory.partition is Partition.TRUSTED and not is_trusted:
-        who = "an untrusted principal" if principal.untrusted else f"source_type {memory.source_type!r}"
-        raise refuse(FaultCode.UNTRUSTED_SOURCE, f"A memory of {who} cannot be stored as trusted.")
-    return Partition.TRUSTED if is_trusted and memory.partition is not Partition.UNTRUSTED else Partition.UNTRUSTED
 
 
 def draft(

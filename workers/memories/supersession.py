@@ -15,6 +15,7 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.snapshot import not_active, refusal_of, replacements, use_instead
 from engramq.workers.memories.grounds import still_resting
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import require_trusted_with
 
 
 async def lock_with_replaced(tx: Transaction, *ids: UUID, beside: Collection[UUID] = ()) -> dict[UUID, Row]:
@@ -130,8 +131,7 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
             raise not_active(str(row["id"]), Standing.ARCHIVED)
     if old["partition"] == Partition.TRUSTED and new["partition"] == Partition.UNTRUSTED:
         raise refuse(FaultCode.UNTRUSTED_SUPERSEDES, "An untrusted memory cannot supersede a trusted one.")
-    if principal.untrusted and Partition.TRUSTED in (old["partition"], new["partition"]):
-        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may supersede untrusted memories only.")
+    require_trusted_with(principal, (old["partition"], new["partition"]), "supersede")
     if old["owner"] != new["owner"]:
         # Others would miss the old one, or read the id of a private one in the new one.
         error = "One of the two memories is private and the other is not: neither replaces the other."

@@ -14,11 +14,11 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import CardLine, Memory, MemoryPreview
-from engramq.schemas.vocabulary import Scope
 from engramq.workers.db.privacy import seeing_as_admin
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.memories.reading import shown_memory
 from engramq.workers.runner import Context, handles
+from engramq.workers.trust import is_admin
 
 CHARS: Final = 60  # of a text on a card
 _FEWER_CHARS: Final = (40, 20, 10, 4)  # of each, where a line of each kind is too long
@@ -35,7 +35,7 @@ async def why(tx: Transaction, command: WhyMemory, context: Context) -> Card:
 
 
 async def _card(tx: Transaction, command: WhyMemory, principal: Principal, reader: str | None) -> Card:
-    reads_audit = Scope.ADMIN in principal.scopes and not principal.untrusted
+    reads_audit = is_admin(principal)
     memory = await shown_memory(tx, command.memory_id, include_untrusted=command.include_untrusted)
     if not isinstance(memory, Memory):
         return Card(status="not_found", **memory)

@@ -15,8 +15,9 @@ from engramq.schemas.vocabulary import AuditAction, Partition, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.db.viewers import EVERYTHING, Viewer
-from engramq.workers.runner import Context, handles, handles_in_pieces, require_admin
+from engramq.workers.runner import Context, handles, handles_in_pieces
 from engramq.workers.tenants.deletion import TenantDeletion, record_deleted
+from engramq.workers.trust import require_admin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from engramq.schemas.commands import NewMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, SourceType, Verification
-from engramq.workers.memories.store import route
+from engramq.workers.trust import route
 from tests.refusals import refused
 
 TRUSTED, UNTRUSTED = Partition.TRUSTED, Partition.UNTRUSTED

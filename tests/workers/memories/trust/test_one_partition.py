@@ -11,7 +11,7 @@ from engramq.schemas.commands import NewMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, UNTRUSTED_WARNING, SourceType, Verification
-from engramq.workers.memories.store import TRUSTED_WHEN_VOUCHED_FOR, route
+from engramq.workers.trust import TRUSTED_WHEN_VOUCHED_FOR, route
 from tests.architecture.source import ROOT
 from tests.refusals import refused
 from tests.workers.conftest import World
