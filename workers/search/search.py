@@ -3,33 +3,40 @@
 `Search.run` does so from the tables or from a current copy of them, which makes no difference to what it finds.
 """
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
+from engramq.schemas import limits
 from engramq.schemas.commands import SearchMemories
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.fields import or_none
-from engramq.schemas.pastes import read_prompt
-from engramq.schemas.records import Answered, Memory, Via
+from engramq.schemas.passages import Passages, words_of
+from engramq.schemas.pastes import asks, read_prompt
+from engramq.schemas.records import Answered, FollowedBy, Memory, Via
 from engramq.schemas.vocabulary import Origin, Partition, Ranking, Relation
-from engramq.workers.db.lookups import array
+from engramq.workers.db.errors import StatementTimeout
+from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json, usefulness
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
 from engramq.workers.memories.contradictions import mark
 from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boost_best
 from engramq.workers.search.candidates import Filters, QuestionVectors, Source
-from engramq.workers.search.followed import add_replies
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, in_order, rank_by_score, rank_by_similarity
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
 from engramq.workers.search.relevance import Judge, answered_by
 from engramq.workers.search.wishes import Wishes
+
+log = logging.getLogger(__name__)
 
 Lift = Callable[[Candidates], Column]
 Hit = tuple[int, Memory]  # with its row among the candidates
@@ -44,6 +51,8 @@ SPARE: Final = 6
 AROUND: Final = sql("search_around")
 VISIBLE_BY_ID: Final = sql("visible_by_id")
 CONTRADICTS: Final = Relation.CONTRADICTS
+FOLLOWED_BY: Final = sql("followed_by")
+ASKING: Final = 5  # hits that get what followed them: the first that ask
 
 
 class SearchResult(NamedTuple):
@@ -235,6 +244,39 @@ def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], 
         if link.other in reachable
     ]
     return Surroundings(facts=facts, links=links, linked=linked)
+
+
+class _Reply(NamedTuple):
+    hit: str
+    id: str
+    speaker: str | None
+    content: str
+
+
+_replies: Final = msgspec.json.Decoder(list[_Reply])
+
+
+async def add_replies(ask: Ask, memories: Sequence[Memory], question: str, filters: Filters) -> None:
+    """Give the first hits that ask what followed them, unless the database fails at that.
+
+    Nothing is looked up where none asks in a thread.
+    """
+    in_threads = (memory for memory in memories if memory.thread is not None and asks(memory.content))
+    asking = {memory.id: memory for memory in islice(in_threads, ASKING)}
+    if not asking:
+        return
+    try:
+        (answer,) = await ask([Lookup(FOLLOWED_BY, {"ids": array(list(asking)), **filters.visible})])
+    except (EngramqError, StatementTimeout) as problem:  # the hits are known, and are the answer
+        log.warning("What followed was not looked up: %s", problem)
+        return
+    words = words_of(question)
+    for reply in _replies.decode(answer) if answer is not None else ():
+        asking[reply.hit].followed_by = FollowedBy(
+            id=reply.id,
+            speaker=UNSET if reply.speaker is None else reply.speaker,
+            passage=Passages(reply.content, words).within(limits.FOLLOWED_CHARS),
+        )
 
 
 def apply_relevance(

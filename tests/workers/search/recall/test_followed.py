@@ -11,7 +11,7 @@ from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.transaction import Answer, Lookup
 from engramq.workers.search.candidates import Filters
-from engramq.workers.search.followed import ASKING, add_replies
+from engramq.workers.search.search import ASKING, add_replies
 from tests.gateway.any_replies import memory
 
 pytestmark = pytest.mark.promise("KN-9")
