@@ -1,4 +1,4 @@
-"""Serve MCP in lines of JSON-RPC on a stream: plain tool calls by wire.py, everything else by the SDK's server."""
+"""Serve MCP in lines of JSON-RPC on a stream: tool calls by wire.py, everything else by the SDK's server."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.server import McpServer
-from engramq.gateway.mcp.wire import TOO_LARGE, Refusal, ToolCalls, WireCall, Write, dump_model
+from engramq.gateway.mcp.wire import TOO_LARGE, CallRequest, Refusal, ToolCalls, Write, dump_model
 from engramq.gateway.stdio_sessions import Line
 from engramq.schemas import limits
 
@@ -68,12 +68,14 @@ class _LineClient:
         async with self._incoming, anyio.create_task_group() as tasks:
             async for line in lines:
                 is_large = line.size > limits.BODY_BYTES
-                message = Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(line.head)
+                message = (
+                    Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(line.head, self._caller)
+                )
                 if isinstance(message, Refusal):
                     if is_large or message.code == types.PARSE_ERROR:
                         message = replace(message, request_id=_id_within(line))
                     await self._write(message.dump())
-                elif isinstance(message, WireCall):
+                elif isinstance(message, CallRequest):
                     scope = self._under_way[coerce_request_id(message.id)] = CancelScope()
                     tasks.start_soon(self._call, message, scope)
                 else:
@@ -91,10 +93,10 @@ class _LineClient:
                 if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
                     self._end(item.message.id, None)
 
-    async def _call(self, call: WireCall, scope: CancelScope) -> None:
+    async def _call(self, call: CallRequest, scope: CancelScope) -> None:
         answer = None
         with scope:
-            answer = await self._calls.answer(call, self._caller, self._write)
+            answer = await self._calls.answer(call, self._write)
         if answer is not None:
             await self._write(answer)
         self._end(call.id, scope)

@@ -1,4 +1,4 @@
-"""Answer by the MCP SDK's server: introductions, lists, resources, prompts, and tool calls that wire.py leaves to it.
+"""Answer by the MCP SDK's server: introductions, lists, resources, prompts. Tool calls are answered by wire.py.
 
 One server object serves both protocol eras. No state is kept by transport session: the caller is known when the server
 is made (a stdio session), or from the request (HTTP). No other module knows the SDK's server.
@@ -176,7 +176,6 @@ def build_server(service: Service, profile: Profile, caller_of: Callable[[Contex
         version=version(NAME),
         title=NAME,
         instructions=NAME,  # replaced for every caller
-        get_tool_input_schema=handlers.schema_of,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
@@ -220,13 +219,8 @@ class _Handlers:
 
     def __init__(self, service: Service, profile: Profile, caller_of: Callable[[Context], Caller]) -> None:
         self._service = service
-        self._tools = {tool.name: tool for tool in profile.tools}
         self._profile = profile
         self._caller_of = caller_of
-
-    def schema_of(self, name: str) -> dict[str, Any] | None:
-        tool = self._tools.get(name)
-        return None if tool is None else listed_schema(tool)
 
     async def instruct(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Tell a client that introduces itself what its caller is to know; the SDK has one text for all."""
@@ -239,17 +233,12 @@ class _Handlers:
     async def list_tools(self, ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return listing_for(self._profile, self._caller_of(ctx).principal)
 
-    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = self._tools.get(params.name)
-        if tool is None:
-            unknown = f"Unknown tool: {params.name[:100]!a}"
-            raise MCPError(types.INVALID_PARAMS, ". ".join(filter(None, (unknown, FORMER_TOOLS.get(params.name)))))
-        reply = await self._call(ctx, tool, params.arguments or {})
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=reply.text)],
-            structured_content=reply.body,
-            is_error=reply.is_error,
-        )
+    async def call_tool(self, _ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Refuse a call that wire.py leaves to the SDK, which found nothing else wrong with it."""
+        if any(tool.name == params.name for tool in self._profile.tools):
+            raise MCPError(types.INVALID_PARAMS, "The headers or _meta of this call are not those of one version.")
+        unknown = f"Unknown tool: {params.name[:100]!a}"
+        raise MCPError(types.INVALID_PARAMS, ". ".join(filter(None, (unknown, FORMER_TOOLS.get(params.name)))))
 
     async def list_resources(
         self, ctx: Context, _params: types.PaginatedRequestParams | None

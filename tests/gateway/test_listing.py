@@ -15,13 +15,14 @@ from mcp.shared.exceptions import MCPError
 from bench.replies import tokens
 from engramq.gateway.identity.authorization import Caller, local_caller
 from engramq.gateway.mcp.schema import listed_schema
-from engramq.gateway.mcp.server import INSTRUCTIONS, build_server, profile_of
+from engramq.gateway.mcp.server import INSTRUCTIONS, profile_of
 from engramq.gateway.service import Call, Service
 from engramq.schemas.commands import TOOLS, BatchConnected, BatchRefusal, Connect
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope
+from tests.gateway.line_client import line_client
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.test_http_identity import GOOD, client_with, guarded
 from tests.gateway.test_server import ERAS, client_of
@@ -198,8 +199,7 @@ async def read(client: Client, uri: str) -> dict[str, Any]:
 @asynccontextmanager
 async def client_for(service: Service, principal: Principal, profile: str = "full") -> AsyncIterator[Client]:
     """Connect as this principal; the client asks who the server is, in whichever era."""
-    server = build_server(service, profile_of(profile), lambda _ctx: Caller("a namespace", principal))
-    async with Client(server, mode="auto") as client:
+    async with line_client(service, profile_of(profile), Caller("a namespace", principal), "auto") as client:
         yield client
 
 

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.schema import output_schema
-from engramq.gateway.mcp.server import build_server, profile_of
+from engramq.gateway.mcp.server import profile_of
 from engramq.gateway.service import Service
 from engramq.schemas.commands import TOOLS, Command, MemoryFound, MemoryList, StoreMemory
 from engramq.schemas.envelope import Answer
@@ -19,6 +19,7 @@ from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
+from tests.gateway.line_client import line_client
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide
@@ -31,8 +32,7 @@ UNUSUAL = "x\u202e\u200b\u2028'\"<script>; drop table memories --"
 @asynccontextmanager
 async def client_of(service: Service, era: str, tools: str = "full", **shown: Any) -> AsyncIterator[Client]:
     caller = local_caller("a namespace", "a principal")
-    server = build_server(service, profile_of(tools, **shown), lambda _ctx: caller)
-    async with Client(server, mode=era) as client:
+    async with line_client(service, profile_of(tools, **shown), caller, era) as client:
         yield client
 
 

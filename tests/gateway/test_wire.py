@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.server import profile_of
-from engramq.gateway.mcp.wire import ToolCalls, WireCall
+from engramq.gateway.mcp.wire import CallRequest, ToolCalls
 from engramq.gateway.run import Gateway
 from engramq.gateway.service import Service
 from engramq.schemas import limits
@@ -251,6 +251,9 @@ USUAL = {
 }
 
 
+ME = local_caller("ns", "me")
+
+
 @pytest.fixture
 def calls(service: Service) -> ToolCalls:
     return ToolCalls(service.call, profile_of("full").tools, {"name": "engramq"})
@@ -262,26 +265,25 @@ async def unheard(message: bytes) -> None:
 
 @pytest.mark.parametrize("name", USUAL)
 async def test_the_calls_of_the_usual_clients_need_no_sdk(calls: ToolCalls, name: str) -> None:
-    call = calls.read(USUAL[name].encode())
-    assert isinstance(call, WireCall)
+    call = calls.read(USUAL[name].encode(), ME)
+    assert isinstance(call, CallRequest)
     assert (call.tool.name, call.arguments) == ("guide", {})
-    answer = json.loads(await calls.answer(call, local_caller("ns", "me"), unheard))
+    answer = json.loads(await calls.answer(call, unheard))
     assert answer["result"]["structuredContent"]["status"] == "success"
     assert json.loads(answer["result"]["content"][0]["text"]) == answer["result"]["structuredContent"]
 
 
 @pytest.mark.parametrize("version", [OLDER, NEWER])
-async def test_what_is_unusual_is_left_to_the_sdk(calls: ToolCalls, version: str) -> None:
+async def test_calls_that_no_version_knows_are_left_to_the_sdk(calls: ToolCalls, version: str) -> None:
     left = [
         call_of("no_tool", {}, version=version),
-        call_of("guide", {}, version=version, task={}),
         {**call_of("guide", {}, version=version), "method": "tools/list"},
         call_of("guide", {}, _meta={**ENVELOPE, f"{PREFIX}protocolVersion": "1999-01-01"}),
         call_of("guide", {}, _meta={f"{PREFIX}protocolVersion": NEWER}),
         call_of("guide", {}, _meta={**ENVELOPE, f"{PREFIX}clientInfo": 5}),
         call_of("guide", {}, _meta=[]),
     ]
-    assert {type(calls.read(encoded(message))) for message in left} == {types.JSONRPCRequest}
+    assert {type(calls.read(encoded(message), ME)) for message in left} == {types.JSONRPCRequest}
 
 
 HEADERS: dict[str, list[tuple[str, int]]] = {

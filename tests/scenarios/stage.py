@@ -11,7 +11,7 @@ from mcp.client import Client
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.server import build_server, profile_of
+from engramq.gateway.mcp.server import profile_of
 from engramq.gateway.queue.bus import open_bus
 from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.service import Service
@@ -24,6 +24,7 @@ from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Scope, WorkerKind
 from engramq.workers.app import run
 from tests.conftest import Database
+from tests.gateway.line_client import line_client
 from tests.gateway.replies import check_reply
 
 READY_S = 30.0
@@ -104,8 +105,7 @@ async def agent_of(
 ) -> AsyncIterator[Agent]:
     """Connect a client as this principal, whose channel has a session, and maybe a project, as a stdio front has."""
     caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted), session, project)
-    server = build_server(service, profile_of("full"), lambda _context: caller)
-    async with Client(server, mode=era) as client:
+    async with line_client(service, profile_of("full"), caller, era) as client:
         yield Agent(client)
 
 
