@@ -18,6 +18,7 @@ from redis.asyncio import Redis
 
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import CLIENT_ERRORS
+from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.redis_problems import refusal_of
@@ -30,33 +31,34 @@ _AS_OF: Final = "as_of"
 _UNBOUND: Final = frozenset({CURSOR, "limit"})  # pages of one list may differ in length
 
 
-def seal(position: str, secret: bytes, namespace: str, command: Command) -> str:
-    """Return the cursor that stands for a position in the list that `command` asked for."""
+def seal_cursor(position: str, secret: bytes, envelope: Envelope) -> str:
+    """Return the cursor that stands for a position in the list that was asked for."""
     body = position.encode()
-    return base64.urlsafe_b64encode(_tag(body, secret, namespace, command) + body).decode()
+    return base64.urlsafe_b64encode(_tag(body, secret, envelope) + body).decode()
 
 
-def unseal(cursor: str, secret: bytes, namespace: str, command: Command) -> str:
-    """Return the position in a cursor; raises EngramqError naming `cursor` unless it was sealed for this very list."""
+def unseal_cursor(envelope: Envelope, secret: bytes) -> Command:
+    """Return the command with the position in place of its cursor.
+
+    Raises EngramqError naming `cursor` unless it was sealed for this very list.
+    """
+    cursor: str = getattr(envelope.command, CURSOR)
     try:
         sealed = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise _bad() from None
     tag, body = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
     canonical = base64.urlsafe_b64encode(sealed).decode() == cursor  # spare bits must not make a second spelling
-    if not canonical or not hmac.compare_digest(tag, _tag(body, secret, namespace, command)):
+    if not canonical or not hmac.compare_digest(tag, _tag(body, secret, envelope)):
         raise _bad()
-    return body.decode()
+    return msgspec.structs.replace(envelope.command, **{CURSOR: body.decode()})
 
 
-def opened(command: Command, secret: bytes, namespace: str) -> Command:
-    """Return the command with the position in place of its cursor; raises EngramqError as `unseal` does."""
-    cursor: str = getattr(command, CURSOR)
-    return msgspec.structs.replace(command, **{CURSOR: unseal(cursor, secret, namespace, command)})
-
-
-def _tag(body: bytes, secret: bytes, namespace: str, command: Command) -> bytes:
-    bound = json.dumps([namespace, _filters(command)], sort_keys=True).encode()
+def _tag(body: bytes, secret: bytes, envelope: Envelope) -> bytes:
+    command = envelope.command
+    if envelope.project and getattr(command, "project", None) is UNSET:  # the list is of the caller's own project
+        command = msgspec.structs.replace(command, project=envelope.project)
+    bound = json.dumps([envelope.namespace, _filters(command)], sort_keys=True).encode()
     return hmac.digest(secret, len(bound).to_bytes(4) + bound + body, hashlib.sha256)[:_TAG_BYTES]
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -122,8 +123,8 @@ class Gateway:
         who = partial(untrusted_caller, acts_for=hello.acts_for) if hello.untrusted else local_caller
         caller = who(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
         # What is captured nobody has looked at, so that the operator's word about secrets does not hold for it.
-        redact = Redact.ALL if hello.untrusted else None
-        service = self.service.for_clients(self._local_limits, self._style_of(hello), redact)
+        redact = Redact.ALL if hello.untrusted else self.service.redact
+        service = replace(self.service, limits=self._local_limits, style=self._style_of(hello), redact=redact)
         server = build_server(service, profile, lambda _ctx: caller)
         return partial(serve_lines, server, _tool_calls(server, service, profile), caller)
 
@@ -133,9 +134,10 @@ class Gateway:
         profile = profile_of(settings.tools, output_schemas=settings.output_schemas)
         authenticator = self._authenticator()
         limits = call_limits(settings, authenticated=authenticator is not None)
-        service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))
+        service = replace(self.service, limits=limits, style=ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
-        whole = self.service.for_clients(limits, WHOLE)  # of the same limits: a caller has one share, whatever the door
+        # Of the same limits: a caller has one share, whatever the door.
+        whole = replace(self.service, limits=limits, style=WHOLE)
         open_paths = {*HEALTH_PATHS, OPENAPI_PATH, RECEIPT_KEY_PATH}
         beside = [*health_routes(self.health), receipt_key_route(self.receipt_key)]
         if self._metrics is not None:

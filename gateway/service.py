@@ -2,9 +2,9 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, tzinfo
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -23,14 +23,20 @@ from engramq.gateway.mcp.arguments import Arguments, check_arguments
 from engramq.gateway.mcp.audience import ALL_TOOLS, Reader, reader_of, worded, worded_body
 from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
-from engramq.gateway.queue.bus import Bus
+from engramq.gateway.queue.bus import Bus, Pending
 from engramq.gateway.redaction import WITH_MEMORIES, redacted
 from engramq.gateway.replies import ReplyStyle, body_of, in_parts, notice_of, rest_of, withheld_body_of
-from engramq.gateway.sessions import Breadcrumbs, NothingFound, fresh_session, naming, no_session, stood_for, with_ids
+from engramq.gateway.sessions import (
+    Breadcrumbs,
+    add_references,
+    fresh_session,
+    no_session,
+    resolve_references,
+    stood_for,
+)
 from engramq.schemas.codec import fault_body, fingerprint
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import (
-    BreadcrumbTrail,
     Command,
     GetMemory,
     GuideTopic,
@@ -41,14 +47,15 @@ from engramq.schemas.commands import (
     Tool,
 )
 from engramq.schemas.commands.base import Page
-from engramq.schemas.envelope import Answer
+from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.fields import composed
+from engramq.schemas.ids import uuid7
 from engramq.schemas.passages import words_of
 from engramq.schemas.pastes import read_prompt
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
-from engramq.telemetry.spans import SpanKind, about, new_traceparent, span, trace_id_of
+from engramq.telemetry.spans import SpanKind, Subject, about, join_trace, span
 
 log = logging.getLogger(__name__)
 
@@ -88,54 +95,24 @@ class ToolReply:
     is_error: bool
 
 
+@dataclass(frozen=True, slots=True)
 class Service:
-    """Answers tool calls. One for the whole process; it keeps nothing of a call."""
+    """Answers tool calls; it keeps nothing of a call. Each kind of clients has one, all over the same bus.
 
-    def __init__(
-        self,
-        bus: Bus,
-        sessions: Breadcrumbs,
-        secrets: cursors.CursorSecret,
-        limits: CallLimits = UNLIMITED,
-        style: ReplyStyle = ReplyStyle(),  # noqa: B008 - frozen
-        redact: Redact = Redact.OFF,
-        *,
-        zone: tzinfo = UTC,
-        redacting: anyio.CapacityLimiter | None = None,
-        observe: Observe | None = None,
-    ) -> None:
-        """Tell `observe` of each call. `zone`: of times that callers give without an offset."""
-        self._bus = bus
-        self._zone = zone
-        self._observe = observe
-        self._redact = redact
-        self._redacting = redacting or anyio.CapacityLimiter(REDACTING_THREADS)
-        self._limits = limits
-        self._style = style
-        self._sessions = sessions
-        self._secrets = secrets
-        self._local: Final[Mapping[str, Callable[[Call, str, Any], Awaitable[msgspec.Struct]]]] = {
-            "begin_session": self._begin_session,
-            "get_breadcrumbs": self._get_breadcrumbs,
-            "guide": self._guide,
-        }
+    `zone`: of times that callers give without an offset. `redact`: out of which memories secrets are taken. `observe`
+    hears of each call.
+    """
 
-    def for_clients(self, limits: CallLimits, style: ReplyStyle, redact: Redact | None = None) -> "Service":
-        """Return a service over the same bus whose callers are held to these limits and answered in this style.
-
-        `redact`: out of which of their memories secrets are taken; None: as here.
-        """
-        return Service(
-            self._bus,
-            self._sessions,
-            self._secrets,
-            limits,
-            style,
-            self._redact if redact is None else redact,
-            zone=self._zone,
-            redacting=self._redacting,
-            observe=self._observe,
-        )
+    bus: Bus
+    sessions: Breadcrumbs
+    secrets: cursors.CursorSecret
+    _: KW_ONLY
+    limits: CallLimits = UNLIMITED
+    style: ReplyStyle = field(default_factory=ReplyStyle)
+    redact: Redact = Redact.OFF
+    zone: tzinfo = UTC
+    redacting: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(REDACTING_THREADS))
+    observe: Observe | None = None
 
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
@@ -143,15 +120,11 @@ class Service:
         principal = call.caller.principal
         reader = reader_of(call.tools, principal.scopes, principal.untrusted)
         with span(f"tools/call {tool}", SpanKind.SERVER, call.traceparent, {"gen_ai.tool.name": tool}) as active:
-            traceparent = active.traceparent or call.traceparent
-            trace_id = trace_id_of(traceparent)
-            if not trace_id:
-                traceparent = new_traceparent()
-                trace_id = trace_id_of(traceparent)
+            traceparent, trace_id = join_trace(active.traceparent or call.traceparent)
             with about(trace_id) as subject:
                 try:
-                    with self._limits.admitted(call.caller) if self._limits.are_set else nullcontext():
-                        reply = await self._answer(call, reader, traceparent)
+                    with self.limits.admitted(call.caller) if self.limits.are_set else nullcontext():
+                        reply = await self._answer(call, reader, traceparent, subject)
                 except EngramqError as refusal:
                     reply = fault_reply(refusal.fault, reader)
                 except Exception:  # the SDK would send the text of an unforeseen error to the client
@@ -172,86 +145,82 @@ class Service:
                 )
                 active.tell("engramq.command_id", subject.command_id)
                 active.tell("engramq.outcome", outcome)
-        if self._observe is not None:
-            self._observe(tool, outcome, taken_s)
+        if self.observe is not None:
+            self.observe(tool, outcome, taken_s)
         return reply
 
-    async def _answer(self, call: Call, reader: Reader, traceparent: str | None) -> ToolReply:
+    async def _answer(self, call: Call, reader: Reader, traceparent: str, subject: Subject) -> ToolReply:
         tool, caller = call.tool, call.caller
         if tool.name not in reader.tools:  # first: nobody mends arguments of what they may not call
             admit(tool.parameters, tool.scope, caller.principal)
         if tool.batches:  # many items take as long as hundreds of other calls
-            arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments, self._zone)
+            arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments, self.zone)
         else:
-            arguments = check_arguments(tool, call.arguments, self._zone)
-        session, secrets = arguments.session or caller.session, 0
+            arguments = check_arguments(tool, call.arguments, self.zone)
         if not isinstance(arguments.parameters, Command):
-            body = to_body(await self._local[tool.name](call, session, arguments.parameters))
-            return await self._rendered(call, reader, arguments, body)
-        command: Command = arguments.parameters
-        authorize(command, caller.principal)
-        if caller.principal.untrusted and isinstance(command, StoreMemory):
-            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
-        if isinstance(command, WITH_MEMORIES[self._redact]):
-            # A caller who has gone ends it: a batch may take seconds.
-            command, secrets = await anyio.to_thread.run_sync(
-                redacted, command, self._redact, anyio.from_thread.check_cancelled, limiter=self._redacting
-            )
+            session = arguments.session or caller.session
+            return await self._rendered(call, reader, arguments, await self._own(call, session, arguments.parameters))
+        command, secrets = await self._admitted(arguments.parameters, caller.principal)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=False))
-        command, answer = await self._ask(call, arguments, command, session, traceparent)
-        if not isinstance(answer, Answer):
-            return ToolReply(answer, text_of(answer), is_error=False)
-        if answer.reply is None:
-            return fault_reply(_fault_of(answer), reader)
+        envelope = Envelope(
+            id=uuid7(),
+            command=command,
+            namespace=caller.namespace,
+            principal=caller.principal,
+            session=arguments.session or caller.session,
+            in_session=tool.takes_session,
+            idempotency_key=arguments.idempotency_key,
+            # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
+            fingerprint=fingerprint(command) if tool.write else "",
+            traceparent=traceparent,
+            project=composed(caller.project),
+        )
+        envelope = await resolve_references(tool, envelope, self.sessions)
+        answer = await self._ask(envelope, subject)
+        if isinstance(answer, Pending):
+            names = stood_for(envelope.references) if envelope.references else UNSET
+            body = to_body(PendingReply(command_id=answer.command_id, resolved_references=names))
+            return ToolReply(body, text_of(body), is_error=False)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=True))
-        return await self._reply(call, reader, arguments, command, answer.reply, secrets)
+        return await self._reply(call, reader, arguments, envelope, answer, secrets)
 
-    async def _ask(
-        self, call: Call, arguments: Arguments, command: Command, session: str, traceparent: str | None
-    ) -> tuple[Command, Answer | Body]:
-        """Return the command with ids in place of references, and its answer, or that it is pending."""
-        tool, caller = call.tool, call.caller
-        # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
-        digest = fingerprint(command) if command.write else None
-        references: Mapping[str, str] = {}
-        refusal: Fault | None = None
+    async def _admitted(self, command: Command, principal: Principal) -> tuple[Command, int]:
+        """Return the command as this principal may send it, and how many secrets were taken out of it."""
+        authorize(command, principal)
+        if principal.untrusted and isinstance(command, StoreMemory):
+            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
+        if not isinstance(command, WITH_MEMORIES[self.redact]):
+            return command, 0
+        # A caller who has gone ends it: a batch may take seconds.
+        return await anyio.to_thread.run_sync(
+            redacted, command, self.redact, anyio.from_thread.check_cancelled, limiter=self.redacting
+        )
+
+    async def _ask(self, envelope: Envelope, subject: Subject) -> Reply | Pending:
+        """Return the reply to a command, or that it is pending; raises EngramqError, with what references stood for."""
         try:
-            command, references = await with_ids(tool, command, self._sessions, caller, session)
-        except NothingFound as nothing:
-            if arguments.idempotency_key is None:
-                raise
-            refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
-        sent = command
-        if getattr(command, cursors.CURSOR, UNSET) is not UNSET:
-            secret = await self._secrets.cursor_secret()
-            sent = cursors.opened(_as_listed(command, caller), secret, caller.namespace)
-        try:
-            answer = await self._bus.ask(
-                sent,
-                namespace=caller.namespace,
-                principal=caller.principal,
-                session=session,
-                idempotency_key=arguments.idempotency_key,
-                traceparent=traceparent,
-                digest=digest,
-                in_session=tool.takes_session,
-                refusal=refusal,
-                references=references,
-                project=composed(caller.project),
-            )
-            if isinstance(answer, Answer):
-                return command, answer
-            if not tool.write:  # a read that was not answered in time never will be
+            sent = envelope
+            if getattr(envelope.command, cursors.CURSOR, UNSET) is not UNSET:
+                secret = await self.secrets.cursor_secret()
+                sent = msgspec.structs.replace(envelope, command=cursors.unseal_cursor(envelope, secret))
+            subject.command_id = envelope.id
+            answer = await self.bus.send(sent)
+            if isinstance(answer, Pending) and envelope.command.write:
+                return answer
+            if isinstance(answer, Pending):  # a read that was not answered in time never will be
                 raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
+            if answer.reply is None:
+                raise EngramqError(_fault_of(answer))
         except EngramqError as refused:
-            raise EngramqError(naming(refused.fault, references)) from refused
-        names = stood_for(references) if references else UNSET
-        return command, to_body(PendingReply(command_id=answer.command_id, resolved_references=names))
+            raise EngramqError(add_references(refused.fault, envelope.references)) from refused
+        if envelope.references and answer.reply.resolved_references is UNSET:
+            answer.reply.resolved_references = stood_for(envelope.references)
+        return answer.reply
 
     async def _reply(
-        self, call: Call, reader: Reader, arguments: Arguments, command: Command, reply: Reply, secrets: int
+        self, call: Call, reader: Reader, arguments: Arguments, envelope: Envelope, reply: Reply, secrets: int
     ) -> ToolReply:
         """Return a worker's reply as the client reads it."""
         caller, requested = call.caller.principal, arguments.parameters
@@ -260,16 +229,14 @@ class Service:
         if Scope.READ not in caller.scopes:
             body = withheld_body_of(reply, requested, caller.name, notice)
         else:
-            body = body_of(reply, arguments.detail or self._style.detail, caller.name)
+            body = body_of(reply, arguments.detail or self.style.detail, caller.name)
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
             return await self._rendered(call, reader, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
-        secret = await self._secrets.cursor_secret()
-        seal = partial(
-            cursors.seal, secret=secret, namespace=call.caller.namespace, command=_as_listed(command, call.caller)
-        )
+        secret = await self.secrets.cursor_secret()
+        seal = partial(cursors.seal_cursor, secret=secret, envelope=envelope)
         ends = reply.positions()
         body[cursors.NEXT_CURSOR] = seal(ends[-1]) if ends else None
         body = (await self._rendered(call, reader, arguments, body)).body
@@ -285,12 +252,12 @@ class Service:
         body = worded_body(body, reader)
         if not call.tool.bounded:
             return ToolReply(body, text_of(body), is_error=False)
-        is_full = (arguments.detail or self._style.detail) is Detail.FULL
+        is_full = (arguments.detail or self.style.detail) is Detail.FULL
 
         def rest(needed: int) -> str:
             return worded(rest_of(call.tool, body, is_full=is_full, needed=needed), reader)
 
-        budget, asked = arguments.max_chars or self._style.max_chars, arguments.parameters
+        budget, asked = arguments.max_chars or self.style.max_chars, arguments.parameters
         if isinstance(asked, GetMemory):
             body = in_parts(body, asked.part, budget)
         size = len(text_of(body))
@@ -303,20 +270,23 @@ class Service:
         text = fitted() if size <= AT_ONCE_CHARS else await anyio.to_thread.run_sync(fitted)
         return ToolReply(body, text, is_error=False)
 
-    async def _begin_session(self, call: Call, session: str, _asked: msgspec.Struct) -> SessionBegun:
-        session = session or fresh_session()
-        instance = await self._sessions.begin(call.caller.namespace, call.caller.principal.identity, session)
-        return SessionBegun(session=session, instance=instance)
-
-    async def _get_breadcrumbs(self, call: Call, session: str, _asked: msgspec.Struct) -> BreadcrumbTrail:
-        if not session:
-            raise no_session("session", "There is no session whose breadcrumbs could be read.")
-        breadcrumbs = await self._sessions.read(call.caller.namespace, call.caller.principal.identity, session)
-        return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
-
-    async def _guide(self, call: Call, _session: str, asked: GuideTopic) -> msgspec.Struct:
+    async def _own(self, call: Call, session: str, asked: msgspec.Struct) -> Body:
+        """Return the reply to a tool that no worker is asked for."""
         principal = call.caller.principal
-        return explain(asked, reader_of(call.tools, principal.scopes, principal.untrusted))
+        reply: msgspec.Struct
+        match call.tool.name:
+            case "begin_session":
+                session = session or fresh_session()
+                instance = await self.sessions.begin(call.caller.namespace, principal.identity, session)
+                reply = SessionBegun(session=session, instance=instance)
+            case "get_breadcrumbs":
+                if not session:
+                    raise no_session("session", "There is no session whose breadcrumbs could be read.")
+                reply = await self.sessions.read(call.caller.namespace, principal.identity, session)
+            case _:
+                assert isinstance(asked, GuideTopic)
+                reply = explain(asked, reader_of(call.tools, principal.scopes, principal.untrusted))
+        return to_body(reply)
 
 
 def _progress(tool: Tool, command: Command, *, settled: bool) -> tuple[int, int, str]:
@@ -325,13 +295,6 @@ def _progress(tool: Tool, command: Command, *, settled: bool) -> tuple[int, int,
     total, refused = len(items), sum(item.fault is not UNSET for item in items)
     state = "settled" if settled else f"checked, {refused} refused"
     return total if settled else 0, total, f"{count_of(total, 'item')} {state}"
-
-
-def _as_listed(command: Command, caller: Caller) -> Command:
-    """Return the command of a list with the project that it is of, since a cursor is good for no other."""
-    if caller.project and getattr(command, "project", None) is UNSET:
-        return msgspec.structs.replace(command, project=composed(caller.project))
-    return command
 
 
 def fault_reply(fault: Fault, reader: Reader) -> ToolReply:

@@ -15,11 +15,10 @@ import msgspec
 from msgspec import UNSET
 from redis.asyncio import Redis
 
-from engramq.gateway.identity.authorization import Caller
 from engramq.schemas import limits
-from engramq.schemas.commands import Command, Items, Tool
+from engramq.schemas.commands import BreadcrumbTrail, Items, Tool
 from engramq.schemas.connection import CLIENT_ERRORS, Lanes, run
-from engramq.schemas.envelope import PrincipalId
+from engramq.schemas.envelope import Envelope, PrincipalId
 from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
@@ -33,18 +32,6 @@ _EVIDENCE: Final = "evidence"  # a parameter whose items may name a memory
 _GAP_MS: Final = limits.SESSION_GAP_SECONDS * 1000
 
 
-class SessionBreadcrumbs(msgspec.Struct, frozen=True, kw_only=True):
-    """The breadcrumbs of a session. Times are RFC 3339; null when there are none.
-
-    `last_recalled_ids` keeps the numbering of the search: an id that was erased since is null in its place.
-    """
-
-    last_stored_id: str | None = None
-    last_recalled_ids: tuple[str | None, ...] = ()
-    session_memory_ids: tuple[str, ...] = ()
-    expires_at: str | None = None
-
-
 class Breadcrumbs:
     """The client belongs to the caller. Every method raises EngramqError `unavailable` when Redis is away."""
 
@@ -56,17 +43,15 @@ class Breadcrumbs:
         """Clear a session and return its new instance, a number that is never used twice."""
         return int(await self._run(BEGIN_SESSION, namespace, principal, session))
 
-    async def read(self, namespace: str, principal: PrincipalId, session: str) -> SessionBreadcrumbs:
+    async def read(self, namespace: str, principal: PrincipalId, session: str) -> BreadcrumbTrail:
         """Return the breadcrumbs of a session."""
         found = await self._run(READ_SESSION, namespace, principal, session, 1)
-        if not found:
-            return SessionBreadcrumbs()
-        stored, recalled, expires_ms, touched = found
-        return SessionBreadcrumbs(
+        stored, recalled, expires_ms, touched = found or (b"", b"", None, ())
+        return BreadcrumbTrail(
             last_stored_id=stored.decode() or None,
             last_recalled_ids=_recalled(recalled),
-            session_memory_ids=tuple(memory_id.decode() for memory_id in touched),
-            expires_at=format_time(datetime.fromtimestamp(expires_ms / 1000, UTC)),
+            session_memory_ids=[memory_id.decode() for memory_id in touched],
+            expires_at=None if expires_ms is None else format_time(datetime.fromtimestamp(expires_ms / 1000, UTC)),
         )
 
     async def resolve(self, ref: str, namespace: str, principal: PrincipalId, session: str) -> str | None:
@@ -99,8 +84,8 @@ class Breadcrumbs:
             raise refuse(FaultCode.UNAVAILABLE, why) from problem
 
 
-def _recalled(data: bytes) -> tuple[str | None, ...]:
-    return tuple(memory_id or None for memory_id in data.decode().split("\n")[:-1])
+def _recalled(data: bytes) -> list[str | None]:
+    return [memory_id or None for memory_id in data.decode().split("\n")[:-1]]
 
 
 class NothingFound(EngramqError):
@@ -117,22 +102,22 @@ def no_session(field: str, error: str) -> EngramqError:
     return invalid(field, error, "Call begin_session, then pass its session. Or pass one of your own.")
 
 
-async def with_ids(
-    tool: Tool, command: Command, sessions: Breadcrumbs, caller: Caller, session: str
-) -> tuple[Command, Mapping[str, str]]:
-    """Return the command with an id instead of each reference, and the ids by reference.
+async def resolve_references(tool: Tool, envelope: Envelope, sessions: Breadcrumbs) -> Envelope:
+    """Return the envelope with an id instead of each reference of its command, and the ids by reference.
 
-    Raises EngramqError where references are not taken or there is no session, NothingFound where one stands for
-    nothing; both name the parameter. A reference is looked up once, so that it means one memory wherever the call names
-    it.
+    A reference is looked up once, so that it means one memory wherever the call names it. One that stands for nothing
+    is a refusal, which names the parameter; it travels with an idempotency key, since only the ledger knows whether the
+    request is a repeated one. Raises EngramqError for every other refusal.
     """
-    holders: list[tuple[Any, tuple[str, ...]]] = [(command, _ids_of(tool, command))]
+    command, session = envelope.command, envelope.session
+    names = (*tool.ids, _EVIDENCE) if isinstance(getattr(command, _EVIDENCE, None), tuple) else tool.ids
+    holders: list[tuple[Any, tuple[str, ...]]] = [(command, names)]
     for name, items in tool.batches.items():
         holders += [(item, items.ids) for item in getattr(command, name) if item.fault is UNSET]
     ids = [(name, text) for holder, names in holders for name in names for text in _given(getattr(holder, name))]
     fields = {text: name for name, text in reversed(ids) if text.startswith("@")}
     if not fields:
-        return command, {}
+        return envelope
     field = next(iter(fields.values()))
     if tool.ids_only or getattr(command, "erase", False) is True:
         raise invalid(
@@ -142,21 +127,19 @@ async def with_ids(
         )
     if not session:
         raise no_session(field, f"{field}: a reference stands for a memory of a session, and this call is in none.")
-    whose = (caller.namespace, caller.principal.identity, session)
+    whose = (envelope.namespace, envelope.principal.identity, session)
     known = {reference: await sessions.resolve(reference, *whose) for reference in fields}
-    ids_of = {reference: found for reference, found in known.items() if found is not None}
+    references = {reference: found for reference, found in known.items() if found is not None}
     try:
-        changes = _ids(command, _ids_of(tool, command), known, session)
+        changes = _ids(command, names, known, session)
     except NothingFound as nothing:
-        raise NothingFound(naming(nothing.fault, ids_of)) from nothing
+        if envelope.idempotency_key is None:
+            raise EngramqError(add_references(nothing.fault, references)) from nothing
+        return msgspec.structs.replace(envelope, refusal=add_references(nothing.fault, references))
     for name, items in tool.batches.items():
         changes[name] = tuple(_item(items, item, known, session) for item in getattr(command, name))
-    return msgspec.structs.replace(command, **changes), ids_of
-
-
-def _ids_of(tool: Tool, command: Command) -> tuple[str, ...]:
-    """Return the fields of a command that take ids, and the one in which it cites memories. Imports have no session."""
-    return (*tool.ids, _EVIDENCE) if isinstance(getattr(command, _EVIDENCE, None), tuple) else tool.ids
+    command = msgspec.structs.replace(command, **changes)
+    return msgspec.structs.replace(envelope, command=command, references=references)
 
 
 def _given(value: Any) -> Iterator[str]:
@@ -170,9 +153,11 @@ def _given(value: Any) -> Iterator[str]:
             yield each.memory_id
 
 
-def naming(fault: Fault, references: Mapping[str, str]) -> Fault:
-    """Return a refusal that no worker has seen with what the call's references stood for."""
-    return msgspec.structs.replace(fault, resolved_references=stood_for(references)) if references else fault
+def add_references(fault: Fault, references: Mapping[str, str]) -> Fault:
+    """Return a refusal with what the call's references stood for, if no worker has said that."""
+    if not references or fault.resolved_references is not UNSET:
+        return fault
+    return msgspec.structs.replace(fault, resolved_references=stood_for(references))
 
 
 def stood_for(references: Mapping[str, str]) -> dict[str, MemoryPreview]:

@@ -45,13 +45,6 @@ def about(trace_id: str, command_id: str = "") -> Iterator[Subject]:
         _SUBJECT.reset(token)
 
 
-def name_command(command_id: str) -> None:
-    """Say which command it is about from now on, where there is a subject."""
-    subject = _SUBJECT.get()
-    if subject is not None:
-        subject.command_id = command_id
-
-
 class NameSubject(logging.Filter):
     """Adds `command_id` and `trace_id` to each record of a handler, but for what it says itself."""
 
@@ -74,11 +67,13 @@ def trace_id_of(traceparent: str | None) -> str:
     return "" if match is None else match[1]
 
 
-def new_traceparent() -> str:
-    """Return the header of a new trace that nobody records: its id joins the log lines of one call."""
+def join_trace(traceparent: str | None) -> tuple[str, str]:
+    """Return the header and the id of the trace that it names; of a new one that nobody records if it names none."""
+    if trace_id := trace_id_of(traceparent):
+        return traceparent or "", trace_id
     # Nobody must be kept from guessing it. OpenTelemetry draws its ids so too: without a system call.
-    trace_id, span_id = random.getrandbits(128) or 1, random.getrandbits(64) or 1
-    return f"00-{trace_id:032x}-{span_id:016x}-00"
+    trace_id, span_id = f"{random.getrandbits(128) or 1:032x}", random.getrandbits(64) or 1
+    return f"00-{trace_id}-{span_id:016x}-00", trace_id
 
 
 Value = str | int | float | bool

@@ -6,7 +6,7 @@ write whose fate is uncertain is Pending.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -19,12 +19,11 @@ from engramq.schemas.clocks import clock
 from engramq.schemas.codec import fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import Lanes, lanes_of
-from engramq.schemas.envelope import Answer, Envelope, Principal
-from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import lane_of
 from engramq.schemas.settings import Settings
-from engramq.telemetry.spans import name_command
 
 log = logging.getLogger(__name__)
 
@@ -107,53 +106,26 @@ class Bus:
             await lane.close()
 
     async def ask(
-        self,
-        command: Command,
-        *,
-        namespace: str,
-        principal: Principal,
-        session: str = "",
-        idempotency_key: str | None = None,
-        traceparent: str | None = None,
-        timeout_s: float | None = None,
-        digest: str | None = None,
-        in_session: bool = False,
-        refusal: Fault | None = None,
-        references: Mapping[str, str] | None = None,
-        project: str = "",
-        anywhere: bool = False,
+        self, command: Command, *, timeout_s: float | None = None, anywhere: bool = False, **around: Any
     ) -> Answer | Pending:
-        """Send a command and wait for its answer; a refusal by the worker is the answer's fault.
+        """Send a command and wait, as `send` does; `around` are more fields of its envelope."""
+        digest = fingerprint(command) if command.write else ""
+        envelope = Envelope(id=uuid7(), command=command, **{"session": "", "fingerprint": digest, **around})
+        return await self.send(envelope, timeout_s, anywhere=anywhere)
 
-        `digest` tells a repeated request from another one with the same idempotency key; by default the command's own.
-        `in_session`: the call is a use of its session. `refusal`: the command's answer, unless its key is a repeated
-        one. `references`: which ids stand in the command for references. `project`: the caller's own. `anywhere`: it
-        may go by any lane, since all workers answer it alike. A write that is not answered in time is Pending. Raises
-        EngramqError `overloaded` or `unavailable`.
+    async def send(
+        self, envelope: Envelope, timeout_s: float | None = None, *, anywhere: bool = False
+    ) -> Answer | Pending:
+        """Send an envelope and wait for its answer; a refusal by the worker is the answer's fault.
+
+        The times of the envelope and the key of the reply list are written here. `anywhere`: it may go by any lane,
+        since all workers answer it alike. A write that is not answered in time is Pending. Raises EngramqError
+        `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
-        if digest is None:
-            digest = fingerprint(command) if command.write else ""
-        lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_of(namespace, anywhere=anywhere)
+        lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_of(envelope.namespace, anywhere=anywhere)
         now = clock() + lane.redis_ahead_s  # by the time of Redis every worker judges how old a command is
-        envelope = Envelope(
-            id=uuid7(),
-            command=command,
-            namespace=namespace,
-            principal=principal,
-            session=session,
-            in_session=in_session,
-            issued_at=now,
-            deadline=now + timeout_s,
-            reply_to=lane.reply_list,
-            idempotency_key=idempotency_key,
-            fingerprint=digest,
-            refusal=refusal,
-            references=dict(references or {}),
-            traceparent=traceparent,
-            project=project,
-        )
-        name_command(envelope.id)
+        envelope = msgspec.structs.replace(envelope, issued_at=now, deadline=now + timeout_s, reply_to=lane.reply_list)
         return await lane.deliver(envelope, timeout_s) or Pending(envelope.id)
 
     @property

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.gateway.cursors import seal, unseal
-from engramq.schemas.commands import ListRecentMemories, SearchMemories
+from engramq.gateway.cursors import seal_cursor, unseal_cursor
+from engramq.schemas.commands import ListRecentMemories, SurveyMemories
+from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import MemoryState, Partition, Sector, Verification
 
@@ -21,6 +22,22 @@ NARROWER = {
     "created_by": "bob",
     "external_id": "x",
 }
+
+
+def listed(namespace: str, command: ListRecentMemories | SurveyMemories) -> Envelope:
+    return Envelope(id="c", namespace=namespace, principal=Principal(name="me"), command=command)
+
+
+def seal(position: str, secret: bytes, namespace: str, command: ListRecentMemories) -> str:
+    return seal_cursor(position, secret, listed(namespace, command))
+
+
+def unseal(cursor: str, secret: bytes, namespace: str, command: ListRecentMemories | SurveyMemories) -> str:
+    asked = msgspec.structs.replace(command, cursor=cursor)
+    position: str = unseal_cursor(listed(namespace, asked), secret).cursor  # type: ignore[attr-defined]
+    return position
+
+
 CURSOR = seal(POSITION, SECRET, "ns", LIST)
 
 
@@ -50,11 +67,11 @@ def test_what_is_not_said_is_the_same_as_its_default() -> None:
         (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions, sectors=())),
         (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions, sectors=LIST.sectors, include_superseded=True)),
         *((SECRET, "ns", msgspec.structs.replace(LIST, **{name: value})) for name, value in NARROWER.items()),
-        (SECRET, "ns", SearchMemories(query="x", partitions=LIST.partitions, sectors=(Sector.SEMANTIC,))),
+        (SECRET, "ns", SurveyMemories(topic="x")),
     ],
 )
 def test_a_cursor_is_of_no_use_elsewhere(
-    secret: bytes, namespace: str, command: ListRecentMemories | SearchMemories
+    secret: bytes, namespace: str, command: ListRecentMemories | SurveyMemories
 ) -> None:
     with pytest.raises(EngramqError, match="cursor was not given out for this list") as refused:
         unseal(CURSOR, secret, namespace, command)

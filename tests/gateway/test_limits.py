@@ -1,5 +1,7 @@
 """Limits by principal and by address: when they refuse, what they tell, and that they forget."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 from hypothesis import given
@@ -8,7 +10,6 @@ from hypothesis import strategies as st
 from engramq.gateway import limits
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.limits import Buckets, CallLimits, FailureLimit, call_limits
-from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.service import Call, Service
 from engramq.schemas.commands import TOOLS, MemoryStats
 from engramq.schemas.envelope import Principal
@@ -136,7 +137,7 @@ def test_failures_count_by_address() -> None:
 async def test_a_call_over_the_limit_is_refused_before_anything_is_enqueued(
     service: Service, workers: WorkerSide
 ) -> None:
-    limited = service.for_clients(CallLimits(0.5, None), ReplyStyle())
+    limited = replace(service, limits=CallLimits(0.5, None))
     call = Call(tool=TOOLS["memory_stats"], arguments={}, caller=caller())
     assert not (await limited.call(call)).is_error
     reply = await limited.call(call)
@@ -149,7 +150,7 @@ async def test_a_call_over_the_limit_is_refused_before_anything_is_enqueued(
 @pytest.mark.promise("SE-9")
 async def test_calls_at_once_are_counted_until_they_are_answered(service: Service, workers: WorkerSide) -> None:
     workers.script[MemoryStats] = lambda _c, _e: None
-    limited = service.for_clients(CallLimits(None, 2), ReplyStyle())
+    limited = replace(service, limits=CallLimits(None, 2))
     call = Call(tool=TOOLS["memory_stats"], arguments={}, caller=caller())
     async with anyio.create_task_group() as tasks:
         for _ in range(2):
@@ -160,7 +161,7 @@ async def test_calls_at_once_are_counted_until_they_are_answered(service: Servic
         assert (await limited.call(call)).body["code"] == "rate_limited"
         tasks.cancel_scope.cancel()
     workers.script[MemoryStats] = lambda _c, _e: None
-    assert limited._limits._under_way == {}
+    assert limited.limits._under_way == {}
 
 
 def test_all_principals_of_a_namespace_share_its_calls_a_minute() -> None:

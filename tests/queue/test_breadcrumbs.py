@@ -8,9 +8,9 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.gateway.queue.bus import Bus
-from engramq.gateway.sessions import Breadcrumbs, SessionBreadcrumbs
+from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas import limits
-from engramq.schemas.commands import Ping, Pong
+from engramq.schemas.commands import BreadcrumbTrail, Ping, Pong
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
@@ -21,6 +21,7 @@ from tests.queue.server import Server
 from tests.queue.stage import ADA_ID, NAMESPACE, Stage, an_actor, ping
 
 WHOSE = (NAMESPACE, ADA_ID, "default")
+NOTHING = BreadcrumbTrail(last_stored_id=None, last_recalled_ids=[], session_memory_ids=[], expires_at=None)
 
 
 async def leave(job: Job) -> Outcome:
@@ -55,7 +56,7 @@ async def test_a_store_leaves_its_id_and_a_replayed_duplicate_does_not(bus: Bus,
     assert isinstance(replayed, Answer)
     assert replayed.replayed
     found = await breadcrumbs.read(*WHOSE)
-    assert (found.last_stored_id, found.session_memory_ids) == ("a", ("a",))
+    assert (found.last_stored_id, found.session_memory_ids) == ("a", ["a"])
 
 
 @pytest.mark.promise("CN-41")
@@ -63,8 +64,8 @@ async def test_touched_ids_stand_in_order_each_once(bus: Bus, breadcrumbs: Bread
     for line in ("stored c", "recalled a c b", "stored a", "stored d"):
         await ping(bus, line)
     found = await breadcrumbs.read(*WHOSE)
-    assert found.session_memory_ids == ("c", "a", "b", "d")
-    assert (found.last_stored_id, found.last_recalled_ids) == ("d", ("a", "c", "b"))
+    assert found.session_memory_ids == ["c", "a", "b", "d"]
+    assert (found.last_stored_id, found.last_recalled_ids) == ("d", ["a", "c", "b"])
 
 
 @pytest.mark.parametrize("use", ["write", "read", "begin"])
@@ -89,14 +90,14 @@ async def test_breadcrumbs_of_commands_that_end_together_are_all_written(bus: Bu
     await asyncio.gather(*(ping(bus, f"stored {number}", session=f"s{number % 3}") for number in range(30)))
     for session in range(3):
         found = await breadcrumbs.read(NAMESPACE, ADA_ID, f"s{session}")
-        assert found.session_memory_ids == tuple(str(number) for number in range(session, 30, 3))
+        assert found.session_memory_ids == [str(number) for number in range(session, 30, 3)]
 
 
 async def test_only_the_newest_touched_ids_are_kept(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     for start in range(0, limits.BREADCRUMB_TOUCHED + 50, 50):
         await ping(bus, "recalled " + " ".join(str(number) for number in range(start, start + 50)))
     kept = (await breadcrumbs.read(*WHOSE)).session_memory_ids
-    assert kept == tuple(str(number) for number in range(50, limits.BREADCRUMB_TOUCHED + 50))
+    assert kept == [str(number) for number in range(50, limits.BREADCRUMB_TOUCHED + 50)]
 
 
 @pytest.mark.parametrize("use", ["write", "begin"])
@@ -118,7 +119,7 @@ async def test_the_session_longest_unused_goes_where_a_principal_has_too_many(
     assert await stage.redis.zcard(keys.sessions) == SESSIONS_OF_ONE
     gone = stage.keys.session(NAMESPACE, ADA_ID, "oldest")
     assert await stage.redis.exists(gone.state, gone.touched) == 0
-    assert (await breadcrumbs.read(NAMESPACE, ADA_ID, "oldest")) == SessionBreadcrumbs()
+    assert (await breadcrumbs.read(NAMESPACE, ADA_ID, "oldest")) == NOTHING
     assert (await breadcrumbs.read(NAMESPACE, ADA_ID, "used again")).last_stored_id == "d"
     assert (await breadcrumbs.read(NAMESPACE, PrincipalId("bob"), "of another")).last_stored_id == "c"
 
@@ -137,7 +138,8 @@ async def test_only_the_sessions_used_last_keep_all_that_they_touched(
     ]
     assert kept == [many[10:], many, many]
     found = await breadcrumbs.read(NAMESPACE, ADA_ID, "s0")
-    assert (found.session_memory_ids, found.last_recalled_ids) == (many[10:], many), "what was recalled stays whole"
+    assert found.session_memory_ids == [*many[10:]]
+    assert found.last_recalled_ids == [*many], "what was recalled stays whole"
 
 
 @pytest.mark.promise("CN-43")
@@ -148,7 +150,7 @@ async def test_breadcrumbs_outlive_a_gateway_and_are_shared_by_others(
         await ping(gone, "stored a")
     assert (await other_gateway.read(*WHOSE)).last_stored_id == "a"
     await ping(bus, "stored b")
-    assert (await other_gateway.read(*WHOSE)).session_memory_ids == ("a", "b")
+    assert (await other_gateway.read(*WHOSE)).session_memory_ids == ["a", "b"]
 
 
 @pytest.mark.promise("CN-43")
@@ -166,7 +168,7 @@ async def test_breadcrumbs_are_private_to_namespace_principal_and_session(bus: B
         (f"{NAMESPACE}:ada", PrincipalId("default"), "x"),
         (NAMESPACE, PrincipalId("ad*"), "default"),
     ):
-        assert await breadcrumbs.read(*whose) == SessionBreadcrumbs(), whose
+        assert await breadcrumbs.read(*whose) == NOTHING, whose
         assert await breadcrumbs.resolve("@stored", *whose) is None
 
 
@@ -184,7 +186,7 @@ async def test_breadcrumbs_expire_a_day_after_their_last_use(
     left_s = (datetime.fromisoformat(found.expires_at) - datetime.now(UTC)).total_seconds()
     assert limits.BREADCRUMB_SECONDS - 5 <= left_s <= limits.BREADCRUMB_SECONDS
     await redis.pexpire(keys.session(*WHOSE).state, 0)
-    assert await breadcrumbs.read(*WHOSE) == SessionBreadcrumbs()
+    assert await breadcrumbs.read(*WHOSE) == NOTHING
 
 
 async def test_thirty_minutes_of_silence_begin_a_new_instance_and_keep_the_breadcrumbs(
@@ -199,7 +201,7 @@ async def test_thirty_minutes_of_silence_begin_a_new_instance_and_keep_the_bread
     await redis.hset(key, "seen", str(seen - limits.SESSION_GAP_SECONDS * 1000 - 1))  # type: ignore[misc]
     await ping(bus, "stored c")
     assert int(await redis.hget(key, "instance")) > first  # type: ignore[misc]
-    assert (await breadcrumbs.read(*WHOSE)).session_memory_ids == ("a", "b", "c")
+    assert (await breadcrumbs.read(*WHOSE)).session_memory_ids == ["a", "b", "c"]
 
 
 async def test_references_mean_the_last_stored_and_the_nth_recalled(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
@@ -237,6 +239,6 @@ async def test_a_search_leaves_what_it_found_and_an_empty_one_leaves_nothing_fou
     bus: Bus, breadcrumbs: Breadcrumbs
 ) -> None:
     await ping(bus, "recalled b a")
-    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ("b", "a")
+    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ["b", "a"]
     await ping(bus, "recalled")
-    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ()
+    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == []

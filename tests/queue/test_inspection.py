@@ -302,8 +302,8 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
             _raise(await refused)
         assert refusal.value.fault.code is FaultCode.UNAVAILABLE
     found = await breadcrumbs.read(NAMESPACE, ADA_ID, "default")
-    assert (found.last_stored_id, found.last_recalled_ids) == (None, ("a", None, "b"))
-    assert found.session_memory_ids == ("a", "b")
+    assert (found.last_stored_id, found.last_recalled_ids) == (None, ["a", None, "b"])
+    assert found.session_memory_ids == ["a", "b"]
     assert await breadcrumbs.resolve("@recalled[2]", NAMESPACE, ADA_ID, "default") == "b"
     await stage.workers(*(an_actor(echo, store, kind=kind) for kind in (WorkerKind.EMBEDDING, WorkerKind.PROMOTION)))
     assert isinstance(await asked[1], Answer)

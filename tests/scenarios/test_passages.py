@@ -6,11 +6,11 @@ Through MCP, with the real model and the installation's floor off: what is judge
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from engramq.gateway.limits import UNLIMITED
 from engramq.gateway.replies import ReplyStyle
 from engramq.schemas import limits
 from tests.conftest import Database
@@ -30,7 +30,7 @@ OTHERS = [
 async def agent(database: Database, redis_url: str, key_prefix: str) -> AsyncIterator[Agent]:
     settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1")
     async with staged(settings) as stage, AsyncExitStack() as resources:
-        service = (await stage.gateway()).for_clients(UNLIMITED, ReplyStyle())
+        service = replace(await stage.gateway(), style=ReplyStyle())
         yield await resources.enter_async_context(agent_of(service))
 
 

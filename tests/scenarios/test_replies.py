@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bench.replies import tokens
-from engramq.gateway.limits import UNLIMITED
 from engramq.gateway.replies import ReplyStyle
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS
@@ -31,7 +31,7 @@ def cost(body: dict[str, Any]) -> int:
 @pytest.fixture
 async def agent(stage: Stage) -> AsyncIterator[Agent]:
     """A client that is answered as clients are who ask for nothing else."""
-    service = (await stage.gateway()).for_clients(UNLIMITED, ReplyStyle())
+    service = replace(await stage.gateway(), style=ReplyStyle())
     async with agent_of(service) as connected:
         yield connected
 

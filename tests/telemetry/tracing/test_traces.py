@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from engramq.telemetry import spans
 from engramq.telemetry.otlp import QUEUED_MAX, ReportingExporter, recording
-from engramq.telemetry.spans import SpanKind, new_traceparent, past, span, trace_id_of
+from engramq.telemetry.spans import SpanKind, join_trace, past, span, trace_id_of
 from tests.conftest import Database
 from tests.telemetry.tracing.collector import Got, collecting
 from tests.telemetry.tracing.processes import environment_of, live
@@ -189,5 +189,7 @@ def test_a_header_that_names_no_trace_has_no_id(given: str | None) -> None:
 
 def test_a_header_is_read_and_made_in_the_same_form() -> None:
     assert trace_id_of(CLIENTS) == TRACE
-    assert len(trace_id_of(new_traceparent())) == 32
-    assert new_traceparent() != new_traceparent()
+    assert join_trace(CLIENTS) == (CLIENTS, TRACE)
+    header, new = join_trace("no traceparent")
+    assert (len(new), trace_id_of(header)) == (32, new)
+    assert join_trace(None) != join_trace(None)
