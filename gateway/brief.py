@@ -41,6 +41,7 @@ from engramq.schemas.records import (
     MemoryFields,
     MemoryPreview,
     NodeRef,
+    ReferencedMemory,
     Words,
 )
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, StandingSource, Visibility
@@ -91,7 +92,7 @@ class _Brief(msgspec.Struct, kw_only=True):
 
     degraded: bool | UnsetType = UNSET
     notice: str | UnsetType = UNSET
-    resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
+    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
 
 
 class BriefStored(_Brief, kw_only=True):

@@ -74,7 +74,6 @@ _NEVER_CUT: Final = frozenset(
     }
 )
 _RECEIPTS: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
-_REFERENCES: Final = "resolved_references"
 # What of an item of a page stays when all else is not enough.
 _KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier", Partition.UNTRUSTED.value})
 _KEPT: Final = _KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
@@ -251,7 +250,7 @@ class _Fitting:
         keep(_largest(min(least, len(whole)), len(whole), self._fits_with(keep)))
 
     def _bare(self, kept: frozenset[str]) -> None:
-        """Leave so much of each item of a page, and memory, of what references stood for their ids, and few words."""
+        """Leave so much of each item of a page, and memory, and few words."""
         inner = self._inner
         pages = (item for name in _AT_LEAST_ONE for item in inner.get(name, ()))
         for item in (*pages, *(inner[name] for name in _ONE_MEMORY if inner.get(name))):
@@ -259,8 +258,6 @@ class _Fitting:
                 for key in item.keys() - kept:
                     del item[key]
                 item["omitted_fields"] = [_ALL]
-        for stood_for in inner.get(_REFERENCES, {}).values():
-            stood_for["preview"] = None
         is_advised = self._needed <= limits.ADVISED_CHARS
         inner["rest"] = f"{f'max_chars={self._needed}' if is_advised else 'A larger max_chars'} shows more."
         self._texts = [text for text in self._texts if text.holder.get(text.key) is not None]

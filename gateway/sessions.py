@@ -22,7 +22,7 @@ from engramq.schemas.envelope import Envelope, PrincipalId
 from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
-from engramq.schemas.records import MemoryPreview
+from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.redis_problems import refusal_of
 from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
@@ -160,9 +160,9 @@ def add_references(fault: Fault, references: Mapping[str, str]) -> Fault:
     return msgspec.structs.replace(fault, resolved_references=stood_for(references))
 
 
-def stood_for(references: Mapping[str, str]) -> dict[str, MemoryPreview]:
-    """Return the memories by reference; only workers know what these contain."""
-    return {reference: MemoryPreview(id=found, preview=None) for reference, found in references.items()}
+def stood_for(references: Mapping[str, str]) -> dict[str, ReferencedMemory]:
+    """Return the memories by reference."""
+    return {reference: ReferencedMemory(id=found) for reference, found in references.items()}
 
 
 def _item(items: Items, item: Any, known: Mapping[str, str | None], session: str) -> Any:

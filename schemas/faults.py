@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas.contents import Contents
-from engramq.schemas.records import MemoryPreview
+from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Status, Thing
 
 
@@ -134,7 +134,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     now: Contents[str | None] | UnsetType = UNSET
     untrusted: bool | UnsetType = UNSET
     warning: str | UnsetType = UNSET
-    resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
+    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
 
     @property
     def status(self) -> Status:

@@ -21,7 +21,6 @@ SURVEY_LIMIT: Final = 100
 EXTRACT_CHARS: Final = 320  # of one sentence: of a longer one some is left out
 SIMILAR_SHOWN: Final = 5
 TAGS: Final = 50  # of a memory
-REFERENCE_CHARS: Final = 60  # of what a reference stands for, in a reply
 IMPORT_ROWS: Final = 1_000
 IDENTITY_BYTES: Final = 16  # of the digest by which a row of an import is known again
 

@@ -38,8 +38,14 @@ Answered: TypeAlias = Literal["yes", "unsure", "no"]
 Audited = Annotated[T, Meta(extra={"holds": "audited"})]  # read with a scope of its own
 
 
+class ReferencedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that a reference such as `@stored` stood for."""
+
+    id: Id
+
+
 class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that a reply names, or that a reference such as `@stored` stood for: how its content begins.
+    """A memory that a reply names: how its content begins.
 
     `preview` is null of what is untrusted, unless that was asked for.
     """

@@ -23,7 +23,6 @@ from engramq.schemas.commands import (
     Connects,
     DeletionNeedsConsent,
     Forgotten,
-    GetMemory,
     MemoryChanged,
     Promoted,
     QueryConnected,
@@ -39,7 +38,7 @@ from engramq.schemas.contents import changed, contents_of
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.ids import Pair, pair_of, parse_uuid
-from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
+from engramq.schemas.records import GraphPreview, Memory, MemoryPreview, ReferencedMemory
 from engramq.schemas.vocabulary import LinkAction, Partition, ReclassifyStatus, Scope, Visibility, WebhookEvent
 from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
@@ -48,6 +47,7 @@ from engramq.workers.db.transaction import Transaction, loads
 Preview = MemoryPreview | GraphPreview
 PreviewReader = Callable[[Transaction, Sequence[UUID]], Awaitable[Sequence[Preview]]]
 R = TypeVar("R", bound=Reply | Fault)
+W = TypeVar("W", bound=Reply)
 
 _LEFT_OUT: Final = ""  # stands for a text in the ledger; no note, query or content is ever blank
 _encoder: Final = msgspec.json.Encoder()
@@ -124,29 +124,26 @@ def _stripped(node: msgspec.Struct) -> msgspec.Struct:
 
 
 def naming(reply: R, envelope: Envelope) -> R:
-    """Return a reply or a refusal that names what the call's references stood for, without previews."""
+    """Return a write's reply or refusal that names what its references stood for, so that a replay says the same."""
     if not envelope.references:
         return reply
-    named = {name: MemoryPreview(id=memory_id, preview=None) for name, memory_id in envelope.references.items()}
+    named = {name: ReferencedMemory(id=memory_id) for name, memory_id in envelope.references.items()}
     return msgspec.structs.replace(reply, resolved_references=named)
 
 
-async def fill(tx: Transaction, reply: R, envelope: Envelope | None) -> R:
-    """Return a reply or a refusal with previews of all that it names; nothing is read where it names nothing.
+async def fill(tx: Transaction, reply: W, envelope: Envelope | None) -> W:
+    """Return the reply to a write with previews of all that it names; nothing is read where it names nothing.
 
-    None of what is gone, of untrusted memories that nobody asked for, nor for who may not read. `envelope`: the request
-    that is answered, None where that is not known.
+    None of what is gone, nor for who may not read. `envelope`: the request that is answered, None where that is not
+    known.
     """
-    if envelope is not None and Scope.READ not in envelope.principal.scopes:
+    if not isinstance(reply, WriteReply) or (envelope is not None and Scope.READ not in envelope.principal.scopes):
         return reply
     more: dict[str, Any] = {}
-    if reply.resolved_references is not UNSET:
-        more["resolved_references"] = await _read_references(tx, reply.resolved_references, envelope)
-    if isinstance(reply, WriteReply):
-        for name, read in _PREVIEWS.items():
-            if named := getattr(reply, name, None):
-                ids = [memory_id for preview in named if (memory_id := parse_uuid(preview.id)) is not None]
-                more[name] = list(await read(tx, ids))
+    for name, read in _PREVIEWS.items():
+        if named := getattr(reply, name, None):
+            ids = [memory_id for preview in named if (memory_id := parse_uuid(preview.id)) is not None]
+            more[name] = list(await read(tx, ids))
     return msgspec.structs.replace(reply, **more) if more else reply
 
 
@@ -169,20 +166,6 @@ _PREVIEWS: Final[Mapping[str, PreviewReader]] = {
 }
 
 
-async def _read_references(
-    tx: Transaction, references: Mapping[str, MemoryPreview], envelope: Envelope | None
-) -> dict[str, MemoryPreview]:
-    ids = {memory.id: parse_uuid(memory.id) for memory in references.values()}
-    command = None if envelope is None else envelope.command
-    wants_untrusted = isinstance(command, GetMemory) and command.include_untrusted
-    partitions = Partition if wants_untrusted else (Partition.TRUSTED,)
-    known = [memory_id for memory_id in ids.values() if memory_id is not None]
-    read = {memory.id: memory.preview for memory in await previews(tx, known, [*partitions], limits.REFERENCE_CHARS)}
-    return {
-        name: MemoryPreview(id=memory.id, preview=read.get(str(ids[memory.id]))) for name, memory in references.items()
-    }
-
-
 async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -> Answer:
     """Return an answer from the ledger, with what `strip` left out; `repeated` is the request that it answers again.
 
@@ -192,7 +175,7 @@ async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -
     if (fault := answer.fault) is not None:
         if fault.now is not UNSET:
             fault = msgspec.structs.replace(fault, now=None)
-        return msgspec.structs.replace(answer, fault=await fill(tx, fault, repeated))
+        return msgspec.structs.replace(answer, fault=fault)
     assert answer.reply is not None
     reply = await _add_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
     reply = await _add_contents(tx, await fill(tx, reply, repeated), answer.id)

@@ -179,20 +179,15 @@ class CommandRunner:
         handler = self.handlers[type(command)]
         store = self._store.seen_by(Viewer.of(envelope.principal))
         context = self._context(envelope=envelope, store=store, lease=job.lease, patience_s=job.patience_s)
-        try:
-            if not handler.in_transaction:
-                reply = await handler.run(command, context)
-            elif command.write and not (handler.unrecorded and handler.unrecorded(command, envelope)):
-                reply = await self._write(handler, context)
-            else:
-                prepared = () if handler.before is None else (await handler.before(command, context),)
-                reply = await store.read(envelope.namespace, partial(_read, handler, context, prepared))
-            if handler.after is not None:
-                await handler.after(reply, command, context)
-        except EngramqError as refusal:
-            if not envelope.references or refusal.fault.code in NOT_APPLIED:
-                raise
-            raise EngramqError(await _add_references(refusal.fault, context)) from refusal
+        if not handler.in_transaction:
+            reply = await handler.run(command, context)
+        elif command.write and not (handler.unrecorded and handler.unrecorded(command, envelope)):
+            reply = await self._write(handler, context)
+        else:
+            prepared = () if handler.before is None else (await handler.before(command, context),)
+            reply = await store.read(envelope.namespace, partial(_read, handler, context, prepared))
+        if handler.after is not None:
+            await handler.after(reply, command, context)
         return Outcome(
             reply,
             session_state=context.session_state,
@@ -297,26 +292,12 @@ async def _find(context: Context) -> tuple[LedgerEntry, Answer] | None:
     return await context.store.read(envelope.namespace, find)
 
 
-async def _add_references(fault: Fault, context: Context) -> Fault:
-    """Return a refusal that shows what the call's references stood for, as far as that can be read now."""
-    envelope = context.envelope
-    named = naming(fault, envelope) if fault.resolved_references is UNSET else fault
-    try:
-        return await context.store.read(envelope.namespace, lambda tx: fill(tx, named, envelope))
-    except EngramqError as problem:
-        log.warning("A refusal tells no references", extra={"command_id": envelope.id, "code": problem.fault.code})
-        return fault
-
-
 async def _read(
     handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...], tx: Transaction
 ) -> Reply:
-    """Run the handler of a read, and show what its references stood for."""
-    envelope = context.envelope
-    reply: Reply = await handler.run(tx, envelope.command, context, *prepared)
-    if envelope.references or isinstance(reply, WriteReply):
-        reply = await fill(tx, naming(reply, envelope), envelope)
-    return reply
+    """Run the handler of a read; a rehearsal answers as the write would."""
+    reply: Reply = await handler.run(tx, context.envelope.command, context, *prepared)
+    return await fill(tx, reply, context.envelope) if isinstance(reply, WriteReply) else reply
 
 
 async def _carry_out(

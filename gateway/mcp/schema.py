@@ -13,7 +13,7 @@ from engramq.schemas import limits, vocabulary
 from engramq.schemas.commands import Tool
 from engramq.schemas.faults import Fault
 from engramq.schemas.fields import OFFSETS, IdempotencyKey, SessionName
-from engramq.schemas.records import MemoryPreview
+from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Detail, Status
 
 _REF: Final = "#/$defs/"
@@ -73,7 +73,7 @@ class PendingReply(msgspec.Struct, kw_only=True):
 
     status: Literal["pending"] = "pending"
     command_id: str
-    resolved_references: dict[str, MemoryPreview] | UnsetType = msgspec.UNSET
+    resolved_references: dict[str, ReferencedMemory] | UnsetType = msgspec.UNSET
 
 
 class ErasedSince(msgspec.Struct, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.records import MemoryPreview
+from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Scope, WorkerKind
 
 
@@ -55,7 +55,7 @@ class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
 
     later: ClassVar[frozenset[str]] = frozenset()
 
-    resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
+    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
 
 
 class Page(Reply, kw_only=True):

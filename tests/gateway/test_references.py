@@ -162,9 +162,19 @@ async def test_what_references_stand_for_travels_with_the_command(
 
 
 @pytest.mark.promise("AG-12")
+async def test_a_reply_tells_what_its_references_stood_for(
+    service: Service, workers: WorkerSide, breadcrumbs: None
+) -> None:
+    told = await call(service, "get_memory", memory_id="@stored", session="s")
+    assert told["resolved_references"] == {"@stored": {"id": "m-9"}}
+    plain = await call(service, "get_memory", memory_id="m-9", session="s")
+    assert "resolved_references" not in plain
+
+
+@pytest.mark.promise("AG-12")
 async def test_a_refusal_tells_what_the_other_references_stood_for(
     service: Service, workers: WorkerSide, breadcrumbs: None
 ) -> None:
     body = await call(service, "connect", source="@stored", target="@recalled[99]", session="s")
-    assert (body["field"], body["resolved_references"]) == ("target", {"@stored": {"id": "m-9", "preview": None}})
+    assert (body["field"], body["resolved_references"]) == ("target", {"@stored": {"id": "m-9"}})
     assert workers.seen == []

@@ -124,4 +124,4 @@ async def test_a_reference_stands_for_an_id_alone(stage: Stage) -> None:
             await writer.call("connect", source="@stored", target=memory_id),
         ):
             assert MARK not in json.dumps(told)
-            assert told["resolved_references"]["@stored"] == {"id": memory_id, "preview": None}
+            assert told["resolved_references"]["@stored"] == {"id": memory_id}

@@ -19,14 +19,13 @@ from engramq.schemas.commands import (
     GetMemory,
     MemoryFound,
     Reply,
-    UpdateMemory,
     VerifyMemory,
 )
-from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
-from engramq.schemas.vocabulary import Partition, Scope, Verification
+from engramq.schemas.vocabulary import IfExists, Verification
 from engramq.workers.db.queries import Query
 from engramq.workers.db.transaction import Transaction
 from tests.jobs import job, repeated
@@ -34,12 +33,11 @@ from tests.workers.conftest import World
 
 SECRET = "The safe opens with zwetschkenknoedel"
 LONG = "The  release of the heron project\nis planned for the fourth of May at noon, in Vienna"
-BEGINNING = "The release of the heron project is planned for the fourth…"
 
 
-def told(answer: Reply | Fault) -> dict[str, tuple[str, str | None]]:
+def told(answer: Reply | Fault) -> dict[str, str]:
     assert answer.resolved_references is not UNSET
-    return {name: (reference.id, reference.preview) for name, reference in answer.resolved_references.items()}
+    return {name: reference.id for name, reference in answer.resolved_references.items()}
 
 
 async def refused(world: World, command: Command, **envelope: Any) -> Fault:
@@ -53,38 +51,13 @@ def ledger(world: World) -> str:
 
 
 @pytest.mark.promise("AG-12")
-async def test_a_reply_tells_what_each_reference_stood_for(world: World) -> None:
+async def test_a_write_keeps_what_each_reference_stood_for(world: World) -> None:
     one, other = [(await world.keep(text)).stored.id for text in (LONG, SECRET)]
     references = {"@stored": other, "@recalled[3]": one}
     linked = await world.ask(Connected, Connect(source=one, target=other), references=references)
-    assert told(linked) == {"@stored": (other, SECRET), "@recalled[3]": (one, BEGINNING)}
-    found = await world.ask(MemoryFound, GetMemory(memory_id=one), references={"@recalled[3]": one})
-    assert told(found) == {"@recalled[3]": (one, BEGINNING)}
-    plain = await world.ask(MemoryFound, GetMemory(memory_id=one))
+    assert told(linked) == references
+    plain = await world.ask(Connected, Connect(source=one, target=other, if_exists=IfExists.SKIP))
     assert plain.resolved_references is UNSET
-    gone = uuid7()
-    missing = await world.ask(MemoryFound, GetMemory(memory_id=gone), references={"@stored": gone})
-    assert told(missing) == {"@stored": (gone, None)}
-    assert (await world.ask(MemoryFound, GetMemory(memory_id=gone))).resolved_references is UNSET
-
-
-@pytest.mark.promise("AG-12", "TP-21")
-async def test_no_preview_shows_what_is_untrusted_unasked_nor_what_may_not_be_read(world: World) -> None:
-    trusted, poison = [
-        (await world.keep(text, partition=partition)).stored.id
-        for text, partition in ((LONG, Partition.TRUSTED), (SECRET, Partition.UNTRUSTED))
-    ]
-    references = {"@stored": poison}
-    hidden = await world.ask(MemoryFound, GetMemory(memory_id=poison), references=references)
-    assert told(hidden) == {"@stored": (poison, None)}
-    asked = await world.ask(MemoryFound, GetMemory(memory_id=poison, include_untrusted=True), references=references)
-    assert told(asked) == {"@stored": (poison, SECRET)}
-    fault = await refused(world, Connect(source=trusted, target=poison), references=references)
-    assert (fault.code, told(fault)) == (FaultCode.UNTRUSTED_LINK, {"@stored": (poison, None)})
-    writer = Principal(name="writer", scopes=(Scope.WRITE,))
-    change = UpdateMemory(memory_id=trusted, confidence=0.5)
-    blind = (await world.outcome(job(change, principal=writer, references={"@stored": trusted}))).reply
-    assert told(blind) == {"@stored": (trusted, None)}
 
 
 @pytest.mark.promise("AG-12")
@@ -94,19 +67,19 @@ async def test_a_replay_tells_what_the_references_meant_at_first(world: World) -
     key: dict[str, Any] = {"idempotency_key": "k", "fingerprint": "f"}
     first = msgspec.structs.replace(connect, source=one)
     made = await world.ask(Connected, first, **key, references={"@stored": one})
-    assert told(made) == {"@stored": (one, BEGINNING)}
+    assert told(made) == {"@stored": one}
     second = msgspec.structs.replace(connect, source=later)
     replay = await world.outcome(job(second, **key, references={"@stored": later}))
     assert replay.replayed
     assert told(replay.reply) == told(made)
     report = await world.ask(CommandReport, GetCommand(command_id=made.command_id))
     assert report.reply is not None
-    assert report.reply["resolved_references"] == {"@stored": {"id": one, "preview": BEGINNING}}
+    assert report.reply["resolved_references"] == {"@stored": {"id": one}}
     assert "release" not in ledger(world)
     conflict = await refused(world, second, idempotency_key="k", references={"@stored": later})
     assert (conflict.code, told(conflict)) == (
         FaultCode.IDEMPOTENCY_CONFLICT,
-        {"@stored": (later, "Something else")},
+        {"@stored": later},
     )
 
 
@@ -121,12 +94,10 @@ async def test_a_refusal_tells_it_too_and_again(world: World) -> None:
         with pytest.raises(EngramqError) as refusal:
             await world.outcome(one_job)
         faults.append(refusal.value.fault)
-    assert [(fault.code, told(fault)) for fault in faults] == [
-        (FaultCode.MEMORY_NOT_ACTIVE, {"@recalled[0]": (one, BEGINNING)})
-    ] * 2
+    assert [(fault.code, told(fault)) for fault in faults] == [(FaultCode.MEMORY_NOT_ACTIVE, {"@recalled[0]": one})] * 2
     report = await world.ask(CommandReport, GetCommand(command_id=given.envelope.id))
     assert report.reply is not None
-    assert report.reply["resolved_references"] == {"@recalled[0]": {"id": one, "preview": BEGINNING}}
+    assert report.reply["resolved_references"] == {"@recalled[0]": {"id": one}}
     assert "release" not in ledger(world)
 
 
@@ -136,10 +107,10 @@ async def test_an_erasure_leaves_no_preview(world: World, redis_url: str, key_pr
     references = {"@stored": one}
     given = job(Connect(source=one, target=other), references=references, idempotency_key="k")
     made = (await world.outcome(given)).reply
-    assert told(made) == {"@stored": (one, SECRET)}
+    assert told(made) == {"@stored": one}
     fault = await refused(world, Connect(source=one, target=uuid7()), references=references)
     fault = msgspec.structs.replace(fault, memory_id=one)
-    assert told(fault) == {"@stored": (one, SECRET)}
+    assert told(fault) == {"@stored": one}
     verified = VerifyMemory(memory_id=one, verification=Verification.VERIFIED)
     await world.outcome(job(verified, references=references))
 
@@ -153,13 +124,13 @@ async def test_an_erasure_leaves_no_preview(world: World, redis_url: str, key_pr
         assert await redis.lrange(keys.replies("gateway"), 0, -1) == [plain]
     replay = await world.outcome(repeated(given, id=uuid7()))
     assert replay.replayed
-    assert told(replay.reply) == {"@stored": (one, None)}
+    assert told(replay.reply) == {"@stored": one}
     assert "zwetschkenknoedel" not in ledger(world)
     assert "zwetschkenknoedel" not in repr(world.rows("select * from audit_log"))
 
 
 @pytest.mark.promise("AG-12")
-async def test_a_reference_costs_a_read_one_statement_and_no_reference_none(
+async def test_a_reference_costs_a_refusal_and_a_read_no_statement(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = (await world.keep(LONG)).stored.id
@@ -171,7 +142,10 @@ async def test_a_reference_costs_a_read_one_statement_and_no_reference_none(
         return await send(tx, query, **values)
 
     monkeypatch.setattr(Transaction, "send", noting)
-    await world.ask(MemoryFound, GetMemory(memory_id=one))
-    plain, sent[:] = len(sent), []
-    await world.ask(MemoryFound, GetMemory(memory_id=one), references={"@stored": one})
-    assert len(sent) == plain + 1
+    counts = []
+    for references in ({}, {"@stored": one}):
+        await world.ask(MemoryFound, GetMemory(memory_id=one), references=references)
+        await refused(world, Connect(source=one, target=uuid7()), references=references)
+        counts.append(len(sent))
+        sent.clear()
+    assert counts[0] == counts[1]
