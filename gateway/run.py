@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import CancelScope
-from anyio.abc import SocketListener, TaskStatus
+from anyio.abc import SocketListener, TaskGroup, TaskStatus
+from msgspec import UnsetType
 from redis.asyncio import Redis
 from starlette.types import ASGIApp
 
@@ -49,7 +51,7 @@ from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.rest.app import OPENAPI_PATH, Rest
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
-from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
+from engramq.gateway.stdio_sessions import Hello, HomeRequest, Serve, listen, serve_stdio_sessions
 from engramq.schemas.checks import Health
 from engramq.schemas.commands import OPERATOR_TOOLS, ReceiptKey, ReceiptKeyShown, Tool
 from engramq.schemas.connection import lanes_of
@@ -57,7 +59,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.limits import REPLY_CHARS_MAX
-from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
+from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting, read_settings
 from engramq.schemas.vocabulary import Detail
 from engramq.telemetry.listener import telling_watchdog
 from engramq.telemetry.spans import JsonFormatter, NameSubject, quieten
@@ -127,6 +129,14 @@ class Gateway:
         service = replace(self.service, limits=self._local_limits, style=self._style_of(hello), redact=redact)
         server = build_server(service, profile, lambda _ctx: caller)
         return partial(serve_lines, server, _tool_calls(server, service, profile), caller)
+
+    def for_http(self, settings: Settings) -> Gateway:
+        """Return a gateway for these settings, which measures the calls that come over HTTP."""
+        from engramq.gateway.metrics import GatewayMetrics  # noqa: PLC0415 - 0.1 s of imports, for HTTP only
+
+        metrics = GatewayMetrics(waiting=lambda: self._bus.waiting)
+        service = replace(self.service, observe=metrics.called)
+        return Gateway(settings, self._bus, service, self._redis, self._keys, metrics=metrics)
 
     def web(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
@@ -251,44 +261,82 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
         bus = await stack.enter_async_context(open_bus(settings, lanes=lanes, on_failure=stopping.set))
         redis, keys = lanes.server.client(timeout_s=REDIS_S), lanes.first
         stack.push_async_callback(redis.aclose)
-        metrics = _metrics(bus) if http else None
         service = Service(
-            bus,
-            Breadcrumbs(redis, lanes),
-            CursorSecret(redis, keys),
-            redact=settings.redact,
-            zone=settings.timezone,
-            observe=None if metrics is None else metrics.called,
+            bus, Breadcrumbs(redis, lanes), CursorSecret(redis, keys), redact=settings.redact, zone=settings.timezone
         )
-        await _serve(Gateway(settings, bus, service, redis, keys, metrics=metrics), listener, bound, stopping)
+        gateway = Gateway(settings, bus, service, redis, keys)
+        web = None if bound is None else (gateway.for_http(settings).web(), bound)
+        await _serve(gateway, listener, web, stopping)
 
 
-def _metrics(bus: Bus) -> GatewayMetrics:
-    from engramq.gateway.metrics import GatewayMetrics  # noqa: PLC0415 - 0.1 s of imports, for HTTP only
+class _Doors:
+    """HTTP of this process, which opens and closes while it runs, and what the home's supervisor asks of it."""
 
-    return GatewayMetrics(waiting=lambda: bus.waiting)
+    def __init__(self, gateway: Gateway, tasks: TaskGroup) -> None:
+        self._gateway = gateway
+        self._tasks = tasks
+        self._web: HttpServer | None = None
+        self._closed = anyio.Event()
+
+    async def answer(self, request: HomeRequest) -> object:
+        """Do what the supervisor asks, and return the answer."""
+        if isinstance(request.http, UnsetType):
+            return await self._gateway.overview()
+        await self.close()
+        try:
+            if request.http is not None:
+                settings = read_settings({**os.environ, **request.http})
+                bound = bind(settings.host, settings.port, authenticated=settings.auth is not Auth.NONE)
+                with ExitStack() as unless_served:
+                    unless_served.enter_context(bound)
+                    web = self._gateway.for_http(settings).web()
+                    unless_served.pop_all()
+                self.open(web, bound)
+        except SettingsError as problem:
+            return {"ok": False, "error": str(problem)}
+        return {"ok": True}
+
+    def open(self, web: HttpServer, bound: socket.socket) -> None:
+        """Serve HTTP on a socket that listens."""
+        self._web, self._closed = web, anyio.Event()
+        self._tasks.start_soon(self._serve, web, bound)
+        host, port = bound.getsockname()[:2]
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+        log.info("Serving MCP over HTTP", extra={"host": host, "port": port, "url": url})
+
+    async def close(self) -> None:
+        """Serve HTTP no more; return when its last answer is sent."""
+        if self._web is not None:
+            self._web.should_exit = True
+            await self._closed.wait()
+
+    async def _serve(self, web: HttpServer, bound: socket.socket) -> None:
+        try:
+            await web.serve([bound])
+        finally:
+            self._web = None
+            self._closed.set()
 
 
 async def _serve(
-    gateway: Gateway, listener: SocketListener | None, bound: socket.socket | None, stopping: anyio.Event
+    gateway: Gateway,
+    listener: SocketListener | None,
+    web: tuple[HttpServer, socket.socket] | None,
+    stopping: anyio.Event,
 ) -> None:
-    web = gateway.web() if bound is not None else None
     async with anyio.create_task_group() as tasks:
+        doors = _Doors(gateway, tasks)
         awaiting_signal = await tasks.start(_await_signal, stopping)
         if listener is not None:
-            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, gateway.overview)
+            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, doors.answer)
             log.info("Serving stdio sessions")
-        if web is not None and bound is not None:
-            tasks.start_soon(web.serve, [bound])
-            host, port = bound.getsockname()[:2]
-            url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
-            log.info("Serving MCP over HTTP", extra={"host": host, "port": port, "url": url})
+        if web is not None:
+            doors.open(*web)
         await stopping.wait()
         awaiting_signal.cancel()
         log.info("Stopping")
         tasks.cancel_scope.deadline = anyio.current_time() + LAST_STOP_S
-        if web is not None:
-            web.should_exit = True
+        await doors.close()
 
 
 async def _await_signal(stopping: anyio.Event, *, task_status: TaskStatus[CancelScope]) -> None:

@@ -1,7 +1,7 @@
 """Serve stdio sessions on a unix socket: each connection says whom it serves, then speaks MCP in lines.
 
 The hello is one JSON line, `{"engramq": 1, ...}` (see Hello), answered by `{"ok": true}` or `{"ok": false, "error"}`.
-Or it asks for the gateway's health alone: `{"engramq": 1, "health": true}`, answered by a line with that (see Health).
+Or it is a request of the home's supervisor, answered by one line (see HomeRequest).
 Only this user can open the socket, so what the hello says is trusted.
 """
 
@@ -20,8 +20,8 @@ import msgspec
 from anyio import CancelScope
 from anyio.abc import ByteReceiveStream, SocketAttribute, SocketListener, SocketStream, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import UNSET, UnsetType
 
-from engramq.gateway.overview import AskHealth
 from engramq.schemas import limits
 from engramq.schemas.fields import Name, SessionName
 from engramq.schemas.settings import SettingsError, parse_setting
@@ -111,17 +111,22 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     acts_for: str = ""
 
 
-class AskedForHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole of what somebody wants to know who asks for the gateway's health."""
+class HomeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a home asks of its gateway: `health`, or to serve HTTP with these variables; null: to serve none.
+
+    For example `{"engramq": 1, "http": {"ENGRAMQ_PORT": "8765"}}`.
+    """
 
     engramq: Literal[1]
-    health: Literal[True]
+    health: Literal[True] | UnsetType = UNSET
+    http: dict[str, str] | UnsetType | None = UNSET
 
 
 Lines = AsyncGenerator[Line]
 Send = Callable[[bytes], Awaitable[None]]
 Serve = Callable[[Lines, Send], Awaitable[None]]
 OpenSession = Callable[[Hello], Serve]
+AnswerHome = Callable[[HomeRequest], Awaitable[object]]
 
 
 async def listen(path: Path) -> SocketListener:
@@ -148,7 +153,7 @@ def _make_way(path: Path) -> None:
 
 
 async def serve_stdio_sessions(
-    listener: SocketListener, open_session: OpenSession, stopping: anyio.Event, ask_health: AskHealth
+    listener: SocketListener, open_session: OpenSession, stopping: anyio.Event, answer_home: AnswerHome
 ) -> None:
     """Serve every connection; what goes wrong on one ends that one only.
 
@@ -160,7 +165,7 @@ async def serve_stdio_sessions(
         streams.add(stream)
         try:
             async with stream:
-                await _serve_stdio_session(stream, open_session, ask_health)
+                await _serve_stdio_session(stream, open_session, answer_home)
         except* HUNG_UP:
             log.debug("A stdio session hung up")
         except* Exception:  # other clients share this process
@@ -189,15 +194,15 @@ def _stop_reading(stream: SocketStream) -> None:
         same.shutdown(socket.SHUT_RD)
 
 
-async def _serve_stdio_session(stream: SocketStream, open_session: OpenSession, ask_health: AskHealth) -> None:
+async def _serve_stdio_session(stream: SocketStream, open_session: OpenSession, answer_home: AnswerHome) -> None:
     reader = LineReader(stream, limits.BODY_BYTES)
     async with aclosing(reader.lines()) as lines:
         with anyio.move_on_after(HELLO_S) as waiting:
             first = await anext(lines, None)
         if waiting.cancelled_caught or first is None:
             return
-        if _asks_for_health(first):
-            await stream.send(msgspec.json.encode(await ask_health()) + b"\n")
+        if (request := _home_request(first)) is not None:
+            await stream.send(msgspec.json.encode(await answer_home(request)) + b"\n")
             return
         try:
             session = open_session(_hello(first))
@@ -223,12 +228,12 @@ def _sender(stream: SocketStream) -> Send:
     return send
 
 
-def _asks_for_health(line: Line) -> bool:
+def _home_request(line: Line) -> HomeRequest | None:
     try:
-        msgspec.json.decode(line.head, type=AskedForHealth)
+        request = msgspec.json.decode(line.head, type=HomeRequest)
     except msgspec.DecodeError:
-        return False
-    return True
+        return None
+    return request if request.health or request.http is not UNSET else None
 
 
 def _hello(line: Line) -> Hello:

@@ -33,6 +33,11 @@ def serve_one(line: socket.socket, home: Path) -> None:
         stream.close()
         line.close()
         return
+    if "http" in hello:
+        send(stream, serve_http(hello["http"]))
+        stream.close()
+        line.close()
+        return
     refused = hello["namespace"] == "refused"
     send(stream, {"ok": False, "error": "That namespace is refused."} if refused else {"ok": True})
     for text in stream:
@@ -64,13 +69,30 @@ def serve_gateway(home: Path, path: str) -> None:
         threading.Thread(target=serve_one, args=(line, home), daemon=True).start()
 
 
-def serve_http(port: int) -> None:
-    listener = socket.create_server(("127.0.0.1", port))
-    while True:
-        line = listener.accept()[0]
-        with line, contextlib.suppress(OSError):
-            if line.recv(4096):
-                line.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"status": "alive"}')
+HTTP: list[socket.socket] = []  # the listener of HTTP while it is served
+
+
+def serve_http(variables: dict[str, str] | None) -> dict[str, Any]:
+    while HTTP:
+        listener = HTTP.pop()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+    if variables is None:
+        return {"ok": True}
+    if variables.get("ENGRAMQ_AUTH") == "jwt":
+        return {"ok": False, "error": "There is no key."}
+    HTTP.append(socket.create_server(("127.0.0.1", int(variables["ENGRAMQ_PORT"]))))
+    threading.Thread(target=answer_http, args=(HTTP[0], Path(sys.argv[2])), daemon=True).start()
+    return {"ok": True}
+
+
+def answer_http(listener: socket.socket, home: Path) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            line = listener.accept()[0]
+            with line, contextlib.suppress(OSError):
+                if line.recv(4096) and not (home / "http-silent").exists():
+                    line.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"status": "alive"}')
 
 
 def main() -> None:
@@ -79,8 +101,6 @@ def main() -> None:
     (home / f"{name}.up").touch()
     if name == "gateway":
         serve_gateway(home, sys.argv[3])
-    elif name == "http":
-        serve_http(int(sys.argv[3]))
     elif name == "failing":
         sys.exit("this one always fails")
     elif name == "deaf":

@@ -11,11 +11,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.supervisor.__main__ import main
-from engramq.deploy.local.supervisor.stack import Stack, SupervisedService, accepts, default_stack, free_address
+from engramq.deploy.local.supervisor.stack import HttpDoor, Stack, SupervisedService, accepts, default_stack
 
 PROGRAMS = str(Path(__file__).with_name("fake_programs.py"))
 
@@ -37,21 +36,18 @@ def worker(home: Home) -> SupervisedService:
     )
 
 
-def gateway(home: Home) -> SupervisedService:
+def gateway(home: Home, http: HttpDoor) -> SupervisedService:
+    def make_way() -> None:
+        home.gateway_socket.unlink(missing_ok=True)
+        http.forget()
+
     return SupervisedService(
         "gateway",
         lambda: program(home, "gateway", str(home.gateway_socket)),
-        prepare=lambda: home.gateway_socket.unlink(missing_ok=True),
+        prepare=make_way,
+        tend=http.tend,
         is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
     )
-
-
-def http(home: Home, wanted: Mapping[str, str]) -> tuple[SupervisedService, str]:
-    family, host, port = free_address("127.0.0.1", settings.port(dict(wanted)))
-    launch = program(home, "http", str(port))
-    return SupervisedService(
-        "http", lambda: launch, is_ready=lambda: accepts(family, (host, port))
-    ), f"http://{host}:{port}"
 
 
 def mutual(home: Home, name: str, other: str) -> SupervisedService:
@@ -62,12 +58,13 @@ def mutual(home: Home, name: str, other: str) -> SupervisedService:
 
 
 def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> Stack:
+    real = default_stack(home, environment)
+    assert real.http is not None
     services = [
         SupervisedService("migrate", lambda: LaunchOrder(("/bin/true",)), once=True),
         worker(home),
-        gateway(home),
+        gateway(home, real.http),
     ]
-    real = default_stack(home, environment)
     if "servers" in extra:
         services[:0] = [service for service in real.services if service.name in ("postgres", "redis")]
     if "failing" in extra:
@@ -81,7 +78,7 @@ def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> 
     names = tuple(service.name for service in services)
     needs = {"stdio": ("gateway",), "up": names, "detached": names, "command": names, "worker": names}
     needs["backup"] = tuple({"postgres"} & set(names))
-    return replace(real, services=tuple(services), needs=needs, http=partial(http, home))
+    return replace(real, services=tuple(services), needs=needs)
 
 
 if __name__ == "__main__":

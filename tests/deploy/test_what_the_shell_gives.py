@@ -230,6 +230,3 @@ def test_other_processes_of_the_stack_do_not_get_them(home: Home) -> None:
     stack = default_stack(home, environment)
     started = {service.name: service.launch().environment for service in stack.services if service.name == "gateway"}
     assert not settings.FOR_HTTP & set(started["gateway"])
-    assert stack.http is not None
-    service, _ = stack.http(settings.for_http(environment))
-    assert service.launch().environment[settings.AUTH] == "value of auth"

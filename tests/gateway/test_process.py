@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import create_server
+from socket import AF_UNIX, create_server, socket
 from typing import IO, Any
 
 import httpx
@@ -125,6 +125,38 @@ def test_it_serves_http_and_stdio_and_ends_cleanly(
         process.send_signal(ending)
         assert process.wait(20) == 0
     assert not socket_path.exists()
+
+
+def asked(path: Path, variables: dict[str, str] | None) -> dict[str, Any]:
+    """Return what a gateway answers to a home that wants HTTP with these variables, or none."""
+    with socket(AF_UNIX) as line, line.makefile("rwb") as stream:
+        line.settimeout(20.0)
+        line.connect(str(path))
+        stream.write(json.dumps({"engramq": 1, "http": variables}).encode() + b"\n")
+        stream.flush()
+        answer: dict[str, Any] = json.loads(stream.readline())
+        return answer
+
+
+@pytest.mark.promise("SE-3")
+@pytest.mark.long
+def test_a_home_opens_and_closes_http_while_stdio_is_served(redis_url: str, keys: Keys, socket_path: Path) -> None:
+    environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_KEY_PREFIX": keys.prefix}
+    with started(environment, "--socket", str(socket_path)) as (process, log):
+        records_until(log, "Serving stdio sessions")
+        for wanted, wrong in (({"ENGRAMQ_HOST": "0.0.0.0"}, "ENGRAMQ_HOST"), ({"ENGRAMQ_AUTH": "jwt"}, "ENGRAMQ_JWT")):
+            refused = asked(socket_path, wanted)
+            assert (refused["ok"], wrong in refused["error"]) == (False, True)
+        for _ in range(2):
+            assert asked(socket_path, {"ENGRAMQ_PORT": "0"}) == {"ok": True}
+            url = f"http://127.0.0.1:{records_until(log, 'Serving MCP over HTTP')[-1]['port']}/healthz"
+            assert httpx.get(url).json() == {"status": "alive"}
+            assert asked(socket_path, None) == {"ok": True}
+            with pytest.raises(httpx.ConnectError):
+                httpx.get(url)
+        assert asked(socket_path, {"ENGRAMQ_PORT": "0"}) == {"ok": True}
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 @pytest.mark.promise("SC-8")

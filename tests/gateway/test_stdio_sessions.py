@@ -90,7 +90,9 @@ async def serving(gateway: Gateway, path: Path) -> AsyncIterator[Served]:
     listener = await listen(path)
 
     async def serve() -> None:
-        await serve_stdio_sessions(listener, gateway.open_stdio_session, served.stopping, gateway.health)
+        await serve_stdio_sessions(
+            listener, gateway.open_stdio_session, served.stopping, lambda _request: gateway.health()
+        )
         served.ended.set()
 
     async with anyio.create_task_group() as tasks:

@@ -26,7 +26,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.hooks.notes import sessions_not_understood
 from engramq.deploy.local.hooks.projects import known_projects
-from engramq.deploy.local.supervisor.stack import GATEWAY, HTTP, WORKER, accepts, free_address
+from engramq.deploy.local.supervisor.stack import GATEWAY, WORKER, accepts, free_address
 from engramq.deploy.local.supervisor.state import SUPERVISOR, read_recorded
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
 from engramq.schemas.command_line import CommandFailed
@@ -129,7 +129,7 @@ def leftovers_check(home: Home) -> Check:
 
 
 def stack_checks(answer: Mapping[str, object]) -> list[Check]:
-    """Check what a supervisor says of its services, and that its gateways answer: one that hangs lives."""
+    """Check what a supervisor says of its services, and that its gateway answers: one that hangs lives."""
     services = dictionaries(answer.get("services"))
     checks = [_service_check(service) for service in services]
     if answer.get("health") is not None:
@@ -137,9 +137,9 @@ def stack_checks(answer: Mapping[str, object]) -> list[Check]:
     else:
         mend = _SEE_LOG.format(GATEWAY) + hang_mend(answer, GATEWAY)
         checks.append(failed(CheckName.GATEWAY, "The gateway of the home does not answer.", mend))
-    url, is_up = str(answer.get("http") or ""), _pid_of_ready(answer, HTTP) is not None
-    if url and is_up and not _is_gateway(url.partition("://")[2], DOOR_S):
-        mend = _SEE_LOG.format(HTTP) + hang_mend(answer, HTTP)
+    url = str(answer.get("http") or "")
+    if url and answer.get("health") is not None and not _is_gateway(url.partition("://")[2], DOOR_S):
+        mend = _SEE_LOG.format(GATEWAY) + hang_mend(answer, GATEWAY)
         checks.append(degraded(CheckName.GATEWAY, f"HTTP at {url} does not answer.", mend))
     return checks
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError
-from engramq.deploy.local.supervisor.stack import HTTP, SERVING
+from engramq.deploy.local.supervisor.stack import SERVING
 from engramq.deploy.local.supervisor.supervise import Supervisor
 from engramq.schemas.settings import SETTINGS
 
@@ -118,21 +118,21 @@ class Control:
         differing = _unusual(settings.differing_from_stack(stack.settings, asked), stack.settings, asked)
         _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind in _COMMANDS else settings.DECISIVE)
         supervisor.add_lease(writer, kind, pid if isinstance(pid, int) else 0)
-        needs = stack.needs[kind]
+        http = stack.http if kind in SERVING else None
         try:
-            url = ""
-            if kind in SERVING and stack.http is not None:
+            if http is not None:
                 wanted = _strings(request.get("http"))
-                url = await supervisor.start_http(wanted)
-                _refuse_another_door(supervisor.http_settings, wanted)
-                differing += settings.differing(supervisor.http_settings, wanted)
-                needs = (*needs, HTTP)
-            await _unless_gone(reader, supervisor.wait_ready(needs))
+                await supervisor.choose_http(wanted)
+                _refuse_another_door(http.settings, wanted)
+                differing += settings.differing(http.settings, wanted)
+            await _unless_gone(reader, supervisor.wait_ready(stack.needs[kind]))
+            if http is not None:
+                await supervisor.open_http()
         except DeployError:
             await supervisor.drop_lease(writer, linger=True)
             raise
         self._holders.add(writer)
-        return {"ok": True, **stack.addresses, **({"http": url} if url else {}), "differing": differing}
+        return {"ok": True, **stack.addresses, **({} if http is None else {"http": http.url}), "differing": differing}
 
     async def _tell_of_stopping(self) -> None:
         await self._supervisor.stopping.wait()

@@ -1,13 +1,14 @@
 """List the services of a supervisor, which of them each kind of client waits for, and what that client gets.
 
-`default_stack` makes engramq's own: embedded PostgreSQL and Redis (unless the environment names others), workers and
-gateways. Knows nothing of how services are run (runner.py), so tests supervise programs of their own.
+`default_stack` makes engramq's own: embedded PostgreSQL and Redis (unless the environment names others), a worker and
+a gateway. Knows nothing of how services are run (runner.py), so tests supervise programs of their own.
 """
 
 import contextlib
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,6 +18,7 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import postgres, redis
 from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.supervisor import silence
 
 POSTGRES = "postgres"
@@ -24,7 +26,6 @@ REDIS = "redis"
 MIGRATE = "migrate"
 WORKER = "worker"
 GATEWAY = "gateway"
-HTTP = "http"
 # The kinds of leases with which HTTP is served: an `engramq up`, and one that stays without a terminal.
 UP, DETACHED = SERVING = ("up", "detached")
 
@@ -33,6 +34,7 @@ PROBE_BOUND_S = 2.0
 GRACE_S = 12.0
 # Programs that cannot start (a bad setting, a broken installation) have mostly ended by then.
 SETTLE_S = 1.5
+HTTP_BOUND_S = 15.0  # a gateway that closes HTTP sends its last answers for up to 11 s
 # Clients wait for the next stack meanwhile, and what an orphan holds is handed on when it is killed.
 ORPHAN_GRACE_S = 2.0
 
@@ -68,20 +70,83 @@ class SupervisedService:
     hung_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, ORPHAN_GRACE_S), (signal.SIGKILL, 5.0))
 
 
+_SEE = "See gateway.log in the home's folder logs."
+
+
+class HttpDoor:
+    """HTTP at the home's gateway, with the settings of the lease of SERVING that came first. Every method blocks."""
+
+    def __init__(self, gateway_socket: Path) -> None:
+        self.url = ""
+        self.settings: dict[str, str] = {}
+        self._gateway_socket = gateway_socket
+        self._variables: dict[str, str] | None = None
+        self._is_open = False
+        self._lock = threading.Lock()
+
+    def choose(self, wanted: dict[str, str]) -> None:
+        """Choose where HTTP is served, unless that is chosen. Raises DeployError when the port is taken."""
+        if self.url:
+            return
+        host, port = free_address(wanted.get(settings.HOST, settings.DEFAULT_HOST), settings.port(wanted))
+        # Whoever listens on every address also answers on the loopback one.
+        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - recognised, not bound
+        self.url = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"
+        self.settings, self._variables = wanted, {**wanted, settings.HOST: host, settings.PORT: str(port)}
+
+    def open(self) -> None:
+        """Have the gateway serve it, unless it does. Raises DeployError when the gateway refuses or does not answer."""
+        with self._lock:
+            if self._variables is not None and not self._is_open:
+                self._ask(self._variables)
+                self._is_open = True
+
+    def close(self) -> None:
+        """Have the gateway serve it no more."""
+        with self._lock:
+            is_open, self._is_open = self._is_open, False
+            self.url, self.settings, self._variables = "", {}, None
+            if is_open:
+                with contextlib.suppress(DeployError):  # it has gone, and HTTP with it
+                    self._ask(None)
+
+    def forget(self) -> None:
+        """Note that a gateway starts, which serves no HTTP yet."""
+        self._is_open = False
+
+    def tend(self) -> str:
+        """Open it again at a gateway that was started anew; return what is wrong, if anything is."""
+        try:
+            self.open()
+        except DeployError as problem:
+            return str(problem)
+        return ""
+
+    def _ask(self, variables: dict[str, str] | None) -> None:
+        try:
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(HTTP_BOUND_S)
+                line.connect(str(self._gateway_socket))
+                answer = Channel(line).exchange({"engramq": 1, "http": variables}, HTTP_BOUND_S) or {}
+        except (OSError, ValueError) as error:
+            raise DeployError("not_answering", f"The gateway does not serve HTTP: {error}.", _SEE) from error
+        if not answer.get("ok"):
+            why = answer.get("error") or "it hung up"
+            raise DeployError("http_refused", f"The gateway does not serve HTTP: {why}", _SEE)
+
+
 @dataclass(frozen=True)
 class Stack:
     """All of it. Services start in their order (as far as `after` lets them) and stop in the reverse.
 
-    `needs` names what a lease of each kind waits for. `addresses` is what its holder is told. `http` makes the service
-    that runs only while a lease of SERVING is held, from the settings which that lease came with; it answers with the
-    service and its URL, and raises DeployError when its port is taken. `settings` are the ENGRAMQ_* variables that
-    all of this was started with.
+    `needs` names what a lease of each kind waits for. `addresses` is what its holder is told. `http` is open only while
+    a lease of SERVING is held. `settings` are the ENGRAMQ_* variables that all of this was started with.
     """
 
     services: tuple[SupervisedService, ...]
     needs: Mapping[str, tuple[str, ...]]
     addresses: Mapping[str, str] = field(default_factory=dict)
-    http: Callable[[Mapping[str, str]], tuple[SupervisedService, str]] | None = None
+    http: "HttpDoor | None" = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -108,6 +173,12 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     base |= {settings.HOME: str(home.path), settings.REDIS_URL: redis_url}
     with_database = base | {settings.DATABASE_URL: database_url}
     after_redis = tuple(servers & {REDIS})
+    http = HttpDoor(home.gateway_socket)
+
+    def make_way() -> None:
+        home.gateway_socket.unlink(missing_ok=True)
+        http.forget()
+
     # Both load their modules while PostgreSQL is still being made, and wait for it themselves.
     waiting = ("--wait", str(postgres.INITDB_BOUND_S)) if POSTGRES in servers else ()
     services += [
@@ -137,7 +208,8 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "--socket",
             str(home.gateway_socket),
             after=after_redis,
-            before=lambda: home.gateway_socket.unlink(missing_ok=True),
+            before=make_way,
+            tend=http.tend,
             is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
         ),
     ]
@@ -153,7 +225,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             "owner_database_url": owner_url,
             "redis_url": redis_url,
         },
-        http=lambda wanted: _http(home, base, wanted, after_redis),
+        http=http,
         settings=settings.stack_settings(dict(environment)),
     )
 
@@ -205,7 +277,7 @@ def accepts(family: socket.AddressFamily, address: str | tuple[str, int]) -> boo
     return False
 
 
-def free_address(host: str, port: int) -> tuple[socket.AddressFamily, str, int]:
+def free_address(host: str, port: int) -> tuple[str, int]:
     """Check that a TCP port can be listened on, and choose one if it is 0.
 
     Raises DeployError when somebody else listens there, or the host is not an address of this machine.
@@ -215,28 +287,13 @@ def free_address(host: str, port: int) -> tuple[socket.AddressFamily, str, int]:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-            return family, host, probe.getsockname()[1]
+            return host, probe.getsockname()[1]
     except OSError as error:
         raise DeployError(
             "port_taken",
             f"{host}:{port} cannot be listened on: {error.strerror}.",
             f"Set {settings.PORT} to another port (or {settings.HOST} to an address of this machine).",
         ) from error
-
-
-def _http(
-    home: Home, base: Mapping[str, str], wanted: Mapping[str, str], after: tuple[str, ...]
-) -> tuple[SupervisedService, str]:
-    host = wanted.get(settings.HOST, settings.DEFAULT_HOST)
-    family, host, port = free_address(host, settings.port(dict(wanted)))
-    environment = {**base, **wanted, settings.HOST: host, settings.PORT: str(port)}
-    # Whoever listens on every address also answers on the loopback one.
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - recognised, not bound
-    shown = f"[{reachable}]" if ":" in reachable else reachable
-    service = _program(
-        home, HTTP, environment, "gateway", after=after, is_ready=lambda: accepts(family, (reachable, port))
-    )
-    return service, f"http://{shown}:{port}"
 
 
 def _program(
@@ -248,6 +305,7 @@ def _program(
     uses: tuple[str, ...] = (),
     before: Callable[[], None] = lambda: None,
     is_ready: Callable[[], bool] | None = None,
+    tend: Callable[[], str] | None = None,
 ) -> SupervisedService:
     """A process of ours, which says again and again that its event loop turns. `before` runs before each start."""
     heartbeat = silence.Heartbeat(home.run / f"{name}.alive")
@@ -264,6 +322,7 @@ def _program(
         uses=uses,
         prepare=prepare,
         is_ready=is_ready,
+        tend=tend,
         answers=heartbeat.was_heard,
     )
 

@@ -14,7 +14,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
-from engramq.deploy.local.supervisor.stack import HTTP, SERVING, Stack, SupervisedService, stop_order
+from engramq.deploy.local.supervisor.stack import SERVING, Stack, SupervisedService, stop_order
 from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
 from engramq.schemas.setting_values import without_password
 
@@ -33,8 +33,6 @@ class Supervisor:
         self.stack = stack
         self.started_at = time.time()
         self.stopping = asyncio.Event()
-        self.http_url = ""
-        self.http_settings: dict[str, str] = {}
         self._linger_s = linger_s
         self._state_file = StateFile(home.state)
         self._runners: dict[str, Runner] = {}
@@ -99,24 +97,24 @@ class Supervisor:
         """
         lease = self._leases.pop(key, None)
         if lease is not None and not self._holds_up():
-            await self._stop_http()
+            await self._close_http()
         if self._leases:
             return False
         if lease is not None:
             self._stop_when_unused(self._linger_s if linger else 0.0)
         return True
 
-    async def start_http(self, settings: dict[str, str]) -> str:
-        """Start the HTTP gateway for a lease that serves it, unless it runs already.
-
-        Returns its URL. Raises DeployError when the port is taken.
-        """
+    async def choose_http(self, wanted: dict[str, str]) -> None:
+        """Choose where HTTP is served, unless it is. Raises DeployError when the port is taken."""
         async with self._http_lock:
-            if self.stack.http is not None and HTTP not in self._runners:
-                service, self.http_url = self.stack.http(settings)
-                self.http_settings = settings
-                self._start(service)
-        return self.http_url
+            if self.stack.http is not None:
+                self.stack.http.choose(wanted)
+
+    async def open_http(self) -> None:
+        """Have the gateway, which is ready, serve HTTP for a lease. Raises DeployError when it cannot."""
+        async with self._http_lock:
+            if self.stack.http is not None and self._holds_up():
+                await asyncio.to_thread(self.stack.http.open)
 
     def describe(self) -> dict[str, object]:
         """What `engramq status` shows. Reads /proc for the memory figures and asks the gateway: call it in a thread."""
@@ -125,7 +123,7 @@ class Supervisor:
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self.started_at, 1),
             "memory_mb": memory_mb(os.getpid(), whole_tree=False),
-            "http": self.http_url or None,
+            "http": (self.stack.http.url if self.stack.http is not None else "") or None,
             "addresses": {name: without_password(value) for name, value in self.stack.addresses.items()},
             "leases": [dict(lease) for lease in list(self._leases.values())],
             "health": health(self.home.gateway_socket),
@@ -176,12 +174,10 @@ class Supervisor:
             self._last_lease.cancel()
         self._last_lease = asyncio.get_running_loop().call_later(delay_s, self.stopping.set)
 
-    async def _stop_http(self) -> None:
+    async def _close_http(self) -> None:
         async with self._http_lock:
-            if HTTP in self._runners and not self._holds_up():
-                await self._stop_one(HTTP)
-                del self._runners[HTTP]
-                self.http_url = ""
+            if self.stack.http is not None and not self._holds_up():
+                await asyncio.to_thread(self.stack.http.close)
 
     async def _stop_services(self) -> None:
         self._announce()

@@ -19,7 +19,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import StackLease, connect, take_lease
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
-from engramq.deploy.local.supervisor.stack import default_stack, stop_order
+from engramq.deploy.local.supervisor.stack import accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
@@ -212,6 +212,24 @@ def test_http_runs_only_while_somebody_holds_it_up(home: Home, hold: Hold) -> No
     assert {each["name"] for each in status_of(home)["services"]} == {"migrate", "worker", "gateway"}
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=BOUND_S)
+
+
+def test_http_is_back_with_a_gateway_that_was_killed(home: Home, hold: Hold) -> None:
+    port = int(hold("up").addresses["http"].rpartition(":")[2])
+    killed = service(home, "gateway")["pid"]
+    os.kill(killed, signal.SIGKILL)
+    await_true(lambda: service(home, "gateway")["pid"] not in (None, killed))
+    await_true(lambda: accepts(socket.AF_INET, ("127.0.0.1", port)))
+    assert not service(home, "gateway")["complaint"]
+
+
+def test_what_the_gateway_refuses_of_http_is_said_and_the_others_go_on(home: Home, hold: Hold) -> None:
+    hold("stdio")
+    with pytest.raises(DeployError, match="There is no key"):
+        hold("up", ENGRAMQ_AUTH="jwt")
+    assert [lease["kind"] for lease in status_of(home)["leases"]] == ["stdio"]
+    assert status_of(home)["http"] is None
+    assert hold("up").addresses["http"]
 
 
 @pytest.mark.promise("SE-3")
