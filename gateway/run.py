@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -286,12 +286,8 @@ class _Doors:
         try:
             if request.http is not None:
                 settings = read_settings({**os.environ, **request.http})
-                bound = bind(settings.host, settings.port, authenticated=settings.auth is not Auth.NONE)
-                with ExitStack() as unless_served:
-                    unless_served.enter_context(bound)
-                    web = self._gateway.for_http(settings).web()
-                    unless_served.pop_all()
-                self.open(web, bound)
+                web = self._gateway.for_http(settings).web()
+                self.open(web, bind(settings.host, settings.port, authenticated=settings.auth is not Auth.NONE))
         except SettingsError as problem:
             return {"ok": False, "error": str(problem)}
         return {"ok": True}
