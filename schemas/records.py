@@ -45,10 +45,7 @@ class ReferencedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that a reply names: how its content begins.
-
-    `preview` is null of what is untrusted, unless that was asked for.
-    """
+    """A memory that a reply names, and how its content begins: null of what is untrusted, unless that was asked for."""
 
     id: Id
     preview: str | None
