@@ -9,6 +9,7 @@ The audit log is read with a scope of its own, and is left as it is.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -32,6 +33,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
+from engramq.schemas.digests import digest_of
 from engramq.schemas.records import (
     Answered,
     Candidate,
@@ -252,8 +254,12 @@ BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
 }
 
 
-def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
-    """Return the brief form of a reply for the principal of this name; the reply itself where it has none."""
+def brief_of(reply: Reply, caller: str, *, digests: bool = False) -> msgspec.Struct:
+    """Return the brief form of a reply for the principal of this name; the reply itself where it has none.
+
+    `digests`: an untrusted memory gets what its verdict names.
+    """
+    memory_of = partial(_memory, caller=caller, digests=digests)
     about: dict[str, Any] = {
         name: value for name in _Brief.__struct_fields__ if (value := getattr(reply, name, UNSET)) is not UNSET
     }
@@ -274,34 +280,36 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
                 **about,
             )
         case MemoryList():
-            memories = [_memory(memory, caller) for memory in reply.memories]
+            memories = [memory_of(memory) for memory in reply.memories]
             about = {name: getattr(reply, name) for name in BriefMemories.__struct_fields__ if hasattr(reply, name)}
             return BriefMemories(**about | {"memories": memories})
         case MemoryFound(memory=Memory() as memory):
             return BriefFound(
-                memory=_memory(memory, caller),
+                memory=memory_of(memory),
                 links=reply.links,
                 replaces=reply.replaces,
                 **about,
             )
         case Superseded():
-            old, new = _memory(reply.old, caller), _memory(reply.new, caller)
+            old, new = memory_of(reply.old), memory_of(reply.new)
             about |= {"still_resting_on": reply.still_resting_on, "still_resting_count": reply.still_resting_count}
             return BriefSuperseded(old=old, new=new, command_id=reply.command_id, **about)
         case MemoryChanged(memory=Memory() as memory) if reply.status != "not_found":
-            brief = _memory(memory, caller)
+            brief = memory_of(memory)
             if reply.status == "updated":
                 brief.content, brief.metadata, brief.digest = UNSET, {}, UNSET
             return BriefChanged(status=reply.status, memory=brief, command_id=reply.command_id, **about)
         case Promoted(memory=memory):
-            brief = _memory(memory, caller)
+            brief = memory_of(memory)
             return BriefPromoted(status=reply.status, memory=brief, command_id=reply.command_id, **about)
         case _:
             return reply
 
 
-def _memory(memory: Memory, caller: str) -> BriefMemory:
+def _memory(memory: Memory, caller: str, *, digests: bool) -> BriefMemory:
     brief = BriefMemory(**{name: getattr(memory, name) for name in MemoryFields.__struct_fields__})
+    if digests and memory.partition is Partition.UNTRUSTED:
+        brief.digest = digest_of(memory)
     if memory.updated_at == memory.created_at:
         brief.updated_at = UNSET
     brief.created_at = f"{memory.created_at[:_SECONDS]}Z"

@@ -27,7 +27,7 @@ from engramq.schemas.commands import (
     Tool,
     UpdateMemory,
 )
-from engramq.schemas.contents import changed
+from engramq.schemas.contents import changed, may_hold
 from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import invalid
@@ -86,9 +86,12 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
         if recorded is not None:
             report["reply"] = body_of(recorded, detail, caller)
         return report
-    reply = changed(reply, partial(_with_digest, detail))
-    is_brief = detail is Detail.BRIEF and type(reply) in BRIEF_FORMS
-    return _in_order(msgspec.to_builtins(brief_of(reply, caller) if is_brief else reply), reply)
+    shown: msgspec.Struct = reply
+    if detail is Detail.BRIEF and type(reply) in BRIEF_FORMS:
+        shown = brief_of(reply, caller, digests=True)
+    if shown is reply and may_hold(type(reply), Memory, Proposal):
+        shown = changed(reply, partial(_with_digest, detail))
+    return _in_order(msgspec.to_builtins(shown), reply)
 
 
 def _with_digest(detail: Detail, node: msgspec.Struct) -> msgspec.Struct:

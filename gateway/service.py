@@ -249,25 +249,25 @@ class Service:
 
     async def _rendered(self, call: Call, reader: Reader, arguments: Arguments, body: Body) -> ToolReply:
         """Return a reply for its reader: in words that fit their tools, and within its budget."""
-        body = worded_body(body, reader)
-        if not call.tool.bounded:
-            return ToolReply(body, text_of(body), is_error=False)
+        if reader.absent is not None:
+            body = worded_body(body, reader)
+        budget, asked = arguments.max_chars or self.style.max_chars, arguments.parameters
+        if isinstance(asked, GetMemory):
+            body = in_parts(body, asked.part, budget)
+        text = text_of(body)
+        if not call.tool.bounded or len(text) <= budget:
+            return ToolReply(body, text, is_error=False)
         is_full = (arguments.detail or self.style.detail) is Detail.FULL
 
         def rest(needed: int) -> str:
             return worded(rest_of(call.tool, body, is_full=is_full, needed=needed), reader)
 
-        budget, asked = arguments.max_chars or self.style.max_chars, arguments.parameters
-        if isinstance(asked, GetMemory):
-            body = in_parts(body, asked.part, budget)
-        size = len(text_of(body))
-        query = asked.query if isinstance(asked, SearchMemories) and size > budget else ""
-
-        def fitted() -> str:
+        def cut() -> str:
+            query = asked.query if isinstance(asked, SearchMemories) else ""
             return within(body, budget, rest, words_of(read_prompt(query).words))
 
         # Sentences of many long texts take a second, in which others are answered.
-        text = fitted() if size <= AT_ONCE_CHARS else await anyio.to_thread.run_sync(fitted)
+        text = cut() if len(text) <= AT_ONCE_CHARS else await anyio.to_thread.run_sync(cut)
         return ToolReply(body, text, is_error=False)
 
     async def _own(self, call: Call, session: str, asked: msgspec.Struct) -> Body:

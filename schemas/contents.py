@@ -96,15 +96,21 @@ def changed(node: T, change: Callable[[Any], Any]) -> T:
 @cache
 def _leading_to_contents(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """Return the fields of a Struct in which others stand, at whatever depth, that hold contents."""
-    return tuple(
-        field.name
-        for field, shape in _fields(kind)
-        if any(
-            contents_of(part.cls) or _leading_to_contents(part.cls)
-            for part in _parts(shape.type)
-            if isinstance(part, inspect.StructType)
-        )
-    )
+    leading = (name for name, part in _structs_in(kind) if contents_of(part) or _leading_to_contents(part))
+    return tuple(dict.fromkeys(leading))
+
+
+@cache
+def may_hold(kind: type[msgspec.Struct], *wanted: type[msgspec.Struct]) -> bool:
+    """Say whether a Struct of one of these kinds may stand in one of this kind, at whatever depth."""
+    return any(issubclass(part, wanted) or may_hold(part, *wanted) for _, part in _structs_in(kind))
+
+
+def _structs_in(kind: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    for field, shape in _fields(kind):
+        for part in _parts(shape.type):
+            if isinstance(part, inspect.StructType):
+                yield field.name, part.cls
 
 
 CUT: Final = "…"

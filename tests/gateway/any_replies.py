@@ -37,6 +37,7 @@ from engramq.schemas.records import (
     MemoryPreview,
     NodeRef,
     Proposal,
+    ReferencedMemory,
     SurveyTotals,
 )
 from engramq.schemas.vocabulary import (
@@ -79,7 +80,7 @@ CONTENTS = st.text(st.sampled_from('ab \n"\\\u0001ä🦆'), min_size=1, max_size
 NAMES = st.none() | st.text(min_size=1, max_size=255)
 REFERENCES = st.dictionaries(
     st.sampled_from(["@stored", "@recalled[0]"]),
-    st.builds(MemoryPreview, id=st.builds(uuid7), preview=st.none() | st.text(max_size=60)),
+    st.builds(ReferencedMemory, id=st.builds(uuid7)),
 )
 MEMORIES = st.builds(
     memory,
