@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.codec import text_of
 from engramq.schemas.passages import Passages
 from engramq.schemas.vocabulary import Partition
 
@@ -81,11 +82,6 @@ _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-def text_of(body: Body) -> str:
-    """Return the JSON text of a reply."""
-    return _encode(body).decode()
 
 
 def within(body: Body, budget: int, rest: Callable[[int], str], asked: tuple[str, ...] = ()) -> str:

@@ -1,36 +1,25 @@
-"""Serve HTTP: check each request, hand it to whoever answers its path, answer /healthz and /readyz."""
+"""Serve HTTP: bind the address, run uvicorn on bounded connections, answer /healthz and /readyz."""
 
-import asyncio
 import errno
-import math
-import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 import anyio
 import msgspec
 import uvicorn
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from engramq.gateway.bodies import Bodies, Exchange, NoRoom
-from engramq.gateway.identity.authorization import CALLER, Caller
-from engramq.gateway.identity.bearer import MCP_PATH
+from engramq.gateway.bodies import Bodies
 from engramq.gateway.limits import Shared
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, Connections, affordable
-from engramq.schemas import limits
+from engramq.gateway.router import HEALTH_PATHS, RECEIPT_KEY_PATH, Router, Routes
 from engramq.schemas.checks import Health
-from engramq.schemas.codec import fault_body
-from engramq.schemas.command_line import SMALLER
-from engramq.schemas.commands import REST_PREFIX
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings, SettingsError, is_loopback
 from engramq.schemas.vocabulary import GUARDS
@@ -43,194 +32,6 @@ KEEP_ALIVE_S: Final = 75
 # closed by us, for a call that is on its way then would be cut off.
 DRAIN_S: Final = 1.0
 DRAIN_POLL_S: Final = 0.02
-
-PAGE_PATH: Final = "/ui"
-RECEIPT_KEY_PATH: Final = "/.well-known/engramq.json"
-HEALTH_PATHS: Final = ("/healthz", "/readyz")
-METRICS_PATH: Final = "/metrics"
-
-_SCHEMES: Final = ("http://", "https://")
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The names of this server that a Host header may have, and the origins of pages that may call it.
-
-    Pages that this machine serves by a loopback name may, whatever their port.
-    """
-
-    names: frozenset[str]
-    origins: frozenset[str]
-
-    def origin(self, origin: str) -> bool:
-        """Say whether pages of that origin may call."""
-        scheme, _, authority = origin.lower().partition("//")
-        local = _name_in(authority) in _LOOPBACK and f"{scheme}//" in _SCHEMES
-        return local or origin.lower() in self.origins
-
-
-def allowed(settings: Settings) -> Allowed:
-    """Return what the settings allow: loopback, the bound address, the public address, and what they list."""
-    host = settings.host.lower().strip("[]")
-    names = {*_LOOPBACK, *settings.allowed_hosts, f"[{host}]" if ":" in host else host} - {"0.0.0.0", "[::]"}  # noqa: S104 - no name
-    public = {settings.public_url} if settings.public_url else set()
-    names |= {_name_in(url.partition("//")[2]) for url in public}
-    return Allowed(frozenset(names), frozenset({*settings.allowed_origins, *public}))
-
-
-def _name_in(authority: str) -> str:
-    """Return the name in a Host header without its port, which does not matter: proxies change it."""
-    found = _AUTHORITY.fullmatch(authority)
-    return "" if found is None else found[1].lower()
-
-
-class CallerLeft(Exception):
-    """The caller has closed the connection: there is nobody to answer."""
-
-
-@asynccontextmanager
-async def while_there(receive: Receive, *, is_read: bool) -> AsyncIterator[None]:
-    """Run the block; a read is cancelled when its caller hangs up, which raises CallerLeft. A write goes on.
-
-    The request's body has been read, so that `receive` gives nothing more but the end of the connection.
-    """
-    if not is_read:
-        yield
-        return
-    block, has_left = asyncio.current_task(), False
-    assert block is not None
-
-    async def watch() -> None:
-        nonlocal has_left
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        has_left = True
-        block.cancel()
-
-    watching = asyncio.create_task(watch())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if has_left and not block.uncancel():
-            raise CallerLeft from None
-        raise
-    finally:
-        watching.cancel()
-
-
-# Returns the caller of a request, or the answer to one that is not let in.
-Authenticate = Callable[[Scope], Awaitable[Caller | Response]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routes:
-    """What answers each request: the page at /ui, REST at /v1, MCP at /mcp, and `others` everything else.
-
-    `open_paths` need no caller, nor does the page, which has its own sign-in.
-    """
-
-    authenticate: Authenticate
-    mcp: ASGIApp
-    others: ASGIApp
-    rest: ASGIApp | None = None
-    page: ASGIApp | None = None
-    open_paths: frozenset[str] = frozenset(HEALTH_PATHS)
-
-
-class Router:
-    """Checks each request, finds out who is calling, and hands it to what answers it.
-
-    It refuses what a web page could send by way of its user's browser (a foreign Host or Origin), and huge bodies,
-    health included; MCP and REST count a body's bytes themselves as well.
-    """
-
-    def __init__(self, routes: Routes, settings: Settings, bodies: Bodies) -> None:
-        self.routes = routes
-        self._welcome = allowed(settings)
-        self._bodies = bodies
-        self._app: ASGIApp = self._route
-        if settings.allowed_origins:
-            self._app = CORSMiddleware(
-                self._route,
-                allow_origins=settings.allowed_origins,
-                allow_methods=["GET", "POST", "PATCH", "DELETE"],
-                allow_headers=["*"],
-                expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
-            )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self.routes.others(scope, receive, send)
-            return
-        # RFC 9110 takes white space around a value for no part of it; httptools leaves it there.
-        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        # Not by a redirect: some clients follow none, or leave body or token behind.
-        path = MCP_PATH if scope["path"] == f"{MCP_PATH}/" else scope["path"]
-        scope = {**scope, "headers": headers, "path": path}
-        exchange = Exchange(scope, receive, send, self._bodies)
-        app = self._refusal(headers, path) or self._app
-        try:
-            await app(scope, exchange.receive, exchange.send)
-        except CallerLeft:
-            return
-        except NoRoom as refusal:
-            body = fault_body(refusal.fault)
-            answer = JSONResponse(body, 503, {"retry-after": f"{math.ceil(body['retry_after_s'])}"})
-            await answer(scope, exchange.receive, exchange.send)
-        finally:
-            exchange.let_go()
-
-    def _refusal(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> JSONResponse | None:
-        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or _name_in(hosts[0]) not in self._welcome.names:
-            return _refused(421, "The Host header names another server.")
-        for name, value in headers:
-            if name == b"origin" and not self._welcome.origin(value.decode("latin-1")):
-                return _refused(403, "Requests of this Origin are not served.")
-            if name == b"content-length" and (not value.isdigit() or int(value[:20]) > limits.BODY_BYTES):
-                return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
-        # A page of another site may have its browser send this, for an image or a frame: then no Origin is named.
-        sent = dict(headers)
-        if sent.get(b"sec-fetch-site") == b"cross-site" and b"origin" not in sent:
-            is_page = path == "/" or f"{path}/".startswith(f"{PAGE_PATH}/")
-            is_followed = (sent.get(b"sec-fetch-mode"), sent.get(b"sec-fetch-dest")) == (b"navigate", b"document")
-            if not (is_page and is_followed):  # a person may follow a link to the page
-                return _refused(403, "Requests of other sites are not served.")
-        return None
-
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        routes, path = self.routes, scope["path"]
-        if routes.page is not None and path == "/" and _is_browser(scope):
-            app: ASGIApp = RedirectResponse(PAGE_PATH, 307, {"vary": "accept"})
-        elif routes.page is not None and f"{path}/".startswith(f"{PAGE_PATH}/"):
-            app = routes.page
-        else:
-            if path not in routes.open_paths:
-                caller = await routes.authenticate(scope)
-                if isinstance(caller, Response):
-                    await caller(scope, receive, send)
-                    return
-                scope[CALLER] = caller
-            if path == MCP_PATH:
-                app = routes.mcp
-            elif routes.rest is not None and f"{path}/".startswith(f"{REST_PREFIX}/"):
-                app = routes.rest
-            else:
-                app = routes.others
-        await app(scope, receive, send)
-
-
-def _is_browser(scope: Scope) -> bool:
-    """Say whether HTML is asked for; a probe or a client of MCP is answered as without a page."""
-    accepts_html = any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
-    return accepts_html and scope["method"] in {"GET", "HEAD"}
-
-
-def _refused(status: int, error: str) -> JSONResponse:
-    return JSONResponse({"status": "error", "error": error}, status)
 
 
 def health_routes(ask_health: AskHealth) -> list[Route]:

@@ -86,7 +86,7 @@ class CallLimits:
     @contextmanager
     def admitted(self, caller: Caller) -> Iterator[None]:
         """Count a call of this caller while the block lasts; raises EngramqError with `rate_limited`."""
-        key = (caller.namespace, caller.principal.identity)
+        key = (caller.namespace, caller.principal.name, caller.principal.untrusted)
         under_way = self._under_way.get(key, 0)
         if self._concurrency is not None and under_way >= self._concurrency:
             error = f"At most {self._concurrency:g} calls of a principal may be under way at once."

@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from engramq.gateway.bodies import Bodies
-from engramq.gateway.http import METRICS_PATH
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.limits import Shared
 from engramq.gateway.overview import AskHealth
+from engramq.gateway.router import METRICS_PATH
 from engramq.schemas.checks import Health, MailboxState
 from engramq.schemas.vocabulary import Scope, Status
 from engramq.telemetry import catalog

@@ -239,7 +239,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin to serve a request, or refuse it for the size of its head or the number of connections."""
         self._in_head = False
-        self._disarm()
+        if self._deadline is not None:
+            self._disarm()
         if self._refused:
             return
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -270,7 +271,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """End a request."""
         self._in_body = False
-        self._disarm()
+        if self._deadline is not None:
+            self._disarm()
         if not self._refused:
             super().on_message_complete()
 

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from engramq.gateway.brief import BRIEF_FORMS, brief_of, withheld
-from engramq.gateway.budget import Body, text_of
+from engramq.gateway.budget import Body
 from engramq.schemas import limits
-from engramq.schemas.codec import reply_body
+from engramq.schemas.codec import reply_body, text_of
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import (
     Command,

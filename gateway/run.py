@@ -21,23 +21,10 @@ from redis.asyncio import Redis
 from starlette.types import ASGIApp
 
 from engramq.gateway.cursors import CursorSecret
-from engramq.gateway.http import (
-    GRACE_S,
-    HEALTH_PATHS,
-    METRICS_PATH,
-    RECEIPT_KEY_PATH,
-    Authenticate,
-    HttpServer,
-    Routes,
-    bind,
-    health_routes,
-    http_server,
-    receipt_key_route,
-)
+from engramq.gateway.http import GRACE_S, HttpServer, bind, health_routes, http_server, receipt_key_route
 from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
-from engramq.gateway.identity.bearer import METADATA_PATHS, Authenticator, Bearer, Resource
+from engramq.gateway.identity.bearer import METADATA_PATHS, Authenticator, Bearer, Resource, TokenAuthenticator
 from engramq.gateway.identity.local_peer import Account, home_token
-from engramq.gateway.identity.tokens import TokenAuthenticator
 from engramq.gateway.limits import Shared, call_limits
 from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.mcp.lines import serve_lines
@@ -49,6 +36,7 @@ from engramq.gateway.protocol import BOUNDS, ConnectionBounds
 from engramq.gateway.queue.bus import Bus, open_bus
 from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.rest.app import OPENAPI_PATH, Rest
+from engramq.gateway.router import HEALTH_PATHS, METRICS_PATH, RECEIPT_KEY_PATH, Authenticate, Routes
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, HomeRequest, Serve, listen, serve_stdio_sessions

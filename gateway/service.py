@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.gateway import cursors
-from engramq.gateway.budget import Body, text_of, within
+from engramq.gateway.budget import Body, within
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
@@ -34,7 +34,7 @@ from engramq.gateway.sessions import (
     resolve_references,
     stood_for,
 )
-from engramq.schemas.codec import fault_body, fingerprint
+from engramq.schemas.codec import fault_body, fingerprint, text_of
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import (
     Command,
@@ -174,9 +174,10 @@ class Service:
             # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
             fingerprint=fingerprint(command) if tool.write else "",
             traceparent=traceparent,
-            project=composed(caller.project),
+            project=composed(caller.project) if caller.project else "",
         )
-        envelope = await resolve_references(tool, envelope, self.sessions)
+        if tool.takes_references:
+            envelope = await resolve_references(tool, envelope, self.sessions)
         answer = await self._ask(envelope, subject)
         if isinstance(answer, Pending):
             names = stood_for(envelope.references) if envelope.references else UNSET

@@ -19,6 +19,7 @@ from engramq.schemas.vocabulary import WorkerKind
 
 JOB_FUNCTION: Final = "carry_out"  # arq's name for the one function that every mailbox runs
 
+_encoder: Final = msgspec.json.Encoder()
 _sorted_encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 Message = TypeVar("Message")
@@ -62,6 +63,11 @@ def reply_body(reply: Reply) -> dict[str, Any]:
     body: dict[str, Any] = msgspec.to_builtins(reply)
     body.pop("type", None)
     return body
+
+
+def text_of(body: Any) -> str:
+    """Return the JSON text of what a client reads."""
+    return _encoder.encode(body).decode()
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -69,8 +69,8 @@ def trace_id_of(traceparent: str | None) -> str:
 
 def join_trace(traceparent: str | None) -> tuple[str, str]:
     """Return the header and the id of the trace that it names; of a new one that nobody records if it names none."""
-    if trace_id := trace_id_of(traceparent):
-        return traceparent or "", trace_id
+    if traceparent and (trace_id := trace_id_of(traceparent)):
+        return traceparent, trace_id
     # Nobody must be kept from guessing it. OpenTelemetry draws its ids so too: without a system call.
     trace_id, span_id = f"{random.getrandbits(128) or 1:032x}", random.getrandbits(64) or 1
     return f"00-{trace_id}-{span_id:016x}-00", trace_id

@@ -19,11 +19,11 @@ from mcp.shared.exceptions import MCPError
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from engramq.gateway.http import CallerLeft, while_there
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
 from engramq.gateway.mcp.audience import CORE, Reader, allowed, choose_tools, kept, reader_of
 from engramq.gateway.mcp.schema import listed_schema, output_schema
+from engramq.gateway.router import CallerLeft, while_there
 from engramq.gateway.service import Call, Service, ToolReply
 from engramq.schemas import limits
 from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool

@@ -20,8 +20,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engramq.gateway.http import while_there
 from engramq.gateway.identity.authorization import CALLER, Caller
+from engramq.gateway.router import while_there
 from engramq.gateway.service import Call, ToolReply
 from engramq.schemas import limits
 from engramq.schemas.command_line import NO_BATCH, SMALLER

@@ -57,6 +57,7 @@ WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further batch beyond 
 RETRY_AT_ONCE_S: Final = 0.1  # the least that a refused caller is told to wait
 OF_ITS_OWN: Final = "This namespace has as many requests waiting as it may: half of the places that others leave free."
 _NO_BATCH: Final = (None, 0)
+_TIME: Final = pack("TIME")
 
 
 def unavailable(why: str = "") -> EngramqError:
@@ -191,7 +192,7 @@ class BusLane:
     async def _exchange(self, commands: Sequence[bytes], timeout_s: float) -> list[Any]:
         """Return the replies to commands, and learn what time it is there."""
         asked_at = clock()
-        *replies, answer = await self._sending.exchange([*commands, pack("TIME")], timeout_s)
+        *replies, answer = await self._sending.exchange([*commands, _TIME], timeout_s)
         if isinstance(answer, list):
             self.redis_ahead_s = int(answer[0]) + int(answer[1]) / 1_000_000 - asked_at
         return replies

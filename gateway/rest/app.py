@@ -9,13 +9,14 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from engramq.gateway.budget import Body, text_of
-from engramq.gateway.http import while_there
+from engramq.gateway.budget import Body
 from engramq.gateway.identity.authorization import CALLER
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.rest import openapi
 from engramq.gateway.rest.requests import MISSING, PathMatch, WrongRequest, arguments_of, match
+from engramq.gateway.router import while_there
 from engramq.gateway.service import Call, Service, fault_reply
+from engramq.schemas.codec import text_of
 from engramq.schemas.commands import REST_PREFIX, Tool
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.vocabulary import Status

@@ -10,8 +10,8 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from engramq.gateway.http import CallerLeft
 from engramq.gateway.mcp.arguments import parameters_of
+from engramq.gateway.router import CallerLeft
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import TOOLS, Tool

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.http import PAGE_PATH
+from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.ui.memory import undo_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Scope

@@ -23,11 +23,11 @@ from redis.asyncio import Redis
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
 from engramq.gateway.limits import FailureLimit, SignInLimit
+from engramq.gateway.router import PAGE_PATH
 from engramq.schemas.connection import CLIENT_ERRORS, run
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys

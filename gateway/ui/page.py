@@ -11,10 +11,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.overview import AskHealth
+from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.service import Service
 from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, timeline
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.http import while_there
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.audience import kept, reader
 from engramq.gateway.overview import AskHealth
+from engramq.gateway.router import while_there
 from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.door import Door, Visitor
 from engramq.gateway.ui.html import DONE

@@ -138,13 +138,14 @@ class Tool:
     accepted but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `everyday` are the
     parameters that the core profile lists, which takes the others too; a tool without any is not in that profile.
 
-    The last fields follow from the others: `core`; `takes_session`; `checks` (its command has a check of what the
-    schema cannot say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller
-    must be allowed to do); `description` (what a client's model reads: at most 400 characters that say what it does,
-    when to call it and when not, with an example call); `annotations` (the hints of the protocol: `idempotentHint` only
-    where it is true of a write, since its default is false; `destructiveHint` of every write, since clients assume the
-    worst where it is missing; neither of a read, where they mean nothing to the protocol); for REST `method`, `path`,
-    `in_path` (the parameters in the path) and `has_body` (whether the others come as JSON, else in the query).
+    The last fields follow from the others: `core`; `takes_session`; `takes_references` (in place of ids, also in
+    evidence); `checks` (its command has a check of what the schema cannot say); `write` (it changes what is stored,
+    and so takes an idempotency key); `scope` (what the caller must be allowed to do); `description` (what a
+    client's model reads: at most 400 characters that say what it does, when to call it and when not, with an
+    example call); `annotations` (the hints of the protocol: `idempotentHint` only where it is true of a write,
+    since its default is false; `destructiveHint` of every write, since clients assume the worst where it is
+    missing; neither of a read, where they mean nothing to the protocol); for REST `method`, `path`, `in_path` (the
+    parameters in the path) and `has_body` (whether the others come as JSON, else in the query).
     """
 
     title: str
@@ -172,6 +173,7 @@ class Tool:
 
     core: bool = field(init=False)
     takes_session: bool = field(init=False)
+    takes_references: bool = field(init=False)
     checks: bool = field(init=False)
     write: bool = field(init=False)
     scope: Scope = field(init=False)
@@ -191,6 +193,7 @@ class Tool:
             "bounded": self.bounded or self.detailed,
             "core": bool(self.everyday),
             "takes_session": self.session or bool(self.ids),
+            "takes_references": bool(self.ids or self.batches) or "evidence" in self.parameters.__struct_fields__,
             "checks": command is not None and command.check is not Command.check,
             "write": command is not None and command.write,
             "scope": Scope.READ if command is None else command.scope,

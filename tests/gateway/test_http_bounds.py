@@ -14,9 +14,10 @@ import anyio.lowlevel
 import pytest
 from anyio import to_thread
 
-from engramq.gateway.bodies import LARGE_BYTES, REST, Bodies, NoRoom, Turns
+from engramq.gateway.bodies import REST, Bodies, NoRoom, Turns
 from engramq.gateway.identity import local_peer
 from engramq.gateway.protocol import BOUNDS, Admission, ConnectionBounds, Connections
+from engramq.gateway.router import LARGE_BYTES
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import ERAS, Site, message, site_of

@@ -16,7 +16,7 @@ from mcp.shared.auth import ProtectedResourceMetadata
 from mcp.shared.exceptions import MCPError
 
 from engramq.gateway.http import KEEP_ALIVE_S
-from engramq.gateway.identity import tokens
+from engramq.gateway.identity import bearer
 from engramq.gateway.run import Gateway
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.ids import TOKEN_PREFIX, new_token, token_digest
@@ -193,7 +193,7 @@ async def test_the_metadata_say_what_the_resource_is(site: Site) -> None:
 async def test_while_nobody_can_say_it_is_503(
     site: Site, workers: WorkerSide, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "LOOKUP_S", 0.2)
+    monkeypatch.setattr(bearer, "LOOKUP_S", 0.2)
     workers.script[Authenticate] = lambda _c, _e: None
     body = json.dumps(message(era)).encode()
     status, headers, answer = await site.exchange("POST", "/mcp", body, authorization=f"Bearer {new_token()}")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.identity import tokens
+from engramq.gateway.identity import bearer
 from engramq.gateway.identity.authorization import Caller, settings_caller
-from engramq.gateway.identity.tokens import FRESH_S, UNKNOWN_S, TokenAuthenticator
+from engramq.gateway.identity.bearer import FRESH_S, UNKNOWN_S, TokenAuthenticator
 from engramq.gateway.limits import Shared
 from engramq.schemas.commands import Authenticate, Identity, Pong
 from engramq.schemas.envelope import Answer, Principal
@@ -189,7 +189,7 @@ async def test_an_answer_to_something_else_lets_nobody_in(registry: Registry, mo
 async def test_guesses_push_no_good_token_out_and_are_bounded(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "KEPT", 3)
+    monkeypatch.setattr(bearer, "KEPT", 3)
     good = [registry.issue() for _ in range(3)]
     for token in good:
         await registry.whose(token)

@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from engramq.gateway.identity import tokens
+from engramq.gateway.identity import bearer
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
@@ -199,7 +199,7 @@ async def test_one_subject_with_and_without_the_untrusted_claim_is_two_principal
 
 @pytest.mark.promise("SE-1")
 async def test_an_expired_and_a_revoked_token_are_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "FRESH_S", 0.0)  # asks each time, as it would every 30 seconds
+    monkeypatch.setattr(bearer, "FRESH_S", 0.0)  # asks each time, as it would every 30 seconds
     past = datetime.now(UTC) - timedelta(seconds=1)
     async with served(settings) as here:
         await here.invite("late", "acme", NewToken(principal="late", scopes=WRITER, expires_at=past))

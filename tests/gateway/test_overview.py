@@ -9,10 +9,10 @@ from httpx import ASGITransport, AsyncClient
 from redis.asyncio import Redis
 from starlette.applications import Starlette
 
-from engramq.gateway.http import METRICS_PATH
 from engramq.gateway.metrics import GatewayMetrics
 from engramq.gateway.overview import clock_check, queue_check, worker_check
 from engramq.gateway.queue.look import NoLook, look_at
+from engramq.gateway.router import METRICS_PATH
 from engramq.gateway.run import Gateway
 from engramq.schemas.checks import (
     CHECKS,

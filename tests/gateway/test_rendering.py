@@ -12,11 +12,11 @@ from msgspec import UNSET
 
 from engramq.gateway import budget
 from engramq.gateway.brief import BriefMemory, brief_of, withheld
-from engramq.gateway.budget import LEAST_CHARS, Body, text_of, within
+from engramq.gateway.budget import LEAST_CHARS, Body, within
 from engramq.gateway.replies import body_of, in_parts, notice_of, rest_of
 from engramq.gateway.service import to_body
 from engramq.schemas import limits
-from engramq.schemas.codec import reply_body
+from engramq.schemas.codec import reply_body, text_of
 from engramq.schemas.commands import (
     TOOLS,
     BreadcrumbTrail,
