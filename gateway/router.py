@@ -162,7 +162,8 @@ class Router:
             answer = JSONResponse(body, 503, {"retry-after": f"{math.ceil(body['retry_after_s'])}"})
             await answer(scope, exchange.receive, exchange.send)
         finally:
-            exchange.let_go()
+            if exchange.held:
+                exchange.let_go()
 
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
@@ -230,40 +231,36 @@ class Exchange:
     bodies: Bodies
     body_bytes: int = 0
     is_read: bool = False
-    _held: int = 0
+    held: int = 0
     _whose: Hashable = field(default=None)
 
     async def receive(self) -> Message:
         """Return the next part of the body, the last one of a large body when it is its turn; raises NoRoom."""
-        message = await self._receive()
+        message = await self.take()
+        self.body_bytes += len(message.get("body", b""))
+        self.is_read = message["type"] != "http.request" or not message.get("more_body", False)
         if message["type"] != "http.request":
             return message
         if not (self.is_read and self.body_bytes <= LARGE_BYTES):  # a small one that is whole waits for nothing
-            self._hold(self.body_bytes - self._held)
+            self._hold(self.body_bytes - self.held)
             if self.is_read:
                 await self.bodies.turns.take(self._whose)
-        if self.is_read:
+        if self.is_read and self.held:
             self.let_go()
         return message
 
     def _hold(self, count: int) -> None:
-        if not self._held:
+        if not self.held:
             caller: Caller | None = self.scope.get(CALLER)
             self._whose = caller.namespace if caller else network_of((self.scope.get("client") or ("",))[0])
         self.bodies.hold(self._whose, count)
-        self._held += count
+        self.held += count
 
     def let_go(self) -> None:
         """Give back the room of what was read: it was handed on, or nobody waits for it any more."""
-        if self._held:
-            self.bodies.let_go(self._whose, self._held)
-            self._held = 0
-
-    async def _receive(self) -> Message:
-        message = await self.take()
-        self.body_bytes += len(message.get("body", b""))
-        self.is_read = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
+        if self.held:
+            self.bodies.let_go(self._whose, self.held)
+            self.held = 0
 
     async def send(self, message: Message) -> None:
         """Answer once the body is read: a client that still sends would see a broken connection, not an answer."""
@@ -272,8 +269,9 @@ class Exchange:
             with anyio.move_on_after(DISCARD_S):
                 more = True
                 while more and self.body_bytes < DISCARD_BYTES:
-                    more = (await self._receive()).get("more_body", False)
-                    if more:
+                    part = await self.take()
+                    self.body_bytes += len(part.get("body", b""))
+                    if more := part.get("more_body", False):
                         await anyio.sleep(DISCARD_PAUSE_S)
             self.is_read = True
         await self.give(message)

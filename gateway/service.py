@@ -143,8 +143,9 @@ class Service:
                         "principal": principal.name,
                     },
                 )
-                active.tell("engramq.command_id", subject.command_id)
-                active.tell("engramq.outcome", outcome)
+                if active.traceparent:
+                    active.tell("engramq.command_id", subject.command_id)
+                    active.tell("engramq.outcome", outcome)
         if self.observe is not None:
             self.observe(tool, outcome, taken_s)
         return reply
