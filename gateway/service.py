@@ -20,7 +20,7 @@ from engramq.gateway.budget import Body, within
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
-from engramq.gateway.mcp.audience import ALL_TOOLS, Reader, reader_of, worded, worded_body
+from engramq.gateway.mcp.audience import ALL_TOOLS, Audience, audience_of, reword_body, reword_for
 from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.queue.bus import Bus, Pending
@@ -118,19 +118,19 @@ class Service:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
         started, tool = time.perf_counter(), call.tool.name
         principal = call.caller.principal
-        reader = reader_of(call.tools, principal.scopes, principal.untrusted)
+        audience = audience_of(call.tools, principal.scopes, principal.untrusted)
         with span(f"tools/call {tool}", SpanKind.SERVER, call.traceparent, {"gen_ai.tool.name": tool}) as active:
             traceparent, trace_id = join_trace(active.traceparent or call.traceparent)
             with about(trace_id) as subject:
                 try:
                     with self.limits.admitted(call.caller) if self.limits.are_set else nullcontext():
-                        reply = await self._answer(call, reader, traceparent, subject)
+                        reply = await self._answer(call, audience, traceparent, subject)
                 except EngramqError as refusal:
-                    reply = fault_reply(refusal.fault, reader)
+                    reply = fault_reply(refusal.fault, audience)
                 except Exception:  # the SDK would send the text of an unforeseen error to the client
                     log.exception("Tool call failed", extra={"tool": tool})
                     fault = refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault
-                    reply = fault_reply(fault, reader)
+                    reply = fault_reply(fault, audience)
                 taken_s = time.perf_counter() - started
                 outcome = str(reply.body["code" if reply.is_error else "status"])
                 log.info(
@@ -150,9 +150,9 @@ class Service:
             self.observe(tool, outcome, taken_s)
         return reply
 
-    async def _answer(self, call: Call, reader: Reader, traceparent: str, subject: Subject) -> ToolReply:
+    async def _answer(self, call: Call, audience: Audience, traceparent: str, subject: Subject) -> ToolReply:
         tool, caller = call.tool, call.caller
-        if tool.name not in reader.tools:  # first: nobody mends arguments of what they may not call
+        if tool.name not in audience.tools:  # first: nobody mends arguments of what they may not call
             admit(tool.parameters, tool.scope, caller.principal)
         if tool.batches:  # many items take as long as hundreds of other calls
             arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments, self.zone)
@@ -160,7 +160,7 @@ class Service:
             arguments = check_arguments(tool, call.arguments, self.zone)
         if not isinstance(arguments.parameters, Command):
             session = arguments.session or caller.session
-            return await self._rendered(call, reader, arguments, await self._own(call, session, arguments.parameters))
+            return await self._rendered(call, audience, arguments, await self._own(call, session, arguments.parameters))
         command, secrets = await self._admitted(arguments.parameters, caller.principal)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=False))
@@ -186,7 +186,7 @@ class Service:
             return ToolReply(body, text_of(body), is_error=False)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=True))
-        return await self._reply(call, reader, arguments, envelope, answer, secrets)
+        return await self._reply(call, audience, arguments, envelope, answer, secrets)
 
     async def _admitted(self, command: Command, principal: Principal) -> tuple[Command, int]:
         """Return the command as this principal may send it, and how many secrets were taken out of it."""
@@ -222,7 +222,7 @@ class Service:
         return answer.reply
 
     async def _reply(
-        self, call: Call, reader: Reader, arguments: Arguments, envelope: Envelope, reply: Reply, secrets: int
+        self, call: Call, audience: Audience, arguments: Arguments, envelope: Envelope, reply: Reply, secrets: int
     ) -> ToolReply:
         """Return a worker's reply as the client reads it."""
         caller, requested = call.caller.principal, arguments.parameters
@@ -235,13 +235,13 @@ class Service:
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
-            return await self._rendered(call, reader, arguments, body)
+            return await self._rendered(call, audience, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
         secret = await self.secrets.cursor_secret()
         seal = partial(cursors.seal_cursor, secret=secret, envelope=envelope)
         ends = reply.positions()
         body[cursors.NEXT_CURSOR] = seal(ends[-1]) if ends else None
-        body = (await self._rendered(call, reader, arguments, body)).body
+        body = (await self._rendered(call, audience, arguments, body)).body
         shown = len(body[reply.listed])
         if shown == len(ends):
             body[cursors.NEXT_CURSOR] = None if after is None else seal(after)
@@ -249,10 +249,10 @@ class Service:
             body[cursors.NEXT_CURSOR] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
-    async def _rendered(self, call: Call, reader: Reader, arguments: Arguments, body: Body) -> ToolReply:
-        """Return a reply for its reader: in words that fit their tools, and within its budget."""
-        if reader.absent is not None:
-            body = worded_body(body, reader)
+    async def _rendered(self, call: Call, audience: Audience, arguments: Arguments, body: Body) -> ToolReply:
+        """Return a reply for its audience: in words that fit their tools, and within its budget."""
+        if audience.absent is not None:
+            body = reword_body(body, audience)
         budget, asked = arguments.max_chars or self.style.max_chars, arguments.parameters
         if isinstance(asked, GetMemory):
             body = in_parts(body, asked.part, budget)
@@ -262,7 +262,7 @@ class Service:
         is_full = (arguments.detail or self.style.detail) is Detail.FULL
 
         def rest(needed: int) -> str:
-            return worded(rest_of(call.tool, body, is_full=is_full, needed=needed), reader)
+            return reword_for(rest_of(call.tool, body, is_full=is_full, needed=needed), audience)
 
         def cut() -> str:
             query = asked.query if isinstance(asked, SearchMemories) else ""
@@ -287,7 +287,7 @@ class Service:
                 reply = await self.sessions.read(call.caller.namespace, principal.identity, session)
             case _:
                 assert isinstance(asked, GuideTopic)
-                reply = explain(asked, reader_of(call.tools, principal.scopes, principal.untrusted))
+                reply = explain(asked, audience_of(call.tools, principal.scopes, principal.untrusted))
         return to_body(reply)
 
 
@@ -299,9 +299,9 @@ def _progress(tool: Tool, command: Command, *, settled: bool) -> tuple[int, int,
     return total if settled else 0, total, f"{count_of(total, 'item')} {state}"
 
 
-def fault_reply(fault: Fault, reader: Reader) -> ToolReply:
+def fault_reply(fault: Fault, audience: Audience) -> ToolReply:
     """Return a refusal as this client reads it."""
-    body = worded_body(fault_body(fault), reader)
+    body = reword_body(fault_body(fault), audience)
     return ToolReply(body, text_of(body), is_error=True)
 
 

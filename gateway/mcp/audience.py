@@ -24,7 +24,7 @@ _TRUSTED: Final = "`engramq token create` without --untrusted makes a token that
 # The end of a sentence; "e.g." and "i.e." end none.
 _BETWEEN: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
 _OR: Final = "Or "  # begins no text: what it was the other way to may be left out
-_WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply tells its reader to do
+_WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply asks its reader to do
 # Where replies hold refusals and other replies. What callers wrote stays as it is, whatever its keys are called.
 _WITHIN: Final = frozenset({"errors", "reply", "connect_result", "results", "resolved"})
 
@@ -48,19 +48,19 @@ def choose_tools(profile: str) -> tuple[Tool, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reader:
-    """Who reads: the names of the tools that they have, and of those they have not where these can be had."""
+class Audience:
+    """The tools that a reader has, and for each other tool where it can be had."""
 
     tools: frozenset[str]
     elsewhere: Mapping[str, str]
     absent: re.Pattern[str] | None
 
 
-def reader(tools: Collection[str], elsewhere: Mapping[str, str]) -> Reader:
-    """Return the reader who has `tools`; `elsewhere` says of each further tool, in a sentence, where it can be had."""
+def audience_with(tools: Collection[str], elsewhere: Mapping[str, str]) -> Audience:
+    """Return an audience with these tools; `elsewhere` says in a sentence where each other tool can be had."""
     longest_first = sorted(elsewhere, key=len, reverse=True)
     absent = re.compile(rf"(?<![\w/@])(?:{'|'.join(longest_first)})(?!\w)") if longest_first else None
-    return Reader(frozenset(tools), elsewhere, absent)
+    return Audience(frozenset(tools), elsewhere, absent)
 
 
 def allowed(tool: Tool, principal: Principal) -> bool:
@@ -74,12 +74,12 @@ def tools_for(tools: tuple[Tool, ...], principal: Principal) -> tuple[Tool, ...]
 
 
 @lru_cache(maxsize=256)
-def reader_of(tools: tuple[Tool, ...], scopes: tuple[Scope, ...], untrusted: bool) -> Reader:
-    """Return a principal with these scopes as a reader of texts, where these tools are the profile's."""
+def audience_of(tools: tuple[Tool, ...], scopes: tuple[Scope, ...], untrusted: bool) -> Audience:
+    """Return the audience that a principal with these scopes is, where the profile has these tools."""
     anybody = Principal(name="", scopes=scopes, untrusted=untrusted)
     names = {tool.name for tool in tools_for(tools, anybody)}
     elsewhere = {name: _where(tool, tool in tools, scopes) for name, tool in TOOLS.items() if name not in names}
-    return reader(names, elsewhere)
+    return audience_with(names, elsewhere)
 
 
 def _where(tool: Tool, in_profile: bool, scopes: tuple[Scope, ...]) -> str:
@@ -92,38 +92,38 @@ def _where(tool: Tool, in_profile: bool, scopes: tuple[Scope, ...]) -> str:
     return f"`engramq token create --scopes {wanted}` makes a token that may do this."
 
 
-def kept(text: str, reader: Reader) -> str:
-    """Return the text without the sentences that name a tool which the reader has not; perhaps nothing."""
-    if reader.absent is None or reader.absent.search(text) is None:
+def omit_unavailable(text: str, audience: Audience) -> str:
+    """Return the text without the sentences that name a tool which the audience lacks; perhaps nothing."""
+    if audience.absent is None or audience.absent.search(text) is None:
         return text
-    left = " ".join(sentence for sentence in _BETWEEN.split(text) if reader.absent.search(sentence) is None)
+    left = " ".join(sentence for sentence in _BETWEEN.split(text) if audience.absent.search(sentence) is None)
     return f"{left[len(_OR)].upper()}{left[len(_OR) + 1 :]}" if left.startswith(_OR) else left
 
 
-def worded(text: str, reader: Reader) -> str:
-    """Return the text as `kept` does, and where something was left out a sentence that says where it can be had."""
-    if reader.absent is None:
+def reword_for(text: str, audience: Audience) -> str:
+    """Return the text as `omit_unavailable` does; where it omits a tool, a sentence says where that can be had."""
+    if audience.absent is None:
         return text
-    named = reader.absent.findall(text)
+    named = audience.absent.findall(text)
     if not named:
         return text
-    sentences = (kept(text, reader), *dict.fromkeys(reader.elsewhere[name] for name in named))
+    sentences = (omit_unavailable(text, audience), *dict.fromkeys(audience.elsewhere[name] for name in named))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def worded_body(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
-    """Return a reply whose recoveries, hints and notices name only tools that the reader has; the same if they do."""
-    if reader.absent is None:
+def reword_body(body: dict[str, Any], audience: Audience) -> dict[str, Any]:
+    """Return a reply whose recoveries, hints and notices name only tools that the audience has."""
+    if audience.absent is None:
         return body
     changed: dict[str, Any] = {}
     for name, value in body.items():
         new = value
         if name in _WORDED and isinstance(value, str):
-            new = worded(value, reader)
+            new = reword_for(value, audience)
         elif name in _WITHIN and isinstance(value, dict):
-            new = worded_body(value, reader)
+            new = reword_body(value, audience)
         elif name in _WITHIN and isinstance(value, list):
-            items = [worded_body(item, reader) if isinstance(item, dict) else item for item in value]
+            items = [reword_body(item, audience) if isinstance(item, dict) else item for item in value]
             new = items if any(item is not old for item, old in zip(items, value, strict=True)) else value
         if new is not value:
             changed[name] = new

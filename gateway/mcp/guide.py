@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.mcp.audience import Reader, kept, worded
+from engramq.gateway.mcp.audience import Audience, omit_unavailable, reword_for
 from engramq.schemas.commands import AREAS, TOOLS, tools_of
 from engramq.schemas.commands.base import ToolGuide
 from engramq.schemas.commands.sessions import OVERVIEW, GuideEntry, GuideMissing, GuideOverview, GuideTopic, Overview
@@ -17,44 +17,47 @@ from engramq.schemas.commands.sessions import OVERVIEW, GuideEntry, GuideMissing
 TEXTS: Final = ("what", "when", "when_not", "cost", "returns", "next")
 
 
-def explain(asked: GuideTopic, reader: Reader) -> GuideOverview | GuideEntry | GuideMissing:
-    """Return what the guide says of a topic to this reader."""
+def explain(asked: GuideTopic, audience: Audience) -> GuideOverview | GuideEntry | GuideMissing:
+    """Return what the guide says of a topic to this audience."""
     if asked.topic is UNSET or asked.topic == OVERVIEW:
-        return GuideOverview(entry=overview_for(reader))
-    entry = entry_for(asked.topic, reader)
+        return GuideOverview(entry=overview_for(audience))
+    entry = entry_for(asked.topic, audience)
     return (
-        GuideMissing(topics=list(topics_for(reader))) if entry is None else GuideEntry(topic=asked.topic, entry=entry)
+        GuideMissing(topics=list(topics_for(audience))) if entry is None else GuideEntry(topic=asked.topic, entry=entry)
     )
 
 
-def topics_for(reader: Reader) -> tuple[str, ...]:
-    """Return the topics that there are for this reader."""
-    return (OVERVIEW, *(name for name in TOOLS if name in reader.tools))
+def topics_for(audience: Audience) -> tuple[str, ...]:
+    """Return the topics that there are for this audience."""
+    return (OVERVIEW, *(name for name in TOOLS if name in audience.tools))
 
 
-def overview_for(reader: Reader) -> Overview:
-    """Return the overview in words for this reader."""
-    areas = {area: tuple(tool.name for tool in tools_of(area) if tool.name in reader.tools) for area in AREAS}
+def overview_for(audience: Audience) -> Overview:
+    """Return the overview in words for this audience."""
+    areas = {area: tuple(tool.name for tool in tools_of(area) if tool.name in audience.tools) for area in AREAS}
     whole = _overview({area: names for area, names in areas.items() if names})
     texts = {
-        name: kept(value, reader)
+        name: omit_unavailable(value, audience)
         for name in Overview.__struct_fields__
         if isinstance(value := getattr(whole, name), str)
     }
-    lines = (kept(line, reader) for line in whole.way_of_working)
+    lines = (omit_unavailable(line, audience) for line in whole.way_of_working)
     return msgspec.structs.replace(whole, **texts, way_of_working=tuple(line for line in lines if line))
 
 
-def entry_for(tool: str, reader: Reader) -> ToolGuide | None:
-    """Return the guide to a tool in words for this reader, None if the reader has no such tool.
+def entry_for(tool: str, audience: Audience) -> ToolGuide | None:
+    """Return the guide to a tool in words for this audience, None if the audience has no such tool.
 
-    Steps before the example are left out where the reader cannot make all of them.
+    Steps before the example are left out where the audience cannot make all of them.
     """
-    if tool not in TOOLS or tool not in reader.tools:
+    if tool not in TOOLS or tool not in audience.tools:
         return None
     entry = TOOLS[tool].guide
-    texts = {name: kept(getattr(entry, name), reader) or worded(getattr(entry, name), reader) for name in TEXTS}
-    before = entry.before if all(step.tool in reader.tools for step in entry.before) else ()
+    texts = {
+        name: omit_unavailable(getattr(entry, name), audience) or reword_for(getattr(entry, name), audience)
+        for name in TEXTS
+    }
+    before = entry.before if all(step.tool in audience.tools for step in entry.before) else ()
     return msgspec.structs.replace(entry, **texts, before=before)
 
 

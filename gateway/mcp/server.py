@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
-from engramq.gateway.mcp.audience import CORE, Reader, allowed, choose_tools, kept, reader_of
+from engramq.gateway.mcp.audience import CORE, Audience, allowed, audience_of, choose_tools, omit_unavailable
 from engramq.gateway.mcp.schema import listed_schema, output_schema
 from engramq.gateway.router import CallerLeft, while_there
 from engramq.gateway.service import Call, Service, ToolReply
@@ -81,10 +81,10 @@ _STEPS: Final = (
 )
 
 
-def recall_text(task: str, reader: Reader) -> str:
-    """Return what the prompt says to this reader, with the task that is ahead if one is given."""
+def recall_text(task: str, audience: Audience) -> str:
+    """Return what the prompt says to this audience, with the task that is ahead if one is given."""
     ahead = f"The task: {task}\n\n" if task.strip() else ""
-    steps = [step for step in (kept(step, reader) for step in _STEPS) if step]
+    steps = [step for step in (omit_unavailable(step, audience) for step in _STEPS) if step]
     lines = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
     return f"{ahead}Before acting, recall what is known:\n{lines}"
 
@@ -115,48 +115,48 @@ def profile_of(tools: str, *, output_schemas: bool = False) -> Profile:
 
 def instructions_for(profile: Profile, principal: Principal) -> str:
     """Return what a model is told of the whole."""
-    return kept(INSTRUCTIONS, reader_of(profile.tools, principal.scopes, principal.untrusted))
+    return omit_unavailable(INSTRUCTIONS, audience_of(profile.tools, principal.scopes, principal.untrusted))
 
 
 def listing_for(profile: Profile, principal: Principal) -> types.ListToolsResult:
     """Return the tools that the principal sees."""
-    return _listing(profile, reader_of(profile.tools, principal.scopes, principal.untrusted))
+    return _listing(profile, audience_of(profile.tools, principal.scopes, principal.untrusted))
 
 
 @lru_cache(maxsize=256)
-def _listing(profile: Profile, reader: Reader) -> types.ListToolsResult:
+def _listing(profile: Profile, audience: Audience) -> types.ListToolsResult:
     return types.ListToolsResult(
-        tools=[_listed(tool, profile, reader) for tool in profile.tools if tool.name in reader.tools]
+        tools=[_listed(tool, profile, audience) for tool in profile.tools if tool.name in audience.tools]
     )
 
 
-def _listed(tool: Tool, profile: Profile, reader: Reader) -> types.Tool:
+def _listed(tool: Tool, profile: Profile, audience: Audience) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
-        description=kept(tool.description, reader),
-        input_schema=_listed_schema(tool, profile.everyday, reader),
+        description=omit_unavailable(tool.description, audience),
+        input_schema=_listed_schema(tool, profile.everyday, audience),
         output_schema=output_schema(tool) if profile.output_schemas else None,
         annotations=types.ToolAnnotations.model_validate(tool.annotations),
     )
 
 
-def _listed_schema(tool: Tool, everyday: bool, reader: Reader) -> dict[str, Any]:
-    """Return the listed schema for this reader, with everyday parameters alone if that is wanted."""
+def _listed_schema(tool: Tool, everyday: bool, audience: Audience) -> dict[str, Any]:
+    """Return the listed schema for this audience, with everyday parameters alone if that is wanted."""
     schema = listed_schema(tool)
     properties = {
-        name: _described(value, reader)
+        name: _described(value, audience)
         for name, value in schema["properties"].items()
         if not everyday or name in tool.everyday
     }
     return {**schema, "properties": properties}
 
 
-def _described(schema: dict[str, Any], reader: Reader) -> dict[str, Any]:
-    """Return a parameter's schema whose description names only tools that the reader has."""
+def _described(schema: dict[str, Any], audience: Audience) -> dict[str, Any]:
+    """Return a parameter's schema whose description names only tools that the audience has."""
     if "description" not in schema:
         return schema
-    description = kept(schema["description"], reader)
+    description = omit_unavailable(schema["description"], audience)
     rest = {key: value for key, value in schema.items() if key != "description"}
     return {"description": description, **rest} if description else rest
 
@@ -298,8 +298,8 @@ class _Handlers:
         if params.name != RECALL_PROMPT:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name[:100]!a}")
         principal = self._caller_of(ctx).principal
-        reader = reader_of(self._profile.tools, principal.scopes, principal.untrusted)
-        text = recall_text((params.arguments or {}).get(RECALL_PROMPT_TASK, ""), reader)
+        audience = audience_of(self._profile.tools, principal.scopes, principal.untrusted)
+        text = recall_text((params.arguments or {}).get(RECALL_PROMPT_TASK, ""), audience)
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(description=RECALL_PROMPT_DESCRIPTION, messages=[message])
 

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from engramq.gateway.budget import Body
 from engramq.gateway.identity.authorization import CALLER
-from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
+from engramq.gateway.mcp.audience import ALL_TOOLS, audience_of
 from engramq.gateway.rest import openapi
 from engramq.gateway.rest.requests import MISSING, PathMatch, WrongRequest, arguments_of, match
 from engramq.gateway.router import while_there
@@ -92,7 +92,7 @@ def _document() -> Response:
 
 def _refusal(fault: Fault, scope: Scope, status: int | None = None) -> Response:
     principal = scope[CALLER].principal
-    reply = fault_reply(fault, reader_of(ALL_TOOLS, principal.scopes, principal.untrusted))
+    reply = fault_reply(fault, audience_of(ALL_TOOLS, principal.scopes, principal.untrusted))
     return _respond(reply.body, status or status_of(reply.body, write=False), reply.text)
 
 

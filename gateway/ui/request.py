@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.audience import kept, reader
+from engramq.gateway.mcp.audience import audience_with, omit_unavailable
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.router import while_there
 from engramq.gateway.service import Call, Service
@@ -51,7 +51,7 @@ PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in
 
 
 # Who reads the page has no tools: what advice says of one is left out.
-_PERSON: Final = reader((), dict.fromkeys(PAGE_TOOLS, ""))
+_PERSON: Final = audience_with((), dict.fromkeys(PAGE_TOOLS, ""))
 _ADVICE: Final = ("recovery", "hint", "notice")
 _PLAIN: Final = {
     FaultCode.INVALID_PARAMETER.recovery: "",
@@ -67,7 +67,7 @@ def for_people(body: Body) -> Body:
 
 
 def _plain(text: str) -> str:
-    text = kept(text, _PERSON)
+    text = omit_unavailable(text, _PERSON)
     for tools, page in _PLAIN.items():
         text = text.replace(tools, page)
     return text

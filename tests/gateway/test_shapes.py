@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
+from engramq.gateway.mcp.audience import ALL_TOOLS, audience_of
 from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
 from engramq.gateway.service import Service, fault_reply
 from engramq.schemas.codec import reply_body
@@ -116,7 +116,7 @@ def body_of(reply: msgspec.Struct) -> dict[str, Any]:
     return travelled
 
 
-EVERYTHING = reader_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
+EVERYTHING = audience_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
 
 
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)

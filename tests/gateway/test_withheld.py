@@ -1,4 +1,4 @@
-"""That no reply to who may not read has contents anywhere, and texts in the words of a reader who lacks some tools."""
+"""That no reply to who may not read has contents anywhere, and texts in words for an audience that lacks some tools."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from engramq.gateway.brief import BRIEF_FORMS
-from engramq.gateway.mcp.audience import kept, reader, worded, worded_body
+from engramq.gateway.mcp.audience import audience_with, omit_unavailable, reword_body, reword_for
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.commands.links import Resolved
 from engramq.schemas.contents import contents_of
@@ -82,8 +82,8 @@ def test_every_text_of_an_author_in_replies_to_writes_is_hidden() -> None:
 
 FULL = "Ask for the full profile."
 TOKEN = "Ask for a token."
-CORE = reader({"connect", "search_memories"}, {"connects": FULL, "guide": FULL, "verify_memory": TOKEN})
-EVERYBODY = reader({"connect", "guide"}, {})
+CORE = audience_with({"connect", "search_memories"}, {"connects": FULL, "guide": FULL, "verify_memory": TOKEN})
+EVERYBODY = audience_with({"connect", "guide"}, {})
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ EVERYBODY = reader({"connect", "guide"}, {})
     ],
 )
 def test_sentences_that_name_an_absent_tool_are_left_out(text: str, left: str) -> None:
-    assert kept(text, CORE) == left
-    assert kept(text, EVERYBODY) == text
+    assert omit_unavailable(text, CORE) == left
+    assert omit_unavailable(text, EVERYBODY) == text
 
 
 @pytest.mark.promise("AG-16")
 def test_what_was_left_out_is_told_where_to_have_once_and_never_leaves_nothing() -> None:
-    assert worded("Call connect.", CORE) == "Call connect."
-    assert worded("Call guide. Call connects.", CORE) == FULL
-    assert worded("Call guide. Wait. Call verify_memory.", CORE) == f"Wait. {FULL} {TOKEN}"
+    assert reword_for("Call connect.", CORE) == "Call connect."
+    assert reword_for("Call guide. Call connects.", CORE) == FULL
+    assert reword_for("Call guide. Wait. Call verify_memory.", CORE) == f"Wait. {FULL} {TOKEN}"
 
 
 @pytest.mark.promise("AG-16")
@@ -124,7 +124,7 @@ def test_a_body_is_worded_where_it_tells_its_reader_what_to_do_and_nowhere_else(
         "reply": {"recovery": said, "connect_result": {"recovery": said}, "resolved": {"recovery": said}},
         "results": [{"resolved": {"recovery": said}}],
     }
-    assert worded_body(body, CORE) == {
+    assert reword_body(body, CORE) == {
         **body,
         "hint": FULL,
         "notice": FULL,

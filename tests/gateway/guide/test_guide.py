@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
+from engramq.gateway.mcp.audience import ALL_TOOLS, audience_of
 from engramq.gateway.mcp.guide import TEXTS, overview_for, topics_for
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.faults import missing
@@ -34,7 +34,7 @@ SHOWN: dict[str, dict[str, Any]] = {
     "import_memories": {"accepted": 2, "rejected": 1},
     "supersede_memory": {"status": "superseded"},
 }
-EVERYBODY = reader_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
+EVERYBODY = audience_of(ALL_TOOLS, ALL_SCOPES, untrusted=False)
 
 
 @pytest.mark.promise("CN-45")

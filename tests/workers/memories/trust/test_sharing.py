@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from msgspec import UNSET
 
-from engramq.gateway.mcp.audience import choose_tools, reader_of, worded
+from engramq.gateway.mcp.audience import audience_of, choose_tools, reword_for
 from engramq.schemas.commands import (
     Activated,
     AuditList,
@@ -275,7 +275,7 @@ async def test_where_the_namespace_asks_for_consent_somebody_else_gives_it_first
     for _ in range(2):  # asking again makes no second proposal, nor does it approve twice
         asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
         assert (asked.status, asked.approved_by) == ("consent_required", ["ada"])
-        assert worded(str(asked.hint), reader_of(choose_tools("full"), ADA.scopes, untrusted=False)) == asked.hint
+        assert reword_for(str(asked.hint), audience_of(choose_tools("full"), ADA.scopes, untrusted=False)) == asked.hint
     assert not await sees(world, BOB, private)
     (proposal,) = await proposals(world, JUDGE)
     assert (proposal.memory_id, proposal.proposal_id) == (private, asked.proposal_id)
