@@ -19,7 +19,7 @@ from engramq.workers.db.audit import AuditFilter, entries
 from engramq.workers.db.database import DatabaseHealth
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.replies import filled
+from engramq.workers.replies import restore_answer
 from engramq.workers.runner import Context, handles, handles_without_transaction
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -87,7 +87,7 @@ async def _report_ended(command_id: str, context: Context) -> CommandReport | No
             return _UNKNOWN
         if principal.identity != entry.principal and await _names_private(tx, entry.answer):
             return _UNKNOWN  # administrators read nothing of what is private to others, nor that it is there
-        return _report(await filled(tx, entry.answer))
+        return _report(await restore_answer(tx, entry.answer))
 
     return await context.store.read(context.envelope.namespace, find)
 

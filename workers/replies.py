@@ -1,4 +1,4 @@
-"""Strip contents from a reply before the ledger keeps it, and fill them in again for its reader.
+"""Redact contents from a reply before the ledger keeps it, and restore them for its reader.
 
 An erased memory must leave nothing in the ledger, so that keeps ids and no contents: neither of memories, nor notes,
 queries and previews, which may say the same. What is missing is read again whenever an answer is given.
@@ -99,13 +99,13 @@ def _announce(memory: Memory) -> dict[str, Any]:
     }
 
 
-def strip(answer: Answer) -> str:
+def redact_for_ledger(answer: Answer) -> str:
     """Return what the ledger may keep of an answer."""
-    reply, fault = changed(answer.reply, _stripped), changed(answer.fault, _stripped)
+    reply, fault = changed(answer.reply, _redact), changed(answer.fault, _redact)
     return _encoder.encode(Answer(id=answer.id, reply=reply, fault=fault, replayed=answer.replayed)).decode()
 
 
-def _stripped(node: msgspec.Struct) -> msgspec.Struct:
+def _redact(node: msgspec.Struct) -> msgspec.Struct:
     """Return a part of a reply without what somebody wrote; properties of the graph stay, which no erasure reaches."""
     if isinstance(node, MemoryPreview | GraphPreview):
         return msgspec.structs.replace(node, preview=None)
@@ -123,7 +123,7 @@ def _stripped(node: msgspec.Struct) -> msgspec.Struct:
     return msgspec.structs.replace(node, **blanks)
 
 
-def naming(reply: R, envelope: Envelope) -> R:
+def add_references(reply: R, envelope: Envelope) -> R:
     """Return a write's reply or refusal that names what its references stood for, so that a replay says the same."""
     if not envelope.references:
         return reply
@@ -131,7 +131,7 @@ def naming(reply: R, envelope: Envelope) -> R:
     return msgspec.structs.replace(reply, resolved_references=named)
 
 
-async def fill(tx: Transaction, reply: W, envelope: Envelope | None) -> W:
+async def add_previews(tx: Transaction, reply: W, envelope: Envelope | None) -> W:
     """Return the reply to a write with previews of all that it names; nothing is read where it names nothing.
 
     None of what is gone, nor for who may not read. `envelope`: the request that is answered, None where that is not
@@ -166,10 +166,11 @@ _PREVIEWS: Final[Mapping[str, PreviewReader]] = {
 }
 
 
-async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -> Answer:
-    """Return an answer from the ledger, with what `strip` left out; `repeated` is the request that it answers again.
+async def restore_answer(tx: Transaction, kept: str, repeated: Envelope | None = None) -> Answer:
+    """Return an answer from the ledger, with what `redact_for_ledger` left out.
 
-    Similar memories that are gone are left out; when the memory that it is about was erased, the answer says so.
+    `repeated` is the request that it answers again. Similar memories that are gone are left out; when the memory that
+    it is about was erased, the answer says so.
     """
     answer = msgspec.convert(loads(kept), Answer)
     if (fault := answer.fault) is not None:
@@ -178,7 +179,7 @@ async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -
         return msgspec.structs.replace(answer, fault=fault)
     assert answer.reply is not None
     reply = await _add_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
-    reply = await _add_contents(tx, await fill(tx, reply, repeated), answer.id)
+    reply = await _add_contents(tx, await add_previews(tx, reply, repeated), answer.id)
     return msgspec.structs.replace(answer, reply=reply)
 
 

@@ -29,7 +29,14 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.queue.contract import FollowUp, Job, Lease, Outcome, OutcomeUnknown, SessionState, SessionUse
 from engramq.workers.queue.inspection import Inspection
-from engramq.workers.replies import announcement, fill, filled, naming, strip, subject
+from engramq.workers.replies import (
+    add_previews,
+    add_references,
+    announcement,
+    redact_for_ledger,
+    restore_answer,
+    subject,
+)
 
 log = logging.getLogger(__name__)
 
@@ -255,8 +262,8 @@ class CommandRunner:
     async def _refuse(self, context: Context, fault: Fault) -> Reply:
         """Record the refusal and raise it; a late worker then finds that the command has ended."""
         envelope = context.envelope
-        refusal = msgspec.structs.replace(naming(fault, envelope), command_id=envelope.id)
-        answer = strip(Answer(id=envelope.id, fault=refusal))
+        refusal = msgspec.structs.replace(add_references(fault, envelope), command_id=envelope.id)
+        answer = redact_for_ledger(Answer(id=envelope.id, fault=refusal))
 
         if not await self._keep(context, answer):  # another attempt at this very command has ended it
             entry = await _find(context)
@@ -287,7 +294,7 @@ async def _find(context: Context) -> tuple[LedgerEntry, Answer] | None:
             return None
         ours = entry.command_id == UUID(envelope.id)  # a refusal has no fingerprint
         same = envelope if ours or entry.fingerprint == envelope.fingerprint else None
-        return entry, await filled(tx, entry.answer, same)
+        return entry, await restore_answer(tx, entry.answer, same)
 
     return await context.store.read(envelope.namespace, find)
 
@@ -297,7 +304,7 @@ async def _read(
 ) -> Reply:
     """Run the handler of a read; a rehearsal answers as the write would."""
     reply: Reply = await handler.run(tx, context.envelope.command, context, *prepared)
-    return await fill(tx, reply, context.envelope) if isinstance(reply, WriteReply) else reply
+    return await add_previews(tx, reply, context.envelope) if isinstance(reply, WriteReply) else reply
 
 
 async def _carry_out(
@@ -316,7 +323,7 @@ async def _carry_out(
     if await claim.fetchone() is None:
         raise _Taken
     reply.command_id = envelope.id
-    reply = await fill(tx, naming(reply, envelope), envelope)
-    answer = strip(Answer(id=envelope.id, reply=reply))
+    reply = await add_previews(tx, add_references(reply, envelope), envelope)
+    answer = redact_for_ledger(Answer(id=envelope.id, reply=reply))
     await ledger.send_end(tx, envelope, answer, subject(reply), announcement(reply))
     return reply

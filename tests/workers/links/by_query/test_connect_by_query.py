@@ -22,7 +22,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, IfExists, Partition, QueryLinkAction, Verification
 from engramq.workers.db import ledger
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.replies import filled
+from engramq.workers.replies import restore_answer
 from tests.conftest import Database
 from tests.jobs import job, repeated
 from tests.refusals import refused
@@ -178,7 +178,7 @@ async def test_the_ledger_keeps_no_contents_and_an_erased_memory_is_told(study: 
     async def find(tx: Transaction) -> Answer:
         entry = await ledger.find(tx, UUID(given.envelope.id))
         assert entry is not None
-        return await filled(tx, entry.answer)
+        return await restore_answer(tx, entry.answer)
 
     told = (await study.world.store.read("default_user", find)).reply
     assert isinstance(told, QueryConnected)
