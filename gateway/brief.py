@@ -10,11 +10,12 @@ The audit log is read with a scope of its own, and is left as it is.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from engramq.gateway.budget import KEPT, KNOWN_BY
 from engramq.schemas import limits
 from engramq.schemas.commands import (
     AuditList,
@@ -30,19 +31,18 @@ from engramq.schemas.commands import (
     Stored,
     Superseded,
 )
+from engramq.schemas.commands.base import Page
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
 from engramq.schemas.digests import digest_of
 from engramq.schemas.records import (
     Answered,
-    Candidate,
     Difference,
     Link,
     Memory,
     MemoryFields,
     MemoryPreview,
-    NodeRef,
     ReferencedMemory,
     Words,
 )
@@ -158,89 +158,38 @@ class BriefPromoted(_Brief, kw_only=True):
     command_id: str
 
 
-class BareProposal(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A proposal of which a small budget has left no more."""
+def _bare_form(page: type[Page]) -> type[msgspec.Struct]:
+    """Return the form of a page within a small budget: of each item stays its id, and what else is KEPT and fits.
 
-    proposal_id: str
-    effect: str | UnsetType = UNSET
-    created_at: str | UnsetType = UNSET
-    omitted_fields: list[str]
-    truncated: bool | UnsetType = UNSET
-
-
-class BareEdge(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An edge of which a small budget has left no more."""
-
-    edge_id: str
-    relation: str | UnsetType = UNSET
-    weight: float | UnsetType = UNSET
-    omitted_fields: list[str]
-    truncated: bool | UnsetType = UNSET
-
-
-class BareEdges(_Brief, kw_only=True):
-    """EdgeList within a small budget."""
-
-    status: Literal["success"] = "success"
-    node: NodeRef | None
-    edges: list[BareEdge]
-    count: int
-    match_count: int
-    candidates: list[Candidate]
-    hint: str | UnsetType = UNSET
-    next_cursor: str | UnsetType | None = UNSET
+    For example of an EdgeList each edge with `edge_id`, and `relation` and `weight` as far as they fit.
+    """
+    whole = get_type_hints(page, include_extras=True)
+    (item,) = get_args(whole[page.listed])
+    types: dict[str, Any] = get_type_hints(item, include_extras=True)
+    names = item.__struct_fields__
+    fields: list[Any] = [(name, types[name]) for name in names if name in KNOWN_BY]
+    fields += [(name, types[name] | UnsetType, UNSET) for name in names if name in KEPT - KNOWN_BY]
+    fields += [("omitted_fields", list[str]), ("truncated", bool | UnsetType, UNSET)]
+    said = {"__doc__": f"An item of {page.__name__} of which a small budget has left no more."}
+    bare: Any = msgspec.defstruct(f"Bare{item.__name__}", fields, kw_only=True, omit_defaults=True, namespace=said)
+    around = [
+        (field.name, list[bare] if field.name == page.listed else whole[field.name], *_default_of(field))
+        for field in msgspec.structs.fields(page)
+    ]
+    said = {"__doc__": f"{page.__name__} within a small budget."}
+    return msgspec.defstruct(f"Bare{page.__name__}", around, kw_only=True, namespace=said)
 
 
-class BareProposals(_Brief, kw_only=True):
-    """ProposalList within a small budget."""
-
-    status: Literal["success"] = "success"
-    proposals: list[BareProposal]
-    truncated: bool
-    next_cursor: str | UnsetType | None = UNSET
-
-
-class BareEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An entry of the audit log of which a small budget has left no more."""
-
-    id: int
-    omitted_fields: list[str]
-    truncated: bool | UnsetType = UNSET
-
-
-class BareEntries(_Brief, kw_only=True):
-    """AuditList within a small budget."""
-
-    status: Literal["success"] = "success"
-    entries: list[BareEntry]
-    next_cursor: str | UnsetType | None = UNSET
-
-
-class BareContradiction(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A pair of memories of which a small budget has left no more."""
-
-    later: str
-    earlier: str
-    said: str | UnsetType = UNSET
-    here: str | UnsetType = UNSET
-    omitted_fields: list[str] | UnsetType = UNSET
-    truncated: bool | UnsetType = UNSET
-
-
-class BareContradictions(_Brief, kw_only=True):
-    """ContradictionList within a small budget."""
-
-    status: Literal["success"] = "success"
-    pairs: list[BareContradiction]
-    next_cursor: str | UnsetType | None = UNSET
+def _default_of(field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
+    """Return the default of a field, if it has one."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return (msgspec.field(default_factory=field.default_factory),)
+    return () if field.default is msgspec.NODEFAULT else (field.default,)
 
 
 # The form of other replies of which a small budget leaves little.
 BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    ProposalList: BareProposals,
-    EdgeList: BareEdges,
-    AuditList: BareEntries,
-    ContradictionList: BareContradictions,
+    page: _bare_form(page) for page in (ProposalList, EdgeList, AuditList, ContradictionList)
 }
 
 # The brief form of each reply that holds memories.

@@ -76,8 +76,8 @@ _NEVER_CUT: Final = frozenset(
 )
 _RECEIPTS: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
 # What of an item of a page stays when all else is not enough.
-_KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier", Partition.UNTRUSTED.value})
-_KEPT: Final = _KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
+KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier", Partition.UNTRUSTED.value})
+KEPT: Final = KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
 
@@ -174,7 +174,7 @@ class _Fitting:
             self._cut(least)
         if not self._fits():
             self._empty_lists()
-        for kept in (_KEPT, _KNOWN_BY):
+        for kept in (KEPT, KNOWN_BY):
             if not self._fits():
                 least = 0
                 self._bare(kept)

@@ -9,9 +9,6 @@ from msgspec import inspect
 from engramq.gateway.brief import (
     BARE_FORMS,
     BRIEF_FORMS,
-    BareEdge,
-    BareEntry,
-    BareProposal,
     BriefMemory,
     SimilarMemory,
     StoredMemory,
@@ -20,16 +17,13 @@ from engramq.gateway.mcp.schema import ErasedSince, PendingReply
 from engramq.schemas.commands import REPLIES, TOOLS, Identity, Pong
 from engramq.schemas.faults import Fault
 from engramq.schemas.records import (
-    AuditEntry,
     Candidate,
     CountedNode,
-    GraphEdge,
     GraphPreview,
     Memory,
     MemoryPreview,
     Neighbor,
     NodeRef,
-    Proposal,
 )
 
 # A record and the one that it is with fewer or more fields.
@@ -37,9 +31,6 @@ IS_A: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
     BriefMemory: Memory,
     StoredMemory: Memory,
     SimilarMemory: Memory,
-    BareEdge: GraphEdge,
-    BareProposal: Proposal,
-    BareEntry: AuditEntry,
     CountedNode: NodeRef,
     Candidate: NodeRef,
     Neighbor: NodeRef,
@@ -71,7 +62,6 @@ DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
         "boolean": "whether a content is cut to what bears on the question",
         "text": "what of a reply in a thread bears on it",
     },
-    "pairs": {"[Contradiction]": "memories that disagree", "[BareContradiction]": "the same within a small budget"},
     "standing": {
         "boolean": "whether a memory is a standing wish",
         "[MemoryPreview]": "the wishes that bear on a search",
@@ -155,7 +145,7 @@ def shape_of(info: inspect.Type) -> set[str]:
         case inspect.UnionType(types=several):
             return set().union(*(shape_of(entry) for entry in several))
         case inspect.StructType(cls=cls):
-            return {IS_A.get(cls, cls).__name__}
+            return {IS_A.get(cls, cls).__name__.removeprefix("Bare")}  # within a small budget
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             return {f"[{entry}]" for entry in shape_of(item)}
         case inspect.DictType(value_type=value):
