@@ -9,7 +9,6 @@ The audit log is read with a scope of its own, and is left as it is.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
@@ -208,51 +207,32 @@ def brief_of(reply: Reply, caller: str, *, digests: bool = False) -> msgspec.Str
 
     `digests`: an untrusted memory gets what its verdict names.
     """
-    memory_of = partial(_memory, caller=caller, digests=digests)
-    about: dict[str, Any] = {
-        name: value for name in _Brief.__struct_fields__ if (value := getattr(reply, name, UNSET)) is not UNSET
-    }
-    match reply:
-        case Stored(stored=memory):
-            return BriefStored(
-                stored=StoredMemory(**{name: getattr(memory, name) for name in StoredMemory.__struct_fields__}),
-                similar_memories=[
-                    SimilarMemory(
-                        id=similar.id,
-                        preview=preview_of(similar.content, limits.PREVIEW_CHARS),
-                        similarity=round(similar.similarity or 0.0, SIMILARITY_DIGITS),
-                        differs_from=similar.differs_from,
-                    )
-                    for similar in reply.similar_memories
-                ],
-                command_id=reply.command_id,
-                **about,
-            )
-        case MemoryList():
-            memories = [memory_of(memory) for memory in reply.memories]
-            about = {name: getattr(reply, name) for name in BriefMemories.__struct_fields__ if hasattr(reply, name)}
-            return BriefMemories(**about | {"memories": memories})
-        case MemoryFound(memory=Memory() as memory):
-            return BriefFound(
-                memory=memory_of(memory),
-                links=reply.links,
-                replaces=reply.replaces,
-                **about,
-            )
-        case Superseded():
-            old, new = memory_of(reply.old), memory_of(reply.new)
-            about |= {"still_resting_on": reply.still_resting_on, "still_resting_count": reply.still_resting_count}
-            return BriefSuperseded(old=old, new=new, command_id=reply.command_id, **about)
-        case MemoryChanged(memory=Memory() as memory) if reply.status != "not_found":
-            brief = memory_of(memory)
-            if reply.status == "updated":
-                brief.content, brief.metadata, brief.digest = UNSET, {}, UNSET
-            return BriefChanged(status=reply.status, memory=brief, command_id=reply.command_id, **about)
-        case Promoted(memory=memory):
-            brief = memory_of(memory)
-            return BriefPromoted(status=reply.status, memory=brief, command_id=reply.command_id, **about)
-        case _:
-            return reply
+    form = BRIEF_FORMS.get(type(reply))
+    if form is None or getattr(reply, "memory", reply) is None or getattr(reply, "status", "") == "not_found":
+        return reply
+    given: dict[str, Any] = {name: getattr(reply, name) for name in form.__struct_fields__ if hasattr(reply, name)}
+    if isinstance(reply, Stored):
+        kept = {name: getattr(reply.stored, name) for name in StoredMemory.__struct_fields__}
+        given |= {"stored": StoredMemory(**kept), "similar_memories": list(map(_similar, reply.similar_memories))}
+        return form(**given)
+    for name, value in given.items():
+        if isinstance(value, Memory):
+            given[name] = _memory(value, caller, digests=digests)
+        elif name == "memories":
+            given[name] = [_memory(memory, caller, digests=digests) for memory in value]
+    if given["status"] == "updated":
+        brief: BriefMemory = given["memory"]
+        brief.content, brief.metadata, brief.digest = UNSET, {}, UNSET
+    return form(**given)
+
+
+def _similar(memory: Memory) -> SimilarMemory:
+    return SimilarMemory(
+        id=memory.id,
+        preview=preview_of(memory.content, limits.PREVIEW_CHARS),
+        similarity=round(memory.similarity or 0.0, SIMILARITY_DIGITS),
+        differs_from=memory.differs_from,
+    )
 
 
 def _memory(memory: Memory, caller: str, *, digests: bool) -> BriefMemory:
