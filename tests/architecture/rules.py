@@ -37,7 +37,9 @@ PURE_LIBRARIES: Final = _words(
     "calendar collections dataclasses datetime enum functools heapq itertools math msgspec numpy re typing uuid"
 )
 PURE_SCHEMAS: Final = (
+    "engramq.schemas.codec",
     "engramq.schemas.commands",
+    "engramq.schemas.digests",
     "engramq.schemas.envelope",
     "engramq.schemas.faults",
     "engramq.schemas.ids.Pair",
