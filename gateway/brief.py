@@ -255,7 +255,7 @@ def _memory(memory: Memory, caller: str, *, digests: bool) -> BriefMemory:
     return brief
 
 
-def withheld(reply: msgspec.Struct, command: object = None) -> tuple[msgspec.Struct, bool]:
+def withhold_contents(reply: msgspec.Struct, command: object = None) -> tuple[msgspec.Struct, bool]:
     """Return a reply in brief without contents, and whether it had any; `command` is what was asked."""
     had_any = False
 

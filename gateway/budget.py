@@ -84,7 +84,7 @@ _WORDS: Final = ("notice", "hint")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def within(body: Body, budget: int, rest: Callable[[int], str], asked: tuple[str, ...] = ()) -> str:
+def fit_to_budget(body: Body, budget: int, rest: Callable[[int], str], asked: tuple[str, ...] = ()) -> str:
     """Return the JSON text of a reply, at most `budget` characters; what has to go is taken out of the body.
 
     `rest` gets a budget for all of it, and returns how to get that. `asked`: the words by which passages are chosen;

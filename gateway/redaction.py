@@ -174,7 +174,7 @@ class Redacted(NamedTuple):
     secrets: int = 0
 
 
-def redacted(command: Command, wanted: Redact, go_on: Callable[[], object] = _always_go_on) -> Redacted:
+def redact_command(command: Command, wanted: Redact, go_on: Callable[[], object] = _always_go_on) -> Redacted:
     """Return a command without the secrets in its memories, if it is of those that are wanted without.
 
     Raises EngramqError naming the parameter, and of a batch the row, that its marks make too large; where rows have

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.gateway.brief import BRIEF_FORMS, brief_of, withheld
+from engramq.gateway.brief import BRIEF_FORMS, brief_of, withhold_contents
 from engramq.gateway.budget import Body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body, text_of
@@ -106,7 +106,7 @@ def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | N
 
     `command` is what was asked, `notice` what the caller has to be told besides.
     """
-    brief, left_out = withheld(brief_of(reply, caller), command)
+    brief, left_out = withhold_contents(brief_of(reply, caller), command)
     body: Body = msgspec.to_builtins(brief)
     notices = [notice or body.get("notice"), NOTICE_WITHHELD if left_out else None]
     if any(notices):
@@ -235,7 +235,7 @@ def _part_of(memory: Body, part: int) -> str:
     return f'get_memory(memory_id="{memory["id"]}", part={part}{_too([memory])})'
 
 
-def in_parts(body: Body, asked: int | UnsetType, budget: int) -> Body:
+def cut_to_part(body: Body, asked: int | UnsetType, budget: int) -> Body:
     """Return a reply of get_memory with the part of the content that is asked for, without all that surrounds it.
 
     Where none is asked for, a content that does not fit into the budget stands as its first part, with the rest of the

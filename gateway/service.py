@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.gateway import cursors
-from engramq.gateway.budget import Body, within
+from engramq.gateway.budget import Body, fit_to_budget
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
@@ -24,8 +24,8 @@ from engramq.gateway.mcp.audience import ALL_TOOLS, Audience, audience_of, rewor
 from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.queue.bus import Bus, Pending
-from engramq.gateway.redaction import WITH_MEMORIES, redacted
-from engramq.gateway.replies import ReplyStyle, body_of, in_parts, notice_of, rest_of, withheld_body_of
+from engramq.gateway.redaction import WITH_MEMORIES, redact_command
+from engramq.gateway.replies import ReplyStyle, body_of, cut_to_part, notice_of, rest_of, withheld_body_of
 from engramq.gateway.sessions import (
     Breadcrumbs,
     add_references,
@@ -160,8 +160,8 @@ class Service:
             arguments = check_arguments(tool, call.arguments, self.zone)
         if not isinstance(arguments.parameters, Command):
             session = arguments.session or caller.session
-            return await self._rendered(call, audience, arguments, await self._own(call, session, arguments.parameters))
-        command, secrets = await self._admitted(arguments.parameters, caller.principal)
+            return await self._render(call, audience, arguments, await self._own(call, session, arguments.parameters))
+        command, secrets = await self._authorize(arguments.parameters, caller.principal)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=False))
         envelope = Envelope(
@@ -188,7 +188,7 @@ class Service:
             await call.report(*_progress(tool, command, settled=True))
         return await self._reply(call, audience, arguments, envelope, answer, secrets)
 
-    async def _admitted(self, command: Command, principal: Principal) -> tuple[Command, int]:
+    async def _authorize(self, command: Command, principal: Principal) -> tuple[Command, int]:
         """Return the command as this principal may send it, and how many secrets were taken out of it."""
         authorize(command, principal)
         if principal.untrusted and isinstance(command, StoreMemory):
@@ -197,7 +197,7 @@ class Service:
             return command, 0
         # A caller who has gone ends it: a batch may take seconds.
         return await anyio.to_thread.run_sync(
-            redacted, command, self.redact, anyio.from_thread.check_cancelled, limiter=self.redacting
+            redact_command, command, self.redact, anyio.from_thread.check_cancelled, limiter=self.redacting
         )
 
     async def _ask(self, envelope: Envelope, subject: Subject) -> Reply | Pending:
@@ -235,13 +235,13 @@ class Service:
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
-            return await self._rendered(call, audience, arguments, body)
+            return await self._render(call, audience, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
         secret = await self.secrets.cursor_secret()
         seal = partial(cursors.seal_cursor, secret=secret, envelope=envelope)
         ends = reply.positions()
         body[cursors.NEXT_CURSOR] = seal(ends[-1]) if ends else None
-        body = (await self._rendered(call, audience, arguments, body)).body
+        body = (await self._render(call, audience, arguments, body)).body
         shown = len(body[reply.listed])
         if shown == len(ends):
             body[cursors.NEXT_CURSOR] = None if after is None else seal(after)
@@ -249,13 +249,13 @@ class Service:
             body[cursors.NEXT_CURSOR] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
-    async def _rendered(self, call: Call, audience: Audience, arguments: Arguments, body: Body) -> ToolReply:
+    async def _render(self, call: Call, audience: Audience, arguments: Arguments, body: Body) -> ToolReply:
         """Return a reply for its audience: in words that fit their tools, and within its budget."""
         if audience.absent is not None:
             body = reword_body(body, audience)
         budget, asked = arguments.max_chars or self.style.max_chars, arguments.parameters
         if isinstance(asked, GetMemory):
-            body = in_parts(body, asked.part, budget)
+            body = cut_to_part(body, asked.part, budget)
         text = text_of(body)
         if not call.tool.bounded or len(text) <= budget:
             return ToolReply(body, text, is_error=False)
@@ -266,7 +266,7 @@ class Service:
 
         def cut() -> str:
             query = asked.query if isinstance(asked, SearchMemories) else ""
-            return within(body, budget, rest, words_of(read_prompt(query).words))
+            return fit_to_budget(body, budget, rest, words_of(read_prompt(query).words))
 
         # Sentences of many long texts take a second, in which others are answered.
         text = cut() if len(text) <= AT_ONCE_CHARS else await anyio.to_thread.run_sync(cut)

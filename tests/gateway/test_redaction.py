@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as some
 from msgspec import UNSET
 
-from engramq.gateway.redaction import Redaction, redacted
+from engramq.gateway.redaction import Redaction, redact_command
 from engramq.gateway.secret_names import passwords
 from engramq.gateway.secret_patterns import KEY_MARK, without_private_keys
 from engramq.schemas import limits
@@ -272,14 +272,14 @@ def test_the_setting_says_what_is_looked_through() -> None:
     update = UpdateMemory(memory_id="last", metadata={"token": GITHUB})
     batch = ImportBatch(records=(ImportRecord(content="plain"), ImportRecord(content=f"token {GITHUB}")))
     found = {
-        wanted: tuple(redacted(item, wanted).secrets for item in (store, update, batch))
+        wanted: tuple(redact_command(item, wanted).secrets for item in (store, update, batch))
         for wanted in (Redact.OFF, Redact.IMPORTS, Redact.ALL)
     }
     assert found == {Redact.OFF: (0, 0, 0), Redact.IMPORTS: (0, 0, 1), Redact.ALL: (1, 1, 1)}
-    kept = redacted(batch, Redact.IMPORTS).command
+    kept = redact_command(batch, Redact.IMPORTS).command
     assert isinstance(kept, ImportBatch)
     assert [record.content for record in kept.records] == ["plain", "token [redacted: GitHub Token]"]
-    assert redacted(store, Redact.IMPORTS).command is store
+    assert redact_command(store, Redact.IMPORTS).command is store
     assert read_settings({}).redact is Redact.IMPORTS
 
 
@@ -287,7 +287,7 @@ def test_an_update_is_looked_through_in_all_that_it_keeps() -> None:
     update = UpdateMemory(
         memory_id="last", speaker=f"bot {AWS}", add_tags=(f"by {SLACK}", "plain"), remove_tags=(GITHUB,)
     )
-    kept = redacted(update, Redact.ALL)
+    kept = redact_command(update, Redact.ALL)
     assert kept == (
         UpdateMemory(
             memory_id="last",
@@ -297,7 +297,7 @@ def test_an_update_is_looked_through_in_all_that_it_keeps() -> None:
         ),
         3,
     )
-    assert redacted(update, Redact.IMPORTS) == (update, 0)
+    assert redact_command(update, Redact.IMPORTS) == (update, 0)
 
 
 @pytest.mark.parametrize("token", [GITHUB, AWS, SLACK, *ISSUED], ids=lambda token: token[:6])
@@ -350,12 +350,12 @@ def test_who_has_gone_ends_the_look() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        redacted(StoreMemory(content=f"token {GITHUB}"), Redact.ALL, gone)
+        redact_command(StoreMemory(content=f"token {GITHUB}"), Redact.ALL, gone)
 
 
 def test_what_a_refused_row_is_quoted_with_is_looked_through_too() -> None:
     fault = invalid("sector", f"sector must be one of semantic, not {GITHUB!r}.").fault
-    found = redacted(ImportMemories(records=(ImportRow(fault=fault),)), Redact.IMPORTS)
+    found = redact_command(ImportMemories(records=(ImportRow(fault=fault),)), Redact.IMPORTS)
     assert isinstance(found.command, ImportMemories)
     (row,) = found.command.records
     assert row.fault is not UNSET

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from engramq.gateway import budget
-from engramq.gateway.brief import BriefMemory, brief_of, withheld
-from engramq.gateway.budget import LEAST_CHARS, Body, within
-from engramq.gateway.replies import body_of, in_parts, notice_of, rest_of
+from engramq.gateway.brief import BriefMemory, brief_of, withhold_contents
+from engramq.gateway.budget import LEAST_CHARS, Body, fit_to_budget
+from engramq.gateway.replies import body_of, cut_to_part, notice_of, rest_of
 from engramq.gateway.service import to_body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body, text_of
@@ -58,7 +58,7 @@ FULL_ALONE = {"usefulness", "accessed_at", "score"}
 
 
 def cut(tool: str, body: Body, most: int) -> str:
-    return within(body, most, lambda needed: rest_of(TOOLS[tool], body, is_full=False, needed=needed))
+    return fit_to_budget(body, most, lambda needed: rest_of(TOOLS[tool], body, is_full=False, needed=needed))
 
 
 def brief(reply: Reply, caller: str = ME) -> Body:
@@ -195,7 +195,7 @@ def test_what_waits_for_a_verdict_is_shown_with_its_digest() -> None:
     assert in_brief(apart)["digest"] == digest_of(apart)
     updated = brief(MemoryChanged(status="updated", memory=apart, command_id="c"))["memory"]
     assert "digest" not in updated, "its content is not shown"
-    body, _ = withheld(brief_of(MemoryChanged(status="restored", memory=apart, command_id="c"), ME))
+    body, _ = withhold_contents(brief_of(MemoryChanged(status="restored", memory=apart, command_id="c"), ME))
     assert "digest" not in msgspec.to_builtins(body)["memory"], "nor is it to who may not read"
 
 
@@ -321,7 +321,7 @@ def test_a_text_without_sentences_is_cut_at_a_word_and_else_where_the_room_ends(
 def test_of_a_long_hit_the_sentences_are_shown_that_bear_on_the_question() -> None:
     content = f"{LONG[:20_000]} Backups are kept for 35 days in Frankfurt. {LONG[:8_000]}"
     body = brief(MemoryList(memories=[memory(content), memory("short")], count=2))
-    text = within(body, 1_500, lambda _: "more", words_of("For how long do we keep a backup?"))
+    text = fit_to_budget(body, 1_500, lambda _: "more", words_of("For how long do we keep a backup?"))
     long, short = body["memories"]
     assert len(text) <= 1_500
     assert "Backups are kept for 35 days in Frankfurt." in long["content"]
@@ -340,7 +340,7 @@ def test_no_sentences_are_chosen_of_hits_that_cannot_stay(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(budget, "Passages", Counted)
     body = brief(MemoryList(memories=[memory(LONG) for _ in range(50)], count=50))
-    within(body, 4_000, lambda _: "more", words_of("keel"))
+    fit_to_budget(body, 4_000, lambda _: "more", words_of("keel"))
     assert body["count"] <= len(chosen) <= 30
 
 
@@ -348,7 +348,7 @@ def test_no_sentences_are_chosen_of_hits_that_cannot_stay(monkeypatch: pytest.Mo
 def test_a_part_of_an_untrusted_memory_is_asked_for_as_one() -> None:
     body = brief(MemoryFound(memory=memory(LONG, partition=Partition.UNTRUSTED), status="success"))
     known = body["memory"]["id"]
-    assert in_parts(body, 1, limits.REPLY_CHARS)["rest"] == (
+    assert cut_to_part(body, 1, limits.REPLY_CHARS)["rest"] == (
         f'get_memory(memory_id="{known}", part=2, include_untrusted=true) goes on.'
     )
     told = rest_of(TOOLS["get_memory"], body, is_full=False, needed=limits.REPLY_CHARS_MAX)
@@ -364,16 +364,16 @@ def test_a_long_content_is_read_in_parts() -> None:
     replaces = [MemoryPreview(id=uuid7(), preview="An older one")]
     body = brief(MemoryFound(memory=memory(content, metadata={"a": 1}), replaces=replaces, status="success"))
     known = body["memory"]["id"]
-    first = in_parts(body, UNSET, limits.REPLY_CHARS)
+    first = cut_to_part(body, UNSET, limits.REPLY_CHARS)
     assert (first["part"], first["parts"], first["memory"]["metadata"]) == (1, 5, {"a": 1})
     assert first["rest"] == f'get_memory(memory_id="{known}", part=2) goes on.'
-    parts = [in_parts(body, number, limits.REPLY_CHARS) for number in range(1, 6)]
+    parts = [cut_to_part(body, number, limits.REPLY_CHARS) for number in range(1, 6)]
     assert "".join(part["memory"]["content"] for part in parts) == content
     assert all(len(text_of(part)) <= limits.REPLY_CHARS and "replaces" not in part for part in parts)
     assert "rest" not in parts[-1]
-    assert in_parts(body, UNSET, limits.REPLY_CHARS_MAX) == body
+    assert cut_to_part(body, UNSET, limits.REPLY_CHARS_MAX) == body
     with pytest.raises(EngramqError) as refused:
-        in_parts(body, 7, limits.REPLY_CHARS)
+        cut_to_part(body, 7, limits.REPLY_CHARS)
     assert (refused.value.fault.field, refused.value.fault.error) == (
         "part",
         "part 7 does not exist: the content has 5 parts.",

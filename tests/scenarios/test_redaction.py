@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from engramq.deploy.cli import main
 from engramq.gateway import service
-from engramq.gateway.redaction import Redacted, redacted
+from engramq.gateway.redaction import Redacted, redact_command
 from engramq.schemas.commands import Command
 from engramq.schemas.settings import Redact, Settings
 from tests.conftest import Database
@@ -155,7 +155,7 @@ async def test_who_looks_for_secrets_takes_no_thread_of_others(
         is_free = inside.acquire(blocking=False)
         seen.append((is_free, anyio.from_thread.run_sync(_threads_of_others)))
         try:
-            return redacted(command, wanted, go_on)
+            return redact_command(command, wanted, go_on)
         finally:
             if is_free:
                 inside.release()
