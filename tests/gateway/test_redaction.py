@@ -309,7 +309,7 @@ def test_a_citation_without_its_secret_is_one_that_a_worker_reads(token: str) ->
     )
     record, update = ImportRecord(content="cites", evidence=cited), UpdateMemory(memory_id="last", evidence=cited)
     for command in (StoreMemory(content="cites", evidence=cited), ImportBatch(records=(record,)), update):
-        kept = redacted(command, Redact.ALL)
+        kept = redact_command(command, Redact.ALL)
         assert kept.secrets > 0
         assert token not in str(kept.command)
         assert msgspec.json.decode(msgspec.json.encode(kept.command), type=type(command)) == kept.command
