@@ -420,17 +420,11 @@ def reclassify_edge(
     *,
     edge_id: str | None = None,
     actor: str | None = None,
+    reason: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Reclassified]:
     """Choose the sector of a graph edge by hand, for good."""
     return ClientCall("reclassify_memory_sector", locals())
-
-
-def propose_reclassification(
-    edge_id: str, new_sector: str, *, reason: str | None = None, idempotency_key: str | None = None
-) -> ClientCall[replies.Proposed | replies.NotProposed | replies.ConsentNotNeeded]:
-    """Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for 48 h."""
-    return ClientCall("propose_reclassification", locals())
 
 
 def decide_proposal(

@@ -39,7 +39,6 @@ class Calls:
     neighbors = CallMethod(calls.neighbors)
     find_path = CallMethod(calls.find_path)
     reclassify_edge = CallMethod(calls.reclassify_edge)
-    propose_reclassification = CallMethod(calls.propose_reclassification)
     decide_proposal = CallMethod(calls.decide_proposal)
     list_proposals = CallMethod(calls.list_proposals)
     begin_session = CallMethod(calls.begin_session)

@@ -198,12 +198,6 @@ export const OPERATIONS = {
     write: true,
     statuses: ["success", "invalid_sector", "not_found", "ambiguous", "consent_required"],
   },
-  propose_reclassification: {
-    method: "POST",
-    path: "/v1/graph/edges/{edge_id}/reclassification",
-    write: true,
-    statuses: ["proposed", "success", "invalid_sector", "not_found", "ambiguous", "consent_required", "not_needed"],
-  },
   decide_proposal: {
     method: "POST",
     path: "/v1/proposals/{proposal_id}/decision",
@@ -523,15 +517,6 @@ export abstract class Calls {
     options: Options<"reclassify_memory_sector", "source_name" | "target_name" | "relation" | "new_sector"> = {},
   ): Promise<Said["Reclassified"]> {
     return this.call(OPERATIONS.reclassify_memory_sector, { source_name, target_name, relation, new_sector, ...options });
-  }
-
-  /** Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for 48 h. */
-  proposeReclassification(
-    edge_id: Options<"propose_reclassification", never>["edge_id"],
-    new_sector: Options<"propose_reclassification", never>["new_sector"],
-    options: Options<"propose_reclassification", "edge_id" | "new_sector"> = {},
-  ): Promise<Said["Proposed"] | Said["NotProposed"] | Said["ConsentNotNeeded"]> {
-    return this.call(OPERATIONS.propose_reclassification, { edge_id, new_sector, ...options });
   }
 
   /** Approve or reject a proposal. */
