@@ -1,7 +1,9 @@
 """Write docs/tools.md from the descriptions of the tools: `make generate`."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from engramq.gateway.mcp import server
@@ -12,6 +14,8 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.records import Memory
 
 _CORE: Final = " \\*"
+_MANY: Final = 5  # tools; a parameter that as many take in the same way is described once
+_TABLE: Final = "| parameter | type | default | meaning |\n|---|---|---|---|\n"
 _HEAD: Final = """\
 # Tools
 
@@ -40,22 +44,41 @@ or names with commas. A caller is listed what their scopes and trust allow; what
 
 def reference() -> str:
     """Return the whole page."""
-    parts = [_HEAD, *(_tool(tool) for tool in TOOLS.values()), _memory(), _codes(), _others()]
+    parts = [_HEAD, *(_tool(tool) for tool in TOOLS.values()), _many(), _memory(), _codes(), _others()]
     return "\n".join(parts)
 
 
 def _tool(tool: Tool) -> str:
-    rows = "\n".join(_row(parameter) for parameter in parameters_of(tool).values())
-    table = f"| parameter | type | default | meaning |\n|---|---|---|---|\n{rows}\n" if rows else "No parameters.\n"
+    rows = {name: _row(parameter) for name, parameter in parameters_of(tool).items()}
+    shared = [f"`{name}`" for name, row in rows.items() if row in _shared_rows()]
+    own = "".join(f"{row}\n" for row in rows.values() if row not in _shared_rows())
     hints = [name for name, said in (("read-only", tool.read_only), ("destructive", tool.destructive)) if said]
     hints += ["idempotent"] if tool.idempotent else []
     about = f"Scope `{tool.scope}`." + (f" Hints: {', '.join(hints)}." if hints else "")
     if tool.core:
         about += f" Core lists {', '.join(f'`{name}`' for name in tool.everyday)} and takes all."
+    if shared:
+        about += f" Also takes {', '.join(shared)} ([parameters of many tools](#parameters-of-many-tools))."
     return (
         f"## {tool.name}{_CORE if tool.core else ''}\n\n{tool.summary} {about}\n\n"
-        f"```\n{tool.example}\n```\n\n{table}\n{_replies(tool)}"
+        f"{_TABLE + own + chr(10) if own else ''}- Example: `{tool.example}`\n{_replies(tool)}"
     )
+
+
+@cache
+def _shared_rows() -> frozenset[str]:
+    """Return the rows of parameters that many tools take, alike in type, default and meaning."""
+    rows = Counter(
+        _row(parameter)
+        for tool in TOOLS.values()
+        for parameter in parameters_of(tool).values()
+        if not parameter.required
+    )
+    return frozenset(row for row, tools in rows.items() if tools >= _MANY)
+
+
+def _many() -> str:
+    return f"## Parameters of many tools\n\n{_TABLE}" + "".join(f"{row}\n" for row in sorted(_shared_rows()))
 
 
 def _row(parameter: Parameter) -> str:
@@ -73,7 +96,7 @@ def _kind(parameter: Parameter) -> str:
 def _replies(tool: Tool) -> str:
     schema = output_schema(tool)
     shapes = [_shape(schema["$defs"][reply.__name__], schema["$defs"]) for reply in tool.replies]
-    return "Replies:\n\n" + "".join(f"- `{shape}`\n" for shape in shapes)
+    return "".join(f"- Reply: `{shape}`\n" for shape in shapes)
 
 
 def _shape(definition: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
