@@ -22,9 +22,9 @@ from tools.reference import reference
 HEAD = """# Settings
 
 Environment variables, read once at start. A bad value is refused then, with a message that names it. An empty variable
-counts as not set. What is secret may come from a file instead, one line in it, as operators mount them: the variable's
-name with `_FILE` behind it names the file ({secrets}, and a client's
-`ENGRAMQ_TOKEN_FILE`). This page is made from the table that the program reads:
+counts as not set. A secret may come from a file with one line, as operators mount them. The variable's
+name with `_FILE` behind it names the file: {secrets}, and a client's
+`ENGRAMQ_TOKEN_FILE`. This page is made from the table that the program reads:
 `make generate`.
 
 | variable | default | meaning |

@@ -22,9 +22,9 @@ LATER: Final = "later"
 HEAD: Final = """\
 # Promises
 
-What engramq promises, and the tests that prove it. A promise without a test fails the build; so does a test that names
-a promise which is not here. The number behind a file counts its tests of that promise. `make generate` makes
-this page.
+This page lists engramq's promises and the tests that prove them. A promise without a test fails the build; so does a
+test that names a promise which is not here. The number behind a file counts its tests of that promise. `make generate`
+makes this page.
 """
 
 

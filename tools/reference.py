@@ -20,16 +20,16 @@ _HEAD: Final = """\
 # Tools
 
 Written by `make generate` from the schemas that arguments are checked against; a test
-compares the two. Edit the descriptions, not this file. Clients are listed a subset that every host takes (types,
-required, enum, minimum, maximum, default, description), without bounds above 1,000 and without what is said here of
-`detail` and `idempotency_key`; lengths, patterns, times and all bounds are checked when a tool is called.
+compares the two. Edit the descriptions, not this file. Clients list a subset that every host takes (types,
+required, enum, minimum, maximum, default, description). It lacks bounds above 1,000 and the descriptions of
+`detail` and `idempotency_key`. A call checks lengths, patterns, times and all bounds.
 
 Every reply is one JSON object, as structured content and as text, with a `status`. Input that cannot be used answers
 `invalid_parameter` with `field`, `error` and `recovery`, and nothing has happened. A refusal answers `error` with
 `code`, `error` and `recovery`. Both have `isError: true`; whatever else a caller may expect has `isError: false`.
 A write that is not answered in time answers `pending` with its `command_id`; `get_command` gives its reply later.
 
-One word has one shape in all replies. What is not there is `not_found`, with `what` it would be and a `hint` where to
+One word has one shape in all replies. A missing thing is `not_found`, with its kind in `what` and a `hint` where to
 look (get_edge alone says no more). A link or an edge has `source_id` and `target_id`; seen from one memory (`links`,
 `via`) its other end is `memory_id`.
 
@@ -131,7 +131,7 @@ def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
 def _memory() -> str:
     schema = output_schema(TOOLS["search_memories"])
     return (
-        "## Memory\n\nWhat a memory looks like in every reply; fields with a question mark are there only when they "
+        "## Memory\n\nA memory in every reply; fields with a question mark are there only when they "
         "say something.\n\n"
         f"```\n{_lines(schema['$defs'][Memory.__name__], schema['$defs'])}```\n"
     )
