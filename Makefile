@@ -27,6 +27,7 @@ PROVIDERS := .environments/providers
 SCALE := .environments/scale
 REST_NPM := $(subst $(CLIENTS)/python,$(REST),$(NPM))
 AGENTS := .environments/agents
+MUTANTS_ENVIRONMENT := .environments/mutants
 AGENTS_NPM := $(subst $(CLIENTS),$(AGENTS),$(NPM))
 CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
 
@@ -55,7 +56,7 @@ unit quick test-stack test-long: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run test check lint types unit quick profile lock clean test-stack test-long test-agents test-clients test-conformance test-deploy \
 	test-image test-faults test-models test-page test-providers test-scale test-citus test-package release bundle screenshots \
-	test-rest environments generate lock-agents lock-clients lock-conformance lock-deploy lock-models lock-providers lock-release lock-rest
+	test-rest environments generate mutants lock-agents lock-clients lock-conformance lock-deploy lock-models lock-mutants lock-providers lock-release lock-rest
 
 setup: $(STAMP)
 
@@ -285,6 +286,21 @@ lock-deploy: setup
 		$(UV_COMPILE) $$([ $$each = binaries ] && echo --no-deps) tests/deploy/manifests/$$each.in \
 			-o tests/deploy/manifests/$$each.lock || exit 1; \
 	done
+
+# Weekly, for hours: changes the queue, the ledger, trust and privacy, and names the changes that no test notices.
+# `make mutants MUTANTS=privacy` runs one part.
+mutants: setup $(MUTANTS_ENVIRONMENT)/.installed
+	$(BIN)/python -m tools.mutants $(MUTANTS)
+
+$(MUTANTS_ENVIRONMENT)/.installed: tools/mutants/requirements.lock | setup
+	rm -rf $(MUTANTS_ENVIRONMENT)
+	$(NEW_ENVIRONMENT) $(MUTANTS_ENVIRONMENT)
+	$(call INSTALL_INTO,$(MUTANTS_ENVIRONMENT)) -r tools/mutants/requirements.lock \
+		|| { echo "mutants: cosmic-ray could not be installed from PyPI" >&2; exit 1; }
+	touch $@
+
+lock-mutants: setup
+	$(UV_COMPILE) tools/mutants/requirements.in -o tools/mutants/requirements.lock
 
 lock-release: setup
 	$(UV_COMPILE) tools/release/requirements.in -o tools/release/requirements.lock

@@ -1,0 +1,1 @@
+"""Change the product a little, one place at a time, and name the changes that no test notices: `make mutants`."""
