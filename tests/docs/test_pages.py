@@ -30,6 +30,24 @@ def test_links_between_pages_lead_to_files_that_exist() -> None:
     assert dead == []
 
 
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return {
+        re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in re.findall(r"(?m)^#+ (.+)$", text)
+    }
+
+
+def test_links_to_headings_lead_to_some() -> None:
+    dead = [
+        f"{page.name}: {link}#{heading}"
+        for page in PAGES
+        for link, heading in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", page.read_text(encoding="utf-8"))
+        if heading not in headings(page.parent / link if link else page)
+    ]
+    assert dead == []
+
+
 def test_the_benchmarks_section_and_picture_are_made_of_the_lines_beside_them() -> None:
     lines = read([ROOT / "docs" / "benchmarks.jsonl"])
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
