@@ -21,7 +21,7 @@ def started() -> Iterator[Server]:
         server = Server(Path(folder))
         server.start()
         yield server
-        server.stop()
+        server.kill()
 
 
 @pytest.fixture(scope="session")

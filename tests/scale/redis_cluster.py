@@ -4,43 +4,37 @@ The server is the one that engramq embeds, in cluster mode; the cluster is joine
 redis-cli nor a package of Debian's is needed.
 """
 
-import os
 import shutil
-import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 from redis import Redis
-from redis.exceptions import RedisError
 
-from engramq.deploy.local.embedded.redis import find_binary
 from engramq.schemas.keys import SLOTS, slot_of
 from engramq.schemas.redis_urls import Place
 from tests.faults.world import free_port
+from tests.redis_process import RedisProcess, options, until
 
-BOUND_S: Final = 30.0
 NODE_TIMEOUT_MS: Final = 1_500  # after which a silent master is replaced: short, for the tests' sake
 KEYS_PER_STEP: Final = 10
 
 
-class Node:
+class Node(RedisProcess):
     """A server of the cluster."""
 
     def __init__(self, folder: Path, password: str = "") -> None:
+        super().__init__()
         self.folder, self.password = folder, password
         self.place = Place("127.0.0.1", _free_port())
         self.redis: Any = Redis(port=self.place.port, password=password or None, socket_timeout=5.0)
         self.is_hung = False
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, cluster: bool = True) -> None:
         """Start, as a node of a cluster or (not `cluster`) as a server by itself, and return when it answers."""
         self.folder.mkdir(exist_ok=True)
-        options = {
+        settings = {
             "port": str(self.place.port),
             "bind": "127.0.0.1",
             "dir": str(self.folder),
@@ -54,34 +48,18 @@ class Node:
             "repl-diskless-sync-delay": "0",
         }
         if self.password:
-            options |= {"requirepass": self.password, "masterauth": self.password}
-        given = [part for name, value in options.items() for part in (f"--{name}", value)]
-        self._process = subprocess.Popen([find_binary(os.environ), *given])
-        until(self._answers)
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self.redis.ping())
-        except RedisError:
-            return False
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait(BOUND_S)
-            self._process = None
+            settings |= {"requirepass": self.password, "masterauth": self.password}
+        self.launch(options(settings))
 
     def hang(self) -> None:
         """Let it do nothing any more, while its connections stay and new ones are made."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        self.pause()
         self.is_hung = True
 
     @property
     def is_running(self) -> bool:
         """Say whether its process lives and does something."""
-        return self._process is not None and not self.is_hung
+        return self.process is not None and not self.is_hung
 
     @property
     def id(self) -> str:
@@ -236,11 +214,3 @@ def _free_port() -> int:
     while (port := free_port()) > 55_000:
         pass
     return port
-
-
-def until(condition: Callable[[], bool], bound_s: float = BOUND_S) -> None:
-    """Return when the condition holds; fails when it does not within the bound."""
-    deadline = time.monotonic() + bound_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.02)

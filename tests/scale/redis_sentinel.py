@@ -1,38 +1,33 @@
 """A master, two replicas and three Sentinels, all from the server's one binary: `with RedisSentinel() as watched`."""
 
-import os
 import shutil
 import signal
-import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Self
 
 from redis import Redis
 from redis.exceptions import RedisError
 
-from engramq.deploy.local.embedded.redis import find_binary
 from tests.faults.world import free_port
+from tests.redis_process import RedisProcess, until
 
 SERVICE: Final = "memory"
 QUORUM: Final = 2
 DOWN_MS: Final = 1_000  # after which a Sentinel holds a master that does not answer for gone
-BOUND_S: Final = 40.0
 PASSWORD: Final = "heather"  # of the servers
 SENTINEL_PASSWORD: Final = "bracken"
 
 
-class Node:
+class Node(RedisProcess):
     """A server, or a Sentinel, at a port of its own."""
 
     def __init__(self, folder: Path, *, sentinel: bool = False) -> None:
+        super().__init__()
         folder.mkdir(parents=True)
         self.folder, self.sentinel, self.port = folder, sentinel, free_port()
         password = SENTINEL_PASSWORD if sentinel else PASSWORD
         self.redis: Any = Redis(port=self.port, password=password, socket_timeout=2, socket_connect_timeout=2)
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *lines: str) -> None:
         """Start with these lines of configuration, which a server writes anew itself; without any as it was."""
@@ -40,28 +35,7 @@ class Node:
         if lines:
             own = (f"port {self.port}", f"dir {self.folder}", f"logfile {self.folder}/log", "bind 127.0.0.1", *lines)
             file.write_text("\n".join(own) + "\n")
-        command = [find_binary(os.environ), str(file), *(["--sentinel"] if self.sentinel else [])]
-        self._process = subprocess.Popen(command)
-        until(self.answers)
-
-    def answers(self) -> bool:
-        """Say whether it answers."""
-        try:
-            return bool(self.redis.ping())
-        except RedisError:
-            return False
-
-    def signal(self, number: int) -> None:
-        """Send its process a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(BOUND_S)
-            self._process = None
+        self.launch([str(file), *(["--sentinel"] if self.sentinel else [])])
 
 
 class RedisSentinel:
@@ -139,14 +113,6 @@ def _knows_all(sentinel: Node) -> bool:
         pairs = [word.decode() for word in master]
         master = dict(zip(pairs[::2], pairs[1::2], strict=True))
     return int(master["num-slaves"]) == 2 and int(master["num-other-sentinels"]) == 2
-
-
-def until(condition: Callable[[], bool], bound_s: float = BOUND_S) -> None:
-    """Return when the condition holds; fails when it does not within the bound."""
-    deadline = time.monotonic() + bound_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.05)
 
 
 CONTINUE, STOP = signal.SIGCONT, signal.SIGSTOP

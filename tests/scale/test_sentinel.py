@@ -30,7 +30,8 @@ from tests.faults.verdict import verdict
 from tests.faults.world import new_world
 from tests.lanes import lanes_at
 from tests.queue.stage import ADA_ID
-from tests.scale.redis_sentinel import CONTINUE, PASSWORD, SENTINEL_PASSWORD, SERVICE, STOP, RedisSentinel, until
+from tests.redis_process import until
+from tests.scale.redis_sentinel import CONTINUE, PASSWORD, SENTINEL_PASSWORD, SERVICE, STOP, RedisSentinel
 from tests.scale.story import tell, terminal_of
 from tests.scenarios.stage import stage_settings, staged
 

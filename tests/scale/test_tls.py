@@ -52,7 +52,7 @@ def guarded(tmp_path: Path, key_prefix: str) -> Iterator[Server]:
     server.url = f"unix://admin:root@{server.socket}"
     server.start(aclfile=str(acl), acllog_max_len="1000")
     yield server
-    server.stop()
+    server.kill()
 
 
 @asynccontextmanager

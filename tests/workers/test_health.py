@@ -92,7 +92,7 @@ def redis(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path)
     server.start()
     yield server
-    server.stop()
+    server.kill()
 
 
 @contextmanager
