@@ -9,19 +9,12 @@ import pytest
 from bench.known import SET, Told, expected, figures, part, read, section
 from bench.known_sets import SET as SETS
 from bench.known_sets import told
-from bench.known_texts import LONG, NOTES, SPELLINGS, handbook, meant, notes, paste, spans, spelled, spelled_with_days
+from bench.known_texts import LONG, SPELLINGS, handbook, meant, spans, spelled, spelled_with_days
 from bench.retrieval import Row, read_lines
-from tools.relevance import fillers
-from tools.relevance.lookups import ANSWERED, HELD, LEARNED, SHAPES, UNANSWERED, Lookup, content_words, holders, homes
+from tools.relevance.lookups import ANSWERED, HELD, LEARNED, SHAPES, UNANSWERED, Lookup, holders, homes
 
 ROWS = read_lines(SETS)
 SATURDAY = date(2026, 11, 28)
-
-
-def test_fillers_are_different_and_a_larger_count_goes_on_where_a_smaller_one_ends() -> None:
-    many = fillers.texts(5_000)
-    assert len({*many}) == len(many)
-    assert fillers.texts(700) == many[:700]
 
 
 @pytest.mark.parametrize("file", [LEARNED, SET])
@@ -59,11 +52,6 @@ def test_what_judges_has_nothing_of_what_is_learned_from() -> None:
 )
 def test_a_memory_holds_a_query_when_it_has_all_its_content_words(query: str, text: str, holds: bool) -> None:
     assert [*holders(query, [("key", text)])] == ["key"] * holds
-
-
-def test_stop_words_are_content_where_nothing_else_is_there() -> None:
-    assert content_words("Who is at the quay?") == ["quay"]
-    assert content_words("What is it?") == ["What", "is", "it"]
 
 
 def test_a_home_grows_and_what_holds_a_query_around_it_answers_too() -> None:
@@ -121,21 +109,6 @@ def test_dates_and_numbers_have_these_spellings() -> None:
     assert told_dates == ["2024-03-15", "15 March 2024", "March 15, 2024", "15.03.2024", "3/15/2024"]
     assert [spelled(12345, form) for form in SPELLINGS["number"]] == ["12345", "12,345", "12.345", "12 345"]
     assert len([row for row in ROWS if row["set"] == "spellings"]) == 40
-
-
-@pytest.mark.parametrize("kind", ["trace", "diff", "mail", "log"])
-def test_a_paste_has_its_length_and_is_the_same_for_the_same_seed(kind: str) -> None:
-    text = paste(kind, 8_000, 1)
-    assert 8_000 <= len(text) + 1 < 8_400
-    assert paste(kind, 8_000, 1) == text != paste(kind, 8_000, 2)
-
-
-def test_notes_are_different_and_as_many_as_are_said() -> None:
-    templates = [row["template"] for row in ROWS if "template" in row]
-    assert len(templates) == 8
-    made = notes(templates)
-    assert len({note["content"] for note in made}) == NOTES
-    assert notes(templates) == made
 
 
 def test_long_notes_hold_each_answer_once() -> None:

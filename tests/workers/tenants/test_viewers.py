@@ -32,4 +32,5 @@ def test_a_name_that_no_door_lets_in_owns_nothing(name: str) -> None:
 def test_neither_everybody_nor_everything_owns_a_row() -> None:
     assert Viewer("", "") == PUBLIC
     assert PUBLIC.owner is EVERYTHING.owner is None
-    assert Viewer.owning("ada").owner == "ada"
+    assert Viewer("ada", "".join("ada")).owner == "ada"
+    assert Viewer("b", "a").owner is None
