@@ -33,4 +33,4 @@ def test_neither_everybody_nor_everything_owns_a_row() -> None:
     assert Viewer("", "") == PUBLIC
     assert PUBLIC.owner is EVERYTHING.owner is None
     assert Viewer("ada", "".join("ada")).owner == "ada"
-    assert Viewer("b", "a").owner is None
+    assert Viewer("a", "b").owner is Viewer("b", "a").owner is None
