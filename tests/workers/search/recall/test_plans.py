@@ -155,23 +155,22 @@ async def test_a_large_namespace_is_searched_by_both_indexes_and_a_small_one_row
 
 
 @pytest.mark.promise("OV-15")
-async def test_memories_with_a_tag_are_looked_up_by_their_index(filled: Store) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "index"),
+    [
+        ({"tags": ("tag7", "all")}, "memories_trusted_tag_keys_idx"),
+        ({"project": "project 7"}, "memories_trusted_project_tenant_idx"),
+    ],
+)
+async def test_memories_with_a_tag_or_of_a_project_are_looked_up_by_their_index(
+    filled: Store, chosen: dict[str, Any], index: str
+) -> None:
     trusted = Filters(partitions=(Partition.TRUSTED,))
-    rare = await plan(filled, "large", replace(trusted, tags=("tag7", "all")))
-    assert "memories_trusted_tag_keys_idx" in rare
+    rare = await plan(filled, "large", replace(trusted, **chosen))
+    assert index in rare
     assert "embedding_idx" not in rare
     assert "Seq Scan on memories" not in rare
-    assert "memories_trusted_tag_keys_idx" not in await plan(filled, "large", trusted)
-
-
-@pytest.mark.promise("OV-15")
-async def test_memories_of_a_project_are_looked_up_by_their_index(filled: Store) -> None:
-    trusted = Filters(partitions=(Partition.TRUSTED,))
-    mine = await plan(filled, "large", replace(trusted, project="project 7"))
-    assert "memories_trusted_project_tenant_idx" in mine
-    assert "embedding_idx" not in mine
-    assert "Seq Scan on memories" not in mine
-    assert "memories_trusted_project_tenant_idx" not in await plan(filled, "large", trusted)
+    assert index not in await plan(filled, "large", trusted)
 
 
 @pytest.mark.promise("OV-15")
