@@ -1,4 +1,4 @@
-"""What the benchmarks share: JSON lines, percentiles, a private stack of real processes, a lean MCP client."""
+"""Helpers that benchmarks share: JSON lines, percentiles, a private stack of real processes, a lean MCP client."""
 
 import asyncio
 import contextlib
@@ -275,12 +275,12 @@ class PrivateStack:
 
     @property
     def owner_url(self) -> str:
-        """Of the database's owner."""
+        """The URL for the database's owner."""
         return self.servers.database_url_owner
 
     @property
     def database_url(self) -> str:
-        """What workers get."""
+        """The URL for workers."""
         return self.servers.postgres.url(WORKER_ROLE)
 
     @property

@@ -1,4 +1,4 @@
-"""From a clean machine to the first memory of a past session that Claude Code itself is told, in seconds.
+"""From a clean machine to the first memory of a past session that Claude Code itself recalls, in seconds.
 
     python -m bench.first_memory [--sessions 1000] [--setup]
 

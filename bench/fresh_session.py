@@ -1,4 +1,4 @@
-"""What an agent finds in a fresh session of a conversation that was stored before: by a fixed plan, without a model.
+"""Measure what an agent finds of an earlier conversation in a fresh session: by a fixed plan, without a model.
 
     python -m bench.fresh_session MEMORIES.jsonl QUERIES.jsonl [--conversations 1]
 

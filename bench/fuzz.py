@@ -172,7 +172,7 @@ INTERNAL_ERROR: Final = -32603  # of JSON-RPC
 
 @dataclass
 class Tally:
-    """What came of all calls so far."""
+    """The outcomes of all calls so far."""
 
     seed: str
     calls: int = 0

@@ -1,4 +1,4 @@
-"""What hooks cost and tell: the tokens and milliseconds of each event, by real processes over a running stack.
+"""Measure what hooks cost and add: the tokens and milliseconds of each event, by real processes over a running stack.
 
     python -m bench.hook_tokens [--tokens 800]
 
@@ -33,7 +33,7 @@ NUMBERS: Final = count(1)
 
 
 class Probe(NamedTuple):
-    """What an event told, the milliseconds that it took; whether the fact that it should tell was told by then."""
+    """The text that an event added, its milliseconds, and whether the expected fact was there by then."""
 
     text: str
     ms: float
@@ -41,7 +41,7 @@ class Probe(NamedTuple):
 
 
 class Talk:
-    """A session of Claude Code, and all that its model was told."""
+    """A session of Claude Code, and all that hooks added for its model."""
 
     def __init__(self, home: Path, environment: dict[str, str]) -> None:
         self._session = Session(home / f"{uuid4()}.jsonl", environment, folder=str(home / PROJECT))

@@ -1,4 +1,4 @@
-"""What a tenant feels of a hostile one: `python -m bench.hostile [--attacks costly,forms,...] [--rounds 5]`.
+"""Measure what a tenant feels of a hostile one: `python -m bench.hostile [--attacks costly,forms,...] [--rounds 5]`.
 
 One caller searches, one question after the other, alone and while somebody attacks the same gateway and worker from a
 process of its own; rounds without and with the attack take turns. Prints a JSON line for each round, and one for each

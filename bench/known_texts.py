@@ -1,4 +1,4 @@
-"""What `bench.known_sets` makes: days and numbers as people spell them, pastes, notes of templates, long notes."""
+"""Texts for `bench.known_sets`: days and numbers as people spell them, pastes, notes of templates, long notes."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What a query found, and with which confidence."""
+    """The memory that a query found, and its confidence."""
 
     content: str
     confidence: float

@@ -37,7 +37,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is measured, and what it should be at most, or at least."""
+    """A measure, and its bound from above or below."""
 
     text: str
     bound: float
@@ -91,7 +91,7 @@ def section(lines: Sequence[Line], plot: str) -> str:
 
 
 def latest_ratios(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
-    """Return the ratio of each row at each size, the last one told; failures of all tools are added up.
+    """Return the ratio of each row at each size, the last one printed; failures of all tools are added up.
 
     How a search grows with the memories is told by no line: sizes may be measured in several runs.
     """

@@ -1,4 +1,4 @@
-"""What it costs a search that others keep memories private: CPU of PostgreSQL with the policies and without the owner.
+"""Measure what private memories of others cost a search: CPU of PostgreSQL with the policies and without the owner.
 
     python -m bench.private [--memories 110000] [--private 100000] [--questions 40] [--rounds 6]
 

@@ -29,7 +29,7 @@ _OURS: Final = re.compile(r"^\| \*\*engramq\*\* \| [\d.]+ \| ([\d.]+) \|", re.MU
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What docs/faults.md adds up to: kinds of fault, how often they were caused, writes, lost ones."""
+    """The sums of docs/faults.md: kinds of fault, how often they were caused, writes, lost ones."""
 
     kinds: int
     times: int

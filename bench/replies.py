@@ -1,4 +1,4 @@
-"""What replies and listings cost an agent in tokens (o200k, of the text block).
+"""Measure what replies and listings cost an agent in tokens (o200k, of the text block).
 
     python -m bench.replies [--command PATH]
 

@@ -60,7 +60,7 @@ CASES: Final = ((1_000_000, 10), (100_000_000, 10_000), (1_000_000_000, 100_000)
 
 
 class Need(NamedTuple):
-    """What so many memories of so many tenants need."""
+    """The machines that so many memories of so many tenants need."""
 
     memories: int
     tenants: int

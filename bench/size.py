@@ -26,7 +26,7 @@ SMALL_LINES: Final = 60  # of a module
 
 @dataclass
 class Size:
-    """What several modules add up to."""
+    """The sums of several modules."""
 
     modules: list[int] = field(default_factory=list)  # lines of each
     functions: list[int] = field(default_factory=list)

@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(slots=True, eq=False)
 class _Record:
-    """What is known of one call; its command's id may come late."""
+    """The stamps of one call; its command's id may come late."""
 
     spans: list[Span] = field(default_factory=list)
     command_id: str = ""

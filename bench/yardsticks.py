@@ -1,4 +1,4 @@
-"""What the parts of a call cost by themselves: the model, the SQL of a search, an insert. Ratios are taken to these.
+"""Measure the parts of a call by themselves: the model, the SQL of a search, an insert. Ratios are taken to these.
 
 Call each in the same round as what it is compared with: the machine's hour counts as much as the code.
 """

@@ -1,1 +1,1 @@
-"""What makes and measures the shipped models, and loads databases for benchmarks. Not in the wheel."""
+"""Make and measure the shipped models, and load databases for benchmarks. Not in the wheel."""

@@ -1,4 +1,4 @@
-"""What agents and their hosts read to find engramq: a plugin and a skill, a bundle's manifest, an index for models.
+"""Write files by which agents and hosts find engramq: a plugin and a skill, a bundle's manifest, an index for models.
 
 `make generate` writes them. They say nothing by themselves: the version is the package's, the description the
 registry entry's, hooks are those of `engramq hooks install`, the skill is the text of `engramq rules`, and the index

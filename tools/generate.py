@@ -58,7 +58,7 @@ _READS: Final = ROOT / "deploy" / "local" / "conversation.py"
 
 
 def texts() -> Mapping[Path, str]:
-    """Return what each generated file has to hold, but for the types of TypeScript."""
+    """Return what each generated file has to hold, except the types of TypeScript."""
     docs = ROOT / "docs"
     document = openapi.written()
     return {

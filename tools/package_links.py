@@ -59,7 +59,7 @@ def repair(root: Path) -> list[str]:
 
 
 class LinksHook(BuildHookInterface[Any]):
-    """What hatchling asks before each build of a wheel, an sdist or an editable install."""
+    """The hook that hatchling calls before each build of a wheel, an sdist or an editable install."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - as hatchling calls it
         """Raise LinksMissing instead of building a wheel without modules."""

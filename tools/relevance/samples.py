@@ -33,7 +33,7 @@ Labels = NDArray[np.bool_]
 
 
 class Kind(StrEnum):
-    """What a question is to the memories that it is asked of."""
+    """The relation of a question to the memories that it is asked of."""
 
     ANSWERED = "answered"
     HELD_BACK = "held back"  # what answers it was taken away
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What one question found, in order: inputs [hits, INPUTS], and which hits answer.
+    """The hits of one question, in order: inputs [hits, INPUTS], and which hits answer.
 
     `wanted`: how many memories answer it in all, of those that were kept. `complete`: which hits hold every word of it.
     """

@@ -1,4 +1,4 @@
-"""What is asked of what: three corpora (their development halves), and small sets of our own.
+"""Questions and the memories that they are asked of: three corpora (their development halves), small sets of our own.
 
 A world is a namespace and what is asked of it. Of questions that its memories answer it knows which; to the others
 nothing there is an answer: questions of another conversation, with the names of who speaks here, and of other topics.

@@ -13,7 +13,7 @@ _PENALTY: Final = 1e-4
 
 
 def curve(told: HeadOutput, right: NDArray[np.bool_], counts: Shares) -> Shares:
-    """Return the `curve` of Heads under which it is likeliest that held-out texts were told right or wrong, [4].
+    """Return the `curve` of Heads under which it is likeliest that held-out texts were classified right or wrong, [4].
 
     `right` [n]; `counts` [n]: how much a text counts.
     """

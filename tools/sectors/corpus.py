@@ -1,4 +1,4 @@
-"""The labelled texts, and which of them are too alike to be told apart honestly.
+"""The labelled texts, and which of them are too alike to be kept apart honestly.
 
 Knows: the files beside it. `texts.jsonl` was written for engramq, `dev.jsonl` by another hand: figures of the one on
 the other say how the classifier does on texts unlike those it learned from. `chat.jsonl` has turns of talk, written for
@@ -39,7 +39,7 @@ class Labelled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What somebody says to somebody: a sector or `none`, or two of them where either is right."""
+    """A turn of talk: a sector or `none`, or two of them where either is right."""
 
     text: str
     sectors: tuple[str, ...]

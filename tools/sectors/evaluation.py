@@ -22,7 +22,7 @@ _NO_CURVE: Final = np.zeros(4)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """What is chosen by hand: what a cue counts against the vector, the penalty, and which of the two is used.
+    """The choices by hand: what a cue counts against the vector, the penalty, and which of the two is used.
 
     `turn`: what a turn counts beside a written text. `lean`: log odds in favour of talk, for the cost of one mistake is
     not that of the other: the head for talk knows written texts too, the other one knows no text that fits no sector.
@@ -169,7 +169,7 @@ def scores(texts: Sequence[Labelled], told: HeadOutput) -> dict[str, float]:
 
 
 def talk_scores(turns: Sequence[Turn], told: HeadOutput) -> dict[str, float]:
-    """Return accuracies of turns: all, those that fit a sector, and how often no sector is told and rightly so."""
+    """Return accuracies of turns: all, those that fit a sector, and how often no sector is given and rightly so."""
     fits = corpus.fits(turns)
     right, nothing = fits[np.arange(len(turns)), told.best], told.best == NOTHING
     empty = fits[:, NOTHING]
