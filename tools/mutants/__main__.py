@@ -51,7 +51,12 @@ PARTS: Final[Mapping[str, Part]] = {
     ),
     "ledger": Part(
         ("workers/db/ledger.py", "workers/runner.py"),
-        ("tests/workers/test_once.py", "tests/workers/test_references.py", "tests/workers/db/test_faults.py"),
+        (
+            "tests/workers/db/test_ledger.py",
+            "tests/workers/test_once.py",
+            "tests/workers/test_references.py",
+            "tests/workers/db/test_faults.py",
+        ),
     ),
     "trust": Part(
         ("workers/memories/preconditions.py", "workers/memories/review.py", "gateway/identity/authorization.py"),
