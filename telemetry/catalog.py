@@ -237,9 +237,9 @@ authentication a token of scope admin may, or, if it is set, `ENGRAMQ_METRICS_TO
 which Prometheus scrapes must be one that the gateway answers to (`ENGRAMQ_ALLOWED_HOSTS`; in a pod its own address). A
 gateway that serves stdio sessions only, as that of an embedded stack does beside `engramq up`, serves none.
 
-**Workers** serve it where `ENGRAMQ_METRICS_PORT` names a port, at `ENGRAMQ_METRICS_HOST`, to whoever shows
-`ENGRAMQ_METRICS_TOKEN` if that is set. Several workers of a host need a port each. All workers of the kind upkeep tell
-the same of the store.
+**Workers** serve it where `ENGRAMQ_METRICS_PORT` names a port, at `ENGRAMQ_METRICS_HOST`. If
+`ENGRAMQ_METRICS_TOKEN` is set, a scraper has to show it. Several workers of a host need a port each. All workers of
+the kind upkeep tell the same of the store.
 
 Each process tells of itself too (`process_cpu_seconds_total`, `process_resident_memory_bytes`,
 `process_start_time_seconds` and others of Prometheus' library): `changes(process_start_time_seconds[1h])` counts
