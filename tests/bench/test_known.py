@@ -1,20 +1,18 @@
 """What bench.known scores and makes: figures worked out by hand, and texts that are the same ones each time."""
 
-import json
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
-from bench.known import SET, Told, expected, figures, part, read, section
+from bench.known import SET, Told, expected, figures, part
 from bench.known_sets import SET as SETS
 from bench.known_sets import told
-from bench.known_texts import LONG, SPELLINGS, handbook, meant, spans, spelled, spelled_with_days
+from bench.known_texts import LONG, handbook, meant
 from bench.retrieval import Row, read_lines
-from tools.relevance.lookups import ANSWERED, HELD, LEARNED, SHAPES, UNANSWERED, Lookup, holders, homes
+from tools.relevance.lookups import ANSWERED, HELD, LEARNED, SHAPES, Lookup, holders, homes
 
 ROWS = read_lines(SETS)
-SATURDAY = date(2026, 11, 28)
 
 
 @pytest.mark.parametrize("file", [LEARNED, SET])
@@ -84,17 +82,6 @@ def test_figures_of_a_set_are_as_by_hand() -> None:
     assert told(pairs) == {"n": 4, "right": 0.25, "shown": 0.5, "no": 0.5}
 
 
-def test_days_are_spelled_and_meant_from_today() -> None:
-    assert spelled_with_days("{-4:%A}, {-8:%b} {-8:%-d}, {-95:quarter}", SATURDAY) == "Tuesday, Nov 20, Q3"
-    assert spelled_with_days("the {-6:ordinal}", SATURDAY) == "the 22nd"
-    assert spans("last weekend", SATURDAY) == (date(2026, 11, 21), date(2026, 11, 22))
-    assert spans("last week", SATURDAY) == (date(2026, 11, 16), date(2026, 11, 22))
-    assert spans("last month", SATURDAY) == (date(2026, 10, 1), date(2026, 10, 31))
-    assert spans("quarter of -95", SATURDAY) == (date(2026, 7, 1), date(2026, 9, 30))
-    with pytest.raises(ValueError, match="some day"):
-        spans("some time or other, some day", SATURDAY)
-
-
 def test_each_question_of_the_diary_means_an_entry_on_whatever_day_it_is_asked() -> None:
     rows = [row for row in ROWS if row["set"] == "times"]
     questions = [row for row in rows if "query" in row]
@@ -102,13 +89,6 @@ def test_each_question_of_the_diary_means_an_entry_on_whatever_day_it_is_asked()
     for day in range(0, 1_500, 11):
         today = date(2026, 1, 1) + timedelta(day)
         assert [row["query"] for row in questions if not meant(row, rows, today)] == [], today
-
-
-def test_dates_and_numbers_have_these_spellings() -> None:
-    told_dates = [spelled("2024-03-15", form) for form in SPELLINGS["date"]]
-    assert told_dates == ["2024-03-15", "15 March 2024", "March 15, 2024", "15.03.2024", "3/15/2024"]
-    assert [spelled(12345, form) for form in SPELLINGS["number"]] == ["12345", "12,345", "12.345", "12 345"]
-    assert len([row for row in ROWS if row["set"] == "spellings"]) == 40
 
 
 def test_long_notes_hold_each_answer_once() -> None:
@@ -119,17 +99,3 @@ def test_long_notes_hold_each_answer_once() -> None:
         for row in rows:
             if "answer" in row:
                 assert text.count(row["answer"]) == 1, row
-
-
-def test_a_section_has_each_size_in_order_and_later_lines_replace_earlier_ones(tmp_path: Path) -> None:
-    line = {"bench": "known", "set": "homes", "n": 4, "denied": 0, "load_1m": 1.0, "cpus": 2, "with_hit": 1}
-    answered = [{**line, "measure": shape, "shown": 1, "first": 0.5} for shape in (*ANSWERED, "held", "all")]
-    silent = [{**line, "measure": shape} for shape in UNANSWERED]
-    of_set = {**line, "set": "times", "measure": "diary", "right": 0.25, "shown": 1}
-    lines = [{**each, "memories": size} for size in (10, 1_000) for each in (*answered, *silent)]
-    file = tmp_path / "lines.jsonl"
-    file.write_text("".join(json.dumps(each) + "\n" for each in (*lines, {**of_set, "right": 0}, of_set)))
-    text = section(read([file]))
-    assert "| shape | asked | 10 | 1,000 |" in text
-    assert "| name | 4 | 1.00, 0.50 | 1.00, 0.50 |" in text
-    assert "| times: diary | 4 | 0.25 | denied 0.00, with_hit 1.00, shown 1.00 |" in text
