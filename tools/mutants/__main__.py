@@ -134,8 +134,10 @@ def main(arguments: Sequence[str]) -> int:
     modules = {module: Part((module,), part.tests) for part in PARTS.values() for module in part.modules}
     known = {**PARTS, **modules}
     parser = argparse.ArgumentParser(prog="python -m tools.mutants")
-    parser.add_argument("names", nargs="*", choices=[[], *known], help="parts or modules; default: all parts")
+    parser.add_argument("names", nargs="*", help=f"{', '.join(PARTS)}, or modules of these; default: all")
     names = parser.parse_args(arguments).names or list(PARTS)
+    if unknown := set(names) - known.keys():
+        parser.error(f"no such part or module: {', '.join(sorted(unknown))}")
     tree = copied(ROOT / ".environments" / "mutants-tree")
     alive = [diff for name in names for diff in survivors(name, known[name], tree)]
     sys.stdout.writelines(f"{diff}\n" for diff in alive)
