@@ -24,7 +24,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Partition, Scope, Visibility
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken
-from engramq.workers.db.privacy import change_privacy
+from engramq.workers.db.privacy import change_privacy, privacy_of
 from tests.workers.conftest import World
 
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
@@ -52,6 +52,12 @@ async def test_a_search_marks_what_is_shared_beside_what_is_private(world: World
         assert [memory.visibility for memory in (await world.ask(MemoryList, command, principal=BOB)).memories] == [
             UNSET
         ]
+
+
+@pytest.mark.promise("PV-5")
+async def test_a_namespace_that_nobody_has_written_to_lets_no_administrator_read(world: World) -> None:
+    unset = {"visibility": None, "consent": False, "admins_read": False}
+    assert (await world.store.read("empty", privacy_of)).as_reply == unset
 
 
 @pytest.mark.promise("PV-5")
