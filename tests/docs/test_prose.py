@@ -19,7 +19,7 @@ CEILINGS: Final = {
     "docs/settings.md": 2,
     "docs/metrics.md": 1,
     "docs/promises.md": 13,
-    "bench/LABBOOK.md": 29,
+    "bench/LABBOOK.md": 30,
 }
 DOCSTRINGS: Final = 279
 DESCRIPTIONS: Final = 0
