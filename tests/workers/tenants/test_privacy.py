@@ -24,7 +24,8 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Partition, Scope, Visibility
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken
-from engramq.workers.db.privacy import change_privacy, privacy_of
+from engramq.workers.db.privacy import change_privacy, privacy_of, seeing_as_admin
+from engramq.workers.db.transaction import Transaction
 from tests.workers.conftest import World
 
 ADA = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
@@ -58,6 +59,20 @@ async def test_a_search_marks_what_is_shared_beside_what_is_private(world: World
 async def test_a_namespace_that_nobody_has_written_to_lets_no_administrator_read(world: World) -> None:
     unset = {"visibility": None, "consent": False, "admins_read": False}
     assert (await world.store.read("empty", privacy_of)).as_reply == unset
+
+
+@pytest.mark.promise("PV-5")
+@pytest.mark.parametrize("who", [ADA, ROOT, SHADE], ids=lambda who: f"{who.name}-{who.untrusted}")
+async def test_a_block_of_an_administrator_knows_whether_it_sees_everything(world: World, who: Principal) -> None:
+    await world.keep("The heron nests by the pond", principal=ADA)
+
+    async def sees_all(tx: Transaction) -> bool:
+        async with seeing_as_admin(tx, who) as seen:
+            return seen
+
+    assert not await world.store.read(DEFAULT_NAMESPACE, sees_all)
+    await world.store.write(DEFAULT_NAMESPACE, lambda tx: change_privacy(tx, admins_read=True))
+    assert await world.store.read(DEFAULT_NAMESPACE, sees_all) is (who is ROOT)
 
 
 @pytest.mark.promise("PV-5")
