@@ -11,7 +11,17 @@ import numpy as np
 import psycopg
 import pytest
 
-from engramq.schemas import commands
+from engramq.schemas.commands import (
+    Command,
+    Connect,
+    ForgetMemory,
+    PromoteMemory,
+    RestoreMemory,
+    SearchMemories,
+    SupersedeMemory,
+    UpdateMemory,
+    VerifyMemory,
+)
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory
@@ -56,7 +66,7 @@ def sentence(rng: random.Random) -> str:
     return words + rng.choice([".", "?", " \U0001f600", " - Straße, naïve"])
 
 
-def question(rng: random.Random) -> commands.SearchMemories:
+def question(rng: random.Random) -> SearchMemories:
     asked = rng.choice(["When did the {} {}?", "{} {}", "Did Ada say the {} {} in March 2024?", "the of"])
     extra: dict[str, Any] = {}
     if rng.random() < 0.3:
@@ -87,7 +97,7 @@ def question(rng: random.Random) -> commands.SearchMemories:
             "min_similarity": 0.3,
             "as_of": rng.choice([datetime(2024, 3, 10, tzinfo=UTC), datetime.now(UTC)]),
         }[kind]
-    return commands.SearchMemories(
+    return SearchMemories(
         query=asked.format(rng.choice(THINGS), rng.choice(DOINGS)),
         limit=rng.choice([3, 10, 50]),
         partitions=rng.choice([TRUSTED, UNTRUSTED, BOTH]),
@@ -97,7 +107,7 @@ def question(rng: random.Random) -> commands.SearchMemories:
     )
 
 
-async def found(scene: Scene, command: commands.SearchMemories, proven: Proven | None) -> list[Memory]:
+async def found(scene: Scene, command: SearchMemories, proven: CurrentCopy | None) -> list[Memory]:
     embedding = await scene.world.services[Vectorizer].try_embed(command.query)
     if embedding is not None and command.query.startswith("Did Ada"):  # as if the model let the name drown the rest
         (ada,) = await scene.world.services[Vectorizer].embed(["Ada"])
@@ -189,25 +199,25 @@ def put_pieces(scene: Scene, stored: list[str]) -> None:
         )  # fmt: skip
 
 
-def change(rng: random.Random, stored: list[str]) -> commands.Command:
+def change(rng: random.Random, stored: list[str]) -> Command:
     one, other = rng.sample(stored, 2)
     return rng.choice(
         [
-            commands.UpdateMemory(memory_id=one, speaker="Ada", confidence=0.4),
-            commands.UpdateMemory(memory_id=one, sector=Sector.EPISODIC),
-            commands.UpdateMemory(memory_id=one, add_tags=("tall",), remove_tags=("red",)),
-            commands.UpdateMemory(memory_id=one, project="mars"),
-            commands.UpdateMemory(memory_id=one, valid_until=datetime.now(UTC)),
-            commands.UpdateMemory(memory_id=one, expires_at=datetime.now(UTC) + timedelta(seconds=0.5)),
-            commands.UpdateMemory(memory_id=one, clear=("valid_until", "expires_at")),
-            commands.ForgetMemory(memory_id=one),
-            commands.ForgetMemory(memory_id=one, erase=True),
-            commands.RestoreMemory(memory_id=one),
-            commands.SupersedeMemory(old_memory_id=one, new_memory_id=other),
-            commands.VerifyMemory(memory_id=one, verification=Verification.VERIFIED),
-            commands.VerifyMemory(memory_id=one, verification=Verification.REJECTED),
-            commands.PromoteMemory(record_id=one),
-            commands.Connect(source=one, target=other, relation="supports", weight=0.9),
+            UpdateMemory(memory_id=one, speaker="Ada", confidence=0.4),
+            UpdateMemory(memory_id=one, sector=Sector.EPISODIC),
+            UpdateMemory(memory_id=one, add_tags=("tall",), remove_tags=("red",)),
+            UpdateMemory(memory_id=one, project="mars"),
+            UpdateMemory(memory_id=one, valid_until=datetime.now(UTC)),
+            UpdateMemory(memory_id=one, expires_at=datetime.now(UTC) + timedelta(seconds=0.5)),
+            UpdateMemory(memory_id=one, clear=("valid_until", "expires_at")),
+            ForgetMemory(memory_id=one),
+            ForgetMemory(memory_id=one, erase=True),
+            RestoreMemory(memory_id=one),
+            SupersedeMemory(old_memory_id=one, new_memory_id=other),
+            VerifyMemory(memory_id=one, verification=Verification.VERIFIED),
+            VerifyMemory(memory_id=one, verification=Verification.REJECTED),
+            PromoteMemory(record_id=one),
+            Connect(source=one, target=other, relation="supports", weight=0.9),
         ]
     )
 
@@ -245,7 +255,7 @@ async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: S
     copies = Copies(scene.world.store, Sizes())
     assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is None
     await copied(copies, TRUSTED)
-    command = commands.SearchMemories(query="which kettle whistles", partitions=TRUSTED)
+    command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
 
     async def search() -> list[str] | None:
         proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
@@ -254,9 +264,9 @@ async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: S
     assert await search() == [first, second]
     third = await scene.keep("The green kettle whistles too")
     assert set(await search() or ()) == {first, second, third}
-    await scene.world.outcome(job(commands.ForgetMemory(memory_id=first)))
+    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
     assert set(await search() or ()) == {second, third}
-    await scene.world.outcome(job(commands.ForgetMemory(memory_id=second, erase=True)))
+    await scene.world.outcome(job(ForgetMemory(memory_id=second, erase=True)))
     assert await search() is None
     await copied(copies, TRUSTED)
     assert await search() == [third]
@@ -283,8 +293,8 @@ async def test_no_spelling_of_a_date_takes_the_place_of_a_word(scene: Scene) -> 
 async def test_a_copy_may_be_empty_and_may_hold_vectors_of_another_model_only(scene: Scene) -> None:
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
-    command = commands.SearchMemories(query="which kettle whistles", partitions=TRUSTED)
-    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_of(command, UTC))
+    command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
     assert proven is not None
     assert await found(scene, command, proven) == []
     kept = await scene.keep("The red kettle whistles")
@@ -302,9 +312,9 @@ async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene)
     await copied(copies, TRUSTED)
     proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert proven is not None
-    await scene.world.outcome(job(commands.ForgetMemory(memory_id=first)))
+    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
     for ranking in Ranking:
-        assert ids(await found(scene, commands.SearchMemories(query="kettle", ranking=ranking), proven)) == [second]
+        assert ids(await found(scene, SearchMemories(query="kettle", ranking=ranking), proven)) == [second]
 
 
 async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
@@ -320,7 +330,7 @@ async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
         slow.commit()
     after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle"))
     assert after is not None
-    memories = await found(scene, commands.SearchMemories(query="What did Ada say?", explain=True), after)
+    memories = await found(scene, SearchMemories(query="What did Ada say?", explain=True), after)
     spoken = next(memory for memory in memories if memory.id == kept)
     assert isinstance(spoken.explain, dict)
     assert spoken.explain["speaker"] == DEFAULT_WEIGHTS.speaker
