@@ -15,7 +15,7 @@ MOST: Final = {
     "time": (r"as_of|valid_(?:from|until)|occurred_at|expires|active_hours|timezone", 75),
     "projects": (r"project", 106),
     "private": (r"private|privacy|visibility|viewer", 90),
-    "undo": (r"undo|restor|way_back|taking_back", 68),
+    "undo": (r"undo|restor(?!e_answer)|way_back|taking_back", 68),
 }
 
 
