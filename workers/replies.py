@@ -1,4 +1,4 @@
-"""Redact contents from a reply before the ledger keeps it, and restore them for its reader.
+"""Redact contents from a reply before the ledger keeps it, and add them again for its reader.
 
 An erased memory must leave nothing in the ledger, so that keeps ids and no contents: neither of memories, nor notes,
 queries and previews, which may say the same. What is missing is read again whenever an answer is given.
