@@ -21,6 +21,7 @@ LOCK: Final = sql("lock_migrations")
 RECORD: Final = sql("record_migration")
 TO_BE_SHARDED: Final = sql("to_be_sharded")
 
+OLDEST: Final = 17  # the first PostgreSQL with MAINTAIN, which lets workers build indexes anew
 LOCK_WAIT_S: Final = 300  # as long as another's migration may take
 RETRIES: Final = 5
 _PAUSE_S: Final = 0.05
@@ -41,12 +42,22 @@ async def migrate(database_url: str, *, wait_s: float = 0.0, schema: Schema | No
     connection = await _connect(database_url, wait_s)
     try:
         async with connection:
+            refuse_older(connection.info.server_version)
             applied = []
             while (name := await _apply_next(connection, known)) is not None:
                 applied.append(name)
             return applied
     except psycopg.Error as error:
         raise _explain(error) from error
+
+
+def refuse_older(server_version: int) -> None:
+    """Raise NotReady for a PostgreSQL server that is too old; `server_version` is 160004 for 16.4."""
+    if server_version < OLDEST * 10_000:
+        raise NotReady(
+            f"The server is PostgreSQL {server_version // 10_000}.{server_version % 10_000}, which is too old.",
+            f"Nothing was changed. Use PostgreSQL {OLDEST} or later.",
+        )
 
 
 async def to_be_sharded(database_url: str) -> bool:

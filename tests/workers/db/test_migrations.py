@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from engramq.workers.db.database import Store
-from engramq.workers.db.migrate import migrate
+from engramq.workers.db.migrate import migrate, refuse_older
 from engramq.workers.db.readiness import Migration, NotReady, Reason, Schema, packaged
 from tests.conftest import Database, TestServers
 
@@ -184,3 +184,10 @@ def test_migrations_have_to_be_numbered_without_a_gap(tmp_path: Path) -> None:
         (tmp_path / "migrations" / name).write_text("select 1")
     with pytest.raises(ValueError, match="without a gap"):
         packaged(tmp_path)
+
+
+def test_a_server_that_is_too_old_is_named_with_the_version_that_is_needed() -> None:
+    with pytest.raises(NotReady, match=r"PostgreSQL 16\.4, which is too old\. Nothing .* PostgreSQL 17 "):
+        refuse_older(160004)
+    refuse_older(170000)
+    refuse_older(180004)
