@@ -29,8 +29,10 @@ Matrix: TypeAlias = NDArray[np.float64]
 # Nothing is shown where fewer of the first ten than this are expected to help. Else a hit is shown whose chance is a
 # share of the best one's: among facts the answer is one of them or a few that are about as likely, and the others are
 # about something else; of what people said several items answer, each unlikely by itself. See tools/relevance.
-LEAST_EXPECTED: Final = 0.12
+LEAST_EXPECTED: Final = 0.1
 FIRST: Final = 10
+FEW: Final = 10  # memories of the smallest home that was learned from
+UNRELATED: Final = 0.05  # the cosine of a question and a memory that has nothing to do with it, about the median
 SHARE_AMONG_FACTS: Final = 0.6
 SHARE_AMONG_TURNS: Final = 0.01
 SAID: Final = 0.34  # the share of what was found that people said, below which it is facts
@@ -213,6 +215,9 @@ class RelevanceFeatures:
             nothing = np.zeros(len(cosines))
             names = ("cosine_below", "cosine_above", "cosine_ahead", "q_cosine")
             return {**dict.fromkeys(names, nothing), "no_vector": nothing + 1.0}
+        # In a home of few memories all may be about one thing: then they are not above each other, but above what any
+        # home has besides.
+        known = np.append(np.full(max(0, FEW - len(known)), min(UNRELATED, known[0])), known)
         step = curve.slope / LOGIT  # log odds by the curve of the model
         next_below = known[np.maximum(np.searchsorted(known, cosines) - 1, 0)]
         return {
