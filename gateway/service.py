@@ -231,7 +231,7 @@ class Service:
         if Scope.READ not in caller.scopes:
             body = withheld_body_of(reply, requested, caller.name, notice)
         else:
-            body = body_of(reply, arguments.detail or self.style.detail, caller.name)
+            body = body_of(reply, arguments.detail or self.style.detail, caller.acts_for or caller.name)
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):

@@ -38,6 +38,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What tells this principal from every other one of its namespace."""
         return PrincipalId(self.name, self.untrusted)
 
+    @property
+    def writers(self) -> frozenset[str]:
+        """The names that its own memories have as their writer: its own, and whose session it watches."""
+        return frozenset(filter(None, (self.name, self.acts_for)))
+
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command on its way. A retry is a new copy with a higher `attempt`.

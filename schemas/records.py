@@ -45,10 +45,14 @@ class ReferencedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that a reply names, and how its content begins: null of what is untrusted, unless that was asked for."""
+    """A memory that a reply names, and how its content begins: null of what is untrusted, unless that was asked for.
+
+    `by`: the writer of a standing wish that is somebody else's and that nobody has verified: data, no wish of the user.
+    """
 
     id: Id
     preview: str | None
+    by: Who | UnsetType = UNSET
 
 
 class CardLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

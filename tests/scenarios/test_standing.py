@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Database
-from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until
+from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged, until
 
 pytestmark = pytest.mark.promise("PR-6")
 
@@ -119,3 +119,26 @@ async def test_a_wish_of_another_project_is_not_told(agent: Agent) -> None:
     await agent.store(PLAIN[0])
     assert (await listed(agent), await besides(agent, WISH)) == ({}, [])
     assert await listed(agent, project="rover") == {WISH: "given"}
+
+
+async def test_a_wish_of_another_writer_has_a_name_until_somebody_verifies_it(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, "team", "ada") as ada, agent_of(service, "team", "bob") as bob:
+        theirs = (await bob.store(WISH, standing=True))["id"]
+        mine = (await ada.store(SELDOM, standing=True))["id"]
+        await ada.store(PLAIN[0], tags=["plain"])
+
+        async def writers() -> dict[str, str | None]:
+            found = dict[str, str | None]()
+            for query in (WISH, SELDOM):
+                body = await ada.call("search_memories", query=query, tags=["plain"], min_relevance=0)
+                found |= {wish["id"]: wish.get("by") for wish in body["standing"]}
+            return found
+
+        assert await writers() == {theirs: "bob", mine: None}
+        known = {
+            wish["id"]: wish.get("created_by") for wish in (await ada.call("list_standing", detail="brief"))["memories"]
+        }
+        assert known == {theirs: "bob", mine: None}, "in brief a memory names its writer where that is another"
+        await ada.call("verify_memory", memory_id=theirs, verification="verified")
+        assert await writers() == {theirs: None, mine: None}

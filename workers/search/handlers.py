@@ -166,7 +166,9 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     if command.sectors == ():
         context.session_state = SessionState(recalled=())
         return MemoryList(memories=[], count=0, answered="no")
-    wishes = Wishes() if Partition.TRUSTED in command.partitions and command.as_of is UNSET else None
+    wishes = None
+    if Partition.TRUSTED in command.partitions and command.as_of is UNSET:
+        wishes = Wishes(context.envelope.principal.writers)
     result, notice, degraded, refresh = await search(command, context, wishes)
     memories, left_out = result.memories, result.left_out
     hints = () if memories else (_hint(result), await hint_elsewhere(command, context))

@@ -36,13 +36,14 @@ from (
 ) found
 
 -- name: standing_to_compare
--- Trusted standing wishes of a project and of none that hold, the newest first: id, beginning and, where this model made
--- it, the vector.
-select json_agg(json_build_array(id, beginning, vector))::text
+-- Trusted standing wishes of a project and of none that hold, the newest first: id, beginning, the vector where this model
+-- made it, and the writer of what nobody has verified.
+select json_agg(json_build_array(id, beginning, vector, writer))::text
 from (
     select m.node_id as id, left(m.content, %(beginning_chars)s) as beginning,
         case when m.model_id = %(model_id)s then translate(encode(halfvec_send(m.embedding), 'base64'), E'\n', '') end
-            as vector
+            as vector,
+        case when m.verification not in ('verified', 'approved') then m.created_by end as writer
     from memories m
     where m.tenant = %(tenant)s and m.partition = 'trusted' and m.standing and m.standing_source is not null
         and not {withdrawn}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.common_words import GRAMMAR
@@ -40,6 +41,7 @@ class _Wish(NamedTuple):
     id: str
     beginning: str
     vector: bytes | None
+    writer: str | None
 
 
 _wishes: Final = msgspec.json.Decoder(list[_Wish])
@@ -47,8 +49,12 @@ _wishes: Final = msgspec.json.Decoder(list[_Wish])
 
 @dataclass(slots=True)
 class Wishes:
-    """The wishes of one search; `bearing` are those that bear on its question, best first."""
+    """The wishes of one search; `bearing` are those that bear on its question, best first.
 
+    `callers`: the names under which the caller stores. Wishes of other writers say whose they are.
+    """
+
+    callers: frozenset[str] = frozenset()
     bearing: list[MemoryPreview] = field(default_factory=list)
 
     def asked(self, embedding: Embedding | None, project: str | None) -> Lookup:
@@ -78,9 +84,9 @@ class Wishes:
             if asked is not None and wish.vector is not None:
                 score += float(asked @ unpack(wish.vector))
             if score >= BEARS_FROM or is_general(wish.beginning):
-                found.append(
-                    (score, MemoryPreview(id=wish.id, preview=preview_of(wish.beginning, limits.PREVIEW_CHARS)))
-                )
+                preview = preview_of(wish.beginning, limits.PREVIEW_CHARS)
+                by = UNSET if wish.writer is None or wish.writer in self.callers else wish.writer
+                found.append((score, MemoryPreview(id=wish.id, preview=preview, by=by)))
         found.sort(key=lambda pair: -pair[0])
         self.bearing = [preview for _, preview in found]
 

@@ -32,7 +32,7 @@ async def test_wishes_beside_hits_bear_on_the_question() -> None:
     vectors = [Embedding.of(1, vector) for vector in await MiniLmEmbedder().embed([text for _, text in wishes])]
     asked = [Embedding.of(1, vector) for vector in await MiniLmEmbedder().embed([text for _, text in questions])]
     rows = [
-        [str(number), text, base64.b64encode(vector.half).decode()]
+        [str(number), text, base64.b64encode(vector.half).decode(), None]
         for number, ((_, text), vector) in enumerate(zip(wishes, vectors, strict=True))
     ]
     told: list[tuple[str, str]] = []  # the matter of the question, that of a wish beside its hits
