@@ -19,8 +19,8 @@ begin
 end
 $$;
 
--- Nor may a column that the database makes: how often a text stands in the index, a node cannot count for the cluster.
-create or replace function is_repeated(partition text, model smallint, content text) returns boolean
+-- A node cannot count for the cluster how often a vector stands in the index: there every row is in it.
+create or replace function is_repeated(partition text, model smallint, embedding halfvec) returns boolean
 language sql immutable as 'select false';
 
 -- The condition of a vector index may read no other table there: a query on a node cannot ask the cluster. Without bulk

@@ -50,6 +50,7 @@ REPEATS: Final = 3  # how often a write is asked again that nobody knows of any 
 ANSWER_S: Final = 60.0  # longer than any tool takes to answer, if only by "pending"
 TRIES: Final = 2  # a write is asked again with its key, which never does it twice
 NOT_DONE: Final = "See `engramq status`: is a worker running?"
+_AGAIN: Final = (429, 503)  # what a server answers that takes the same call later
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _MCP_PATH: Final = "/mcp"
 # Agents' settings: people are hidden no tool, and answered in full.
@@ -275,14 +276,24 @@ class _HttpClient(ToolClient):
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
         """Return a tool's reply, refusals included; raises CommandFailed."""
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-        data = json.dumps(call).encode()
+        data = json.dumps(call, ensure_ascii=False).encode("utf-8", "surrogatepass")
         for left in reversed(range(TRIES)):
             request = urllib.request.Request(self._url, data, self._headers)  # noqa: S310 - http or https, see above
             try:
                 with self._opener.open(request, timeout=ANSWER_S) as response:
                     return _reply(json.loads(response.read()))
             except urllib.error.HTTPError as problem:
-                raise CommandFailed(_refusal(problem, self._url)) from None
+                said = _refusal(problem, self._url)
+                if problem.code not in _AGAIN:
+                    raise CommandFailed(said) from None
+                pause_s = problem.headers.get("Retry-After", "")
+                again = {"retry_after_s": float(pause_s)} if pause_s.isdecimal() else {}
+                return {
+                    "status": Status.ERROR,
+                    "code": FaultCode.UNAVAILABLE,
+                    "error": said,
+                    "recovery": NOT_DONE,
+                } | again
             except (urllib.error.URLError, OSError, ValueError) as problem:
                 if not left:
                     reason = getattr(problem, "reason", problem)

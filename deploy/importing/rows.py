@@ -228,6 +228,11 @@ def _check_namespace(name: Any) -> None:
         raise invalid(NAMESPACE, f"The namespace {name!r} is engramq's own.")
 
 
+def _chars_beside(record: ImportRecord) -> int:
+    """Return about how many characters a record has beside its content."""
+    return len(msgspec.json.encode(record.metadata)) if record.metadata else 0
+
+
 def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iterator[RowBatch | Rejection]:
     """Put rows of one namespace together, in their order: at most `size` rows and about `chars` characters each.
 
@@ -244,7 +249,7 @@ def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iter
         whose = row.namespace, row.record.external_id is not UNSET
         mine = waiting.setdefault(whose, [])
         mine.append(row)
-        lengths[whose] = lengths.get(whose, 0) + len(row.record.content)
+        lengths[whose] = lengths.get(whose, 0) + len(row.record.content) + _chars_beside(row.record)
         held += 1
         if len(mine) >= size or lengths[whose] >= chars:
             ready = whose

@@ -10,7 +10,6 @@ from engramq.schemas.commands import (
     Connect,
     Connects,
     Disconnect,
-    ImportBatch,
     ImportMemories,
     ReclassifySector,
     StoreMemory,
@@ -30,7 +29,6 @@ _OPEN_TO_UNTRUSTED: Final = (
     Disconnect,
 )  # of the writes
 
-_VOUCHED: Final = frozenset({*Verification} - {Verification.UNVERIFIED})
 
 CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
 
@@ -74,8 +72,6 @@ def authorize(command: Command, principal: Principal) -> None:
         raise _lacks(command.scope, principal)
     if isinstance(command, StoreMemory) and command.verification is not Verification.UNVERIFIED:
         require(Scope.VERIFY, principal)  # to vouch for a memory while storing it
-    if isinstance(command, ImportBatch) and any(record.verification in _VOUCHED for record in command.records):
-        require(Scope.VERIFY, principal)
     if isinstance(command, ReclassifySector) and command.actor not in (UNSET, principal.name):
         require(Scope.ADMIN, principal)  # to act in another's name
     if principal.untrusted and command.write:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, ExampleCall, Items, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.memories import NewMemory
-from engramq.schemas.faults import Fault, invalid
+from engramq.schemas.faults import EngramqError, Fault, invalid
 from engramq.schemas.fields import MemoryId, Name, UnitInterval
 from engramq.schemas.records import ImportRun, MemoryPreview
 from engramq.schemas.vocabulary import (
@@ -48,7 +48,7 @@ class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImportBatch(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):
-    """Store many memories of one namespace in one transaction. Whoever sends it has checked each row.
+    """Store many memories of one namespace in one transaction.
 
     `identities`: by what each record is known again, whatever batch and principal brings it; () when by nothing but the
     command's idempotency key.
@@ -62,9 +62,17 @@ class ImportBatch(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, t
     identities: tuple[RowIdentity, ...] = ()
 
     def check(self) -> None:
-        """Raise EngramqError for identities that are not one for each record."""
+        """Raise EngramqError for identities that are not one for each record, and for a record that is no memory."""
         if self.identities and len(self.identities) != len(self.records):
             raise invalid("identities", f"{len(self.identities)} identities for {len(self.records)} records.")
+        for index, record in enumerate(self.records):
+            try:
+                record.check()
+                if record.metadata and len(msgspec.json.encode(record.metadata)) > limits.METADATA_BYTES:
+                    raise invalid("metadata", f"metadata is larger than {limits.METADATA_BYTES} bytes of JSON.")
+            except EngramqError as refusal:
+                fault = refusal.fault
+                raise invalid(f"records[{index}].{fault.field}", fault.error, fault.recovery) from None
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -76,6 +76,7 @@ async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_
     if not await store.alone(lambda connection: _build_under_lock(store, connection, over)):
         return 0
     await _each(store, over, "end_load")
+    await store.alone(lambda connection: execute(connection, "analyze_loaded", {}, prepare=False))
     return len(over)
 
 
@@ -117,7 +118,6 @@ async def _build(connection: Connection, loads: list[Row]) -> None:
     for (partition, model_id), _ in _group(loads, "partition", "model_id"):
         for row in await ask(connection, "build_command", {"partition": partition, "model_id": model_id}):
             await connection.execute(row["command"], prepare=False)
-    await execute(connection, "analyze_loaded", {}, prepare=False)
 
 
 def _group(rows: list[Row], *names: str) -> list[tuple[Any, list[Row]]]:

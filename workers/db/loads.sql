@@ -7,20 +7,20 @@ not m.repeated and (m.load_id is null or load_covered(m.tenant, m.load_id, m.par
 m.load_id = any(array(select l.id from loads l where l.tenant = %(tenant)s))
 
 -- fragment: repeated_key
--- The texts that the vector index holds often enough, so that memories of them are outside: it goes from one to the next
--- in their index. A query with this begins `with recursive`.
+-- The vectors that the vector index holds often enough, so that equal ones are outside: it goes from one to the next in
+-- their index. A query with this begins `with recursive`.
 repeated_key (key) as (
     (
-        select m.text_key from memories m
+        select m.vector_key from memories m
         where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.repeated
-        order by m.text_key
+        order by m.vector_key
         limit 1
     )
     union all
     select (
-        select m.text_key from memories m
-        where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.repeated and m.text_key > before.key
-        order by m.text_key
+        select m.vector_key from memories m
+        where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.repeated and m.vector_key > before.key
+        order by m.vector_key
         limit 1
     )
     from repeated_key before
@@ -28,8 +28,8 @@ repeated_key (key) as (
 )
 
 -- fragment: of_repeated
--- Whether a memory m is one of the text of a `repeated_key` k, outside the vector index.
-m.repeated and m.text_key = k.key
+-- Whether a memory m has the vector of a `repeated_key` k, outside the vector index.
+m.repeated and m.vector_key = k.key
 
 -- name: touch_load
 -- Lock the open load of a partition and model, unless it is full, and say that so many rows come to it.

@@ -352,23 +352,24 @@ create unique index nodes_external_id on nodes (tenant, external_id, owner) null
 -- Names that resemble one that was not found: the same in another case, or with the same beginning.
 create index nodes_name_folded on nodes (tenant, lower(name) text_pattern_ops) where name is not null;
 
--- A number for a text as models read it: without its case. Equal texts have equal vectors.
-create function text_key(content text) returns bigint
+-- A number for a vector. Models give equal texts equal vectors, and texts that differ in what they do not read.
+create function vector_key(embedding halfvec) returns bigint
 language sql immutable parallel safe
-return hashtextextended(lower(content), 0);
+return ('x' || left(md5(halfvec_send(embedding)), 16))::bit(64)::bigint;
 
--- Whether a vector stays out of the vector index, since that holds enough of the same text. An element of an HNSW index has
--- 32 links: some 330 equal vectors link to each other alone, and a search that comes among them finds nothing else,
--- whosever they are. Searches find what is outside by `memories_repeated`.
+-- Whether a vector stays out of the vector index, since that holds enough equal ones. An element of an HNSW index has 32
+-- links: some 330 equal vectors link to each other alone, and a search that comes among them finds nothing else, whosever
+-- they are. Searches find what is outside by `memories_repeated`.
 --
 -- Declared immutable, which generated columns have to be, though the answer depends on what stands there. It is asked
--- when a vector, its partition or its text is written, and kept; any answer is right, since both places are searched.
+-- when a vector or its partition is written, and kept; any answer is right, since both places are searched.
 -- `stands_often` is volatile and so sees the rows that its own statement wrote. A restore of a dump writes rows before it
 -- makes indexes: then nothing is looked for, and all come into the index.
-create function is_repeated(partition text, model smallint, content text) returns boolean
+create function is_repeated(partition text, model smallint, embedding halfvec) returns boolean
 language plpgsql immutable set search_path = public, pg_temp as $$
 begin
-    return model is not null and to_regclass('memories_equal') is not null and stands_often(partition, model, content);
+    return model is not null and to_regclass('memories_equal') is not null
+        and stands_often(partition, model, vector_key(embedding));
 end
 $$;
 
@@ -417,9 +418,9 @@ create table memories (
     -- made yet; none: the model reads the content whole. Outside of the row, so that only who asks for them reads them.
     pieces            halfvec[] storage external,
     load_id           integer,             -- the load that brought it, if that was a large one; never changed
-    text_key          bigint not null generated always as (text_key(content)) stored,
-    -- Whether the vector index held enough of this text's vectors already. See `is_repeated`.
-    repeated          boolean not null generated always as (is_repeated(partition, model_id, content)) stored,
+    vector_key        bigint generated always as (vector_key(embedding)) stored,  -- null while pending
+    -- Whether the vector index held enough equal vectors already. See `is_repeated`.
+    repeated          boolean not null generated always as (is_repeated(partition, model_id, embedding)) stored,
     links_made_at     timestamptz,         -- null: the similarity links are still to be made
     active_hours      double precision not null default 0,  -- what the clock showed when it was stored
     created_by        text not null,
@@ -451,19 +452,18 @@ create index memories_moment on memories (tenant, (coalesce(occurred_at, created
 create index memories_told on memories (tenant, told_on) where told_on is not null;
 -- What is no standing wish is told without a write to this column, so that only the few that are pay for indexes.
 create index memories_standing on memories (tenant, created_at desc) where standing;
--- The same texts of everybody that are in the vector index, and those of a tenant that are not.
-create index memories_equal on memories (text_key, model_id) where not repeated;
-create index memories_repeated on memories (tenant, text_key, node_id desc) where repeated;
--- Whether eight vectors of a text stand in the index of a partition and model, whosever they are. See `is_repeated`.
-create function stands_often(partition text, model smallint, content text) returns boolean
+-- The equal vectors of everybody that are in the vector index, and those of a tenant that are not.
+create index memories_equal on memories (vector_key, model_id) where not repeated;
+create index memories_repeated on memories (tenant, vector_key, node_id desc) where repeated;
+-- Whether so many equal vectors stand in the index of a partition and model, whosever they are. See `is_repeated`.
+create function stands_often(partition text, model smallint, key bigint) returns boolean
 language sql volatile security definer set search_path = public, pg_temp
 return (
-    select count(*) = 8
+    select count(*) = 64
     from (
         select from memories m
-        where m.text_key = text_key(stands_often.content) and m.model_id = model
-            and m.partition = stands_often.partition and not m.repeated
-        limit 8
+        where m.vector_key = key and m.model_id = model and m.partition = stands_often.partition and not m.repeated
+        limit 64
     ) equal
 );
 -- Few memories cite anything. What a comparison finds is written only where it differs from what is there.

@@ -60,7 +60,16 @@ where found.distance <= %(farthest)s and (%(of_any_kind)s or ({telling} and {kin
 -- name: duplicates_near_by_index
 -- The same by the vector index; what it does not know yet is scanned, and of each text that it does not take any more a
 -- few are compared. Where it gives fewer than are wanted all are.
-with recursive {repeated_key}
+with recursive {repeated_key}, few as materialized (
+    select m.node_id, m.embedding
+    from repeated_key k
+    cross join lateral (
+        select m.node_id, m.embedding from memories m
+        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and {of_repeated}
+        order by m.node_id desc
+        limit 2
+    ) m
+)
 select a.node_id as id, found.node_id as other_id
 from ({looked_up}) a
 cross join lateral (
@@ -80,13 +89,8 @@ cross join lateral (
         limit %(k)s
     ) union (
         select m.node_id, (m.embedding::halfvec({dimensions}) <=> a.embedding) + 0 as distance
-        from repeated_key k
-        cross join lateral (
-            select m.node_id, m.embedding from memories m
-            where {neighbor} and {of_repeated}
-            order by m.node_id desc
-            limit 2
-        ) m
+        from few m
+        where m.node_id <> a.node_id
         order by 2
         limit %(k)s
     ) union (

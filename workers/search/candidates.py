@@ -6,6 +6,7 @@ curve of the model that runs, so that one ranking holds for all candidates.
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -14,6 +15,7 @@ import msgspec
 import numpy as np
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
+from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.queries import name_of, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
@@ -57,7 +59,8 @@ class QuestionVectors:
 
 SEARCH_TEXT: Final = sql("search_text")
 CHOSEN_SIZE: Final = sql("chosen_size")
-# The queries for a namespace without texts that are repeated often, and with some.
+COMPLETING_S: Final = 2.0  # of an exact comparison after the index; what that gave is the answer if it takes longer
+# The queries for a namespace without vectors that are repeated often, and with some.
 EXACT: Final = ("search_exact", "search_exact_repeated")
 BY_INDEX: Final = ("search_by_index", "search_by_index_repeated")
 
@@ -161,10 +164,12 @@ async def find_candidates(
     """
     query, values = await choose_query(tx, sizes, question, embedding, filters, scan=scan)
     row = await tx.only_row(query, **values)
-    if name_of(query) in BY_INDEX and row["near"] < CANDIDATES:
-        # What is near in the index is of others, or hidden: whatever there is besides is not to be missed for it.
-        query, values = await choose_query(tx, sizes, question, embedding, filters, scan=True)
-        row = await tx.only_row(query, **values)
+    if name_of(query) in BY_INDEX and embedding is not None and not row["is_whole"]:
+        # What the index gave is of others, hidden, or many times the same: nothing else is to be missed for it.
+        with suppress(StatementTimeout):
+            async with tx.connection.transaction():
+                await tx.limit_statements(COMPLETING_S)
+                row = await tx.only_row(sized_sql(EXACT[True], embedding.dimensions), **values)
     return _candidates.decode(row["candidates"])
 
 
@@ -191,6 +196,7 @@ async def choose_query(
         "half_length": HALF_LENGTH,
         "most_words": MOST_WORDS,
         "candidates": CANDIDATES,
+        "knows_repeated": size.has_repeated,
     }
     if embedding is None:
         return SEARCH_TEXT, values

@@ -230,8 +230,8 @@ with {full_text}, {scanned}, {near}, {by_vector}
 {both_arms}
 
 -- name: search_exact_repeated
--- The same where some texts are repeated often.
-with recursive {repeated_key}, {full_text}, {scanned}, {near_and_repeated}, {by_vector}
+-- The same where many vectors are equal: of each only the newest ten are compared, which leave room for others.
+with {full_text}, {scanned_few}, {near}, {by_vector}
 {both_arms}
 
 -- name: search_by_index
@@ -240,7 +240,7 @@ with {full_text}, {indexed}, {near}, {by_vector}
 {both_arms}
 
 -- name: search_by_index_repeated
--- The same where some texts are repeated often.
+-- The same where some vectors are outside the index, since it holds enough equal ones.
 with recursive {repeated_key}, {full_text}, {indexed}, {near_and_repeated}, {by_vector}
 {both_arms}
 
@@ -249,27 +249,50 @@ with recursive {repeated_key}, {full_text}, {indexed}, {near_and_repeated}, {by_
 known as materialized (
     select m.node_id, m.partition, ({distance}) + 0 as distance
     from memories m
-    where {chosen} and {with_tags} and {comparable} and not m.repeated
+    where {chosen} and {with_tags} and {comparable}
     order by distance
     limit %(candidates)s
-)
+), is_whole (is_whole) as (select true)
+
+-- fragment: scanned_few
+-- The nearest of all vectors, of equal ones the newest ten.
+known as materialized (
+    select each.node_id, each.partition, each.distance
+    from (
+        select m.node_id, m.partition, ({distance}) + 0 as distance,
+            row_number() over (partition by m.vector_key order by m.node_id desc) as place
+        from memories m
+        where {chosen} and {with_tags} and {comparable}
+    ) each
+    where each.place <= 10
+    order by each.distance
+    limit %(candidates)s
+), is_whole (is_whole) as (select true)
 
 -- fragment: indexed
--- What the vector index gives, which goes on until it has enough, and the nearest of what it does not know yet.
-known as materialized (
-    (
-        select m.node_id, m.partition, {distance} as distance
-        from memories m
-        where {chosen} and {comparable} and {in_index}
-        order by {distance}
-        limit %(candidates)s
-    ) union (
+-- What the vector index gives, which goes on until it has enough, and the nearest of what it does not know yet. `is_whole`:
+-- whether the index gave enough, and enough different ones; and nothing is outside that the query leaves out.
+by_index as materialized (
+    select m.node_id, m.partition, {distance} as distance, m.vector_key
+    from memories m
+    where {chosen} and {comparable} and {in_index}
+    order by {distance}
+    limit %(candidates)s
+), known as materialized (
+    select node_id, partition, distance from by_index
+    union (
         select m.node_id, m.partition, ({distance}) + 0 as distance
         from memories m
         where {chosen} and {comparable} and {outside_index} and not m.repeated
         order by distance
         limit %(candidates)s
     )
+), is_whole (is_whole) as (
+    select (select count(*) >= %(candidates)s and count(distinct vector_key) >= %(candidates)s / 4 from by_index)
+        and (%(knows_repeated)s or not exists (
+            select from memories m
+            where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.repeated
+        ))
 )
 
 -- fragment: near
@@ -279,7 +302,7 @@ near as materialized (
 )
 
 -- fragment: near_and_repeated
--- The nearest memories; of a text that is repeated often the newest two, or they would leave no place to others.
+-- The nearest memories; of equal vectors outside the index the newest two.
 near as materialized (
     select *
     from (
@@ -314,7 +337,7 @@ by_vector as materialized (
 -- fragment: both_arms
 -- The candidates of both arms, each with both scores; no distance for what has no such vector. What is found by the
 -- vector of the whole is measured by what of it is nearest.
-{as_json}, (select count(*) from by_vector) as near
+{as_json}, (select is_whole from is_whole) as is_whole
 from (select found.*, {covered} from (
     select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.day, v.tells_of_day,
         v.asks, v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical,

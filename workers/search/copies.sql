@@ -60,7 +60,7 @@ select
         from unnest(words_asked({all_languages}, %(time_words)s::text)) as word
     ), false) as tells_time,
     coalesce(m.sector, 'semantic') as sector, coalesce(m.sector_source = 'none', false) as fits_none,
-    case when m.repeated then m.text_key end as repeated_key,
+    m.vector_key, m.repeated,
     {sector_confidence} as sector_confidence, m.tags, m.project, m.confidence, m.active_hours,
     m.state = 'archived' or m.verification = 'rejected' as hidden, {superseded} as superseded,
     coalesce(m.valid_from, m.created_at) as begins, least(m.valid_until, m.superseded_from) as ends, m.expires_at as expires,

@@ -7,7 +7,6 @@ measure; `copies` keeps the copy current. A copy holds the partitions that a sea
 
 import math
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
@@ -27,7 +26,7 @@ from engramq.workers.search.ranking import Candidates, Column, Mask, Rows
 PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pieces; see the fragment `by_pieces`
 # Vectors that are multiplied at a time: with twice as many OpenBLAS takes a second thread, and five times the CPU.
 ROWS_AT_ONCE: Final = 1_000
-REPEATED_KEPT: Final = 2  # memories of a text that is repeated often; see the fragment `near_and_repeated`
+EQUAL_KEPT: Final = 10  # of equal vectors, where some are repeated often; see the fragment `scanned_few`
 FEW_SHARE: Final = 0.25  # of all rows: so few vectors are taken out and multiplied by themselves
 ROWS_AT_FIRST: Final = 64  # rows that arrays begin with; full ones grow by a quarter, and by as many at least
 GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is made anew
@@ -73,7 +72,8 @@ class NamespaceCopy:
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         self._truths = {name: np.zeros(ROWS_AT_FIRST, dtype=np.bool_) for name in _TRUTHS}
         self._numbers = {name: np.zeros(ROWS_AT_FIRST) for name in _NUMBERS}
-        self._repeated: dict[int, int] = {}  # the keys of texts that are repeated often, by row
+        self._has_repeated = False
+        self._keys = np.zeros(ROWS_AT_FIRST, dtype=np.int64)  # of vectors: equal ones have the same
         self._pieces: dict[int, NDArray[np.float32]] = {}  # vectors [pieces, dimensions] of long memories, of length 1
         self._postings: dict[str, array[int]] = {}
         self._words = self._tags = self._piece_bytes = 0
@@ -127,8 +127,7 @@ class NamespaceCopy:
             self._begins[place] = row["begins"].timestamp()
             self._ends[place], self._expires[place] = _seconds(row["ends"]), _seconds(row["expires"])
             self._words_of[place] = min(len(row["lexemes"]), MOST_WORDS)
-            if row["repeated_key"] is not None:
-                self._repeated[place] = row["repeated_key"]
+            self._keys[place], self._has_repeated = row["vector_key"] or 0, self._has_repeated or row["repeated"]
             self._put_vector(place, row["model_id"], row["embedding"])
             self._put_pieces(place, row["pieces"] or ())
             self._words += len(row["lexemes"])
@@ -150,7 +149,7 @@ class NamespaceCopy:
         if embedding is None:
             return self._measured(rows, question, lexical, None, asked_weight)
         cosines = self._cosines(embedding, chosen)
-        near = self._with_few_repeated(np.flatnonzero(cosines.comparable))
+        near = self._with_few_equal(np.flatnonzero(cosines.comparable))
         rows = np.union1d(rows, self._first(cosines.meaning, near))
         return self._measured(rows, question, lexical, cosines, asked_weight)
 
@@ -170,7 +169,17 @@ class NamespaceCopy:
         return self._measured(rows, question, None, self._cosines(embedding, wanted))
 
     def _grow(self) -> None:
-        for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_words_of", "_models", "_vectors"):
+        for name in (
+            "_live",
+            "_superseded",
+            "_begins",
+            "_ends",
+            "_expires",
+            "_words_of",
+            "_models",
+            "_vectors",
+            "_keys",
+        ):
             setattr(self, name, _grow_array(getattr(self, name)))
         self._truths = {name: _grow_array(values) for name, values in self._truths.items()}
         self._numbers = {name: _grow_array(values) for name, values in self._numbers.items()}
@@ -306,17 +315,14 @@ class NamespaceCopy:
         newest_first = rows[::-1]  # they lie in the order of time, but for those that were replaced
         return newest_first[np.argsort(-scores[newest_first], kind="stable")[:count]]
 
-    def _with_few_repeated(self, rows: Rows) -> Rows:
-        """Return rows without all but the newest of each text that is repeated often; see `near_and_repeated`."""
-        if not self._repeated:
+    def _with_few_equal(self, rows: Rows) -> Rows:
+        """Return rows without all but the newest of many equal vectors, as the fragment `scanned_few` does."""
+        if not self._has_repeated:
             return rows
-        newest_first = sorted(self._repeated.keys() & set(rows.tolist()), key=self._ids.__getitem__, reverse=True)
-        kept, dropped = Counter[int](), []
-        for row in newest_first:
-            kept[self._repeated[row]] += 1
-            if kept[self._repeated[row]] > REPEATED_KEPT:
-                dropped.append(row)
-        return np.setdiff1d(rows, dropped)
+        keys = self._keys[rows]
+        order = np.argsort(keys, kind="stable")
+        from_last = np.searchsorted(keys[order], keys[order], side="right") - np.arange(len(rows))
+        return np.sort(rows[order[from_last <= EQUAL_KEPT]])
 
     def _measured(
         self,

@@ -16,7 +16,8 @@ ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then,
 # Columns that no export has, by table: the tenant's number and what only this database can use.
 LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "memories": (
-        "tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id", "told_on", "text_key", "repeated",
+        "tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id", "told_on", "vector_key",
+        "repeated",
     ),
     "memory_usage": ("tenant", "node_id"),
     "nodes": ("tenant", "partition", "owner"),

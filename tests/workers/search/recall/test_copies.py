@@ -479,8 +479,8 @@ async def test_a_caller_who_hangs_up_costs_no_copy(scene: Scene) -> None:
 def row(number: int) -> dict[str, Any]:
     """A row of the query `copy_rows`: 20 words, and a vector of the bundled model's length."""
     moment = PAST + timedelta(minutes=number)
-    flags = dict.fromkeys(("asks", "tells_self", "tells_time", "fits_none", "hidden", "superseded"), False)
-    none = ("sector_confidence", "tags", "project", "ends", "expires", "pieces", "told_on", "repeated_key")
+    flags = dict.fromkeys(("asks", "tells_self", "tells_time", "fits_none", "hidden", "superseded", "repeated"), False)
+    none = ("sector_confidence", "tags", "project", "ends", "expires", "pieces", "told_on", "vector_key")
     return {
         **flags, **dict.fromkeys(none), "id": f"memory-{number}", "is_trusted": True, "thread": f"t{number // 25}",
         "position": number % 25, "speaker": "Ada", "moment": moment, "created_at": moment,
