@@ -13,7 +13,7 @@ from engramq.client.call import Conversation, Refused
 from engramq.client.files import ROOT, File, FileProblem, clean_path
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import MemoryState, Partition
+from engramq.schemas.vocabulary import MemoryState, Partition, Visibility
 
 TRIES: Final = 8  # of an edit that others are ahead of
 PAGE: Final = 100
@@ -146,16 +146,18 @@ class MemoryFiles:
 
     def _archived(self, path: str) -> Conversation[int]:
         """Archive what is at a path and below it, and what somebody writes there meanwhile; return of how many."""
-        ended = set[str]()
+        ended = dict[str, Visibility]()
         for _ in range(TRIES):
             versions = [] if path == ROOT else (yield from self._versions(path))
-            going = versions or (yield from self._below(path))
+            found = versions or (yield from self._below(path))
+            # What everybody has beside one's own private file of that name stays.
+            going = [file for file in found if ended.get(file.path, file.visibility) is file.visibility]
             if not going:
                 return len(ended)
             for file in going:
                 reason = f"the memory tool deleted {file.path}"
                 self._receipt((yield calls.forget(file.memory_id, reason=reason)))
-                ended.add(file.path)
+                ended[file.path] = file.visibility
         raise FileProblem(f"Error: {path} is being edited by others. Please view it and try again.")
 
     def _stored(
@@ -187,10 +189,9 @@ class MemoryFiles:
 
     def _all_replaced(self, versions: Sequence[File], by: Memory) -> Conversation[bool]:
         """Hide versions behind a later one, the newest last; False when that one cannot be. Raises _SeenByOthers."""
-        newest, replaced = versions[-1], False
+        replaced = False
         for version in versions:
-            if version.visibility is newest.visibility:  # else it is somebody's file of that name beside everybody's
-                replaced = yield from self._replaced(version, by)
+            replaced = yield from self._replaced(version, by)
         return replaced
 
     def _replaced(self, file: File, by: Memory) -> Conversation[bool]:
@@ -208,9 +209,18 @@ class MemoryFiles:
         return True
 
     def _versions(self, path: str, **options: Any) -> Conversation[list[File]]:
-        """Return the memories that are a file, the version that counts last."""
-        page = yield calls.recent(tags=[path], limit=PAGE, **self._among, **options)
-        return [file for file in files.in_order(page.memories) if file.path == path]
+        """Return the versions of a file that count, the newest last.
+
+        All pages are read, or so many shared ones could be planted that none shows the private one.
+        """
+        memories: list[Memory] = []
+        cursor: str | None = None
+        while True:
+            page = yield calls.recent(tags=[path], limit=PAGE, cursor=cursor, **self._among, **options)
+            memories += page.memories
+            cursor = page.next_cursor or None
+            if not cursor:
+                return files.that_count([file for file in files.in_order(memories) if file.path == path])
 
     def _below(self, path: str) -> Conversation[list[File]]:
         memories: list[Memory] = []

@@ -122,6 +122,11 @@ def in_order(memories: Iterable[Memory]) -> list[File]:
     return sorted(files, key=lambda file: (file.visibility is Visibility.PRIVATE, file.version))
 
 
+def that_count(files: Sequence[File]) -> list[File]:
+    """Return the versions of a file that count: one's own private ones, or else the shared ones."""
+    return [file for file in files if file.visibility is files[-1].visibility]
+
+
 def newest(memories: Iterable[Memory]) -> list[File]:
     """Return each file that is among memories in the version that counts, in the order of their paths."""
     files = {file.path: file for file in in_order(memories)}

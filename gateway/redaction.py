@@ -98,8 +98,7 @@ class Redaction:
         return msgspec.structs.replace(
             citation,
             path=citation.path and self.of_text(citation.path)[:PATH_CHARS],
-            # An address has no blanks, which the marks of some kinds have.
-            url=citation.url and self.of_text(citation.url).replace(" ", "_")[:URL_CHARS],
+            url=citation.url and _MARK.sub(_mark_in_address, self.of_text(citation.url))[:URL_CHARS],
         )
 
     def of_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -147,6 +146,11 @@ class Redaction:
             return kept
         self.count += kept == value
         return _mark(KEYWORD)
+
+
+def _mark_in_address(mark: re.Match[str]) -> str:
+    """Return a mark as an address can have it: with neither blanks nor brackets, `redacted-github-token`."""
+    return "-".join(re.findall(r"\w+", mark[0])).lower()
 
 
 def _mark(kind: str) -> str:

@@ -199,7 +199,10 @@ class Account:
         """Return why a request is not let in, "" when it is."""
         given = HTTPConnection(scope).headers.get("authorization", "")
         if given:
-            return "" if self._is_own(given) else _NO_TOKENS
+            if self._is_own(given):
+                return ""
+            log.info("A token refused where none is taken")
+            return _NO_TOKENS
         connection = scope.get(CONNECTION)
         owner = connection.owner() if isinstance(connection, LocalConnection) else None
         if owner in OWN_ACCOUNTS:
@@ -229,7 +232,10 @@ class Account:
 
 _OTHERWISE: Final = "Or have its owner serve with ENGRAMQ_AUTH=token."
 # Whoever sends a token means to be its principal, perhaps one that may do less than this server's account.
-_NO_TOKENS: Final = f"This server takes no tokens: it serves its own account, whoever a token is of. {_OTHERWISE}"
+_NO_TOKENS: Final = (
+    f"This server takes no tokens but the one in {TOKEN_FILE} of its home: it serves its own account alone. "
+    f"{_OTHERWISE}"
+)
 _OTHER: Final = f"This server is another account's, and serves that one only. {_OTHERWISE}"
 _WHOSE: Final = (
     "Whose request this is cannot be known here. Send `Authorization: Bearer` with the token in the file "

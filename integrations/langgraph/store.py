@@ -110,8 +110,7 @@ class EngramqStore(BaseStore):
             stored = (yield calls.store(**said)).stored
             try:
                 for memory in reversed(before):
-                    if memory.visibility == before[0].visibility:  # else it is everybody's beside one's own
-                        yield calls.supersede(memory.id, stored.id)
+                    yield calls.supersede(memory.id, stored.id)
             except Refused as refused:
                 if refused.code != "forbidden":
                     raise
@@ -155,14 +154,19 @@ class EngramqStore(BaseStore):
 
 
 def _current(namespace: tuple[str, ...], key: str) -> Conversation[list[records.Memory]]:
-    """Return the memories that are an item, the one that counts first: the newest, unless one's own is private.
+    """Return the memories that are an item, newest first: one, unless two writers met.
 
-    One's own private item goes before a shared one of the same key: whoever plants that would else get what its owner
-    puts next.
+    One's own private item counts alone, whatever shared ones of the same key there are: whoever plants these would else
+    get what its owner puts next. All pages are read, or so many could be planted that none shows the private one.
     """
-    page = yield calls.recent(limit=PAGE, tags=[item_tag(namespace, key)])
-    items = [memory for memory in page.memories if item_of(memory) is not None]
-    return sorted(items, key=lambda memory: not _is_private(memory))
+    items = list[records.Memory]()
+    cursor: str | None = None
+    while True:
+        page = yield calls.recent(limit=PAGE, tags=[item_tag(namespace, key)], cursor=cursor)
+        items += [memory for memory in page.memories if item_of(memory) is not None]
+        cursor = page.next_cursor
+        if not cursor:
+            return [memory for memory in items if _is_private(memory)] or items
 
 
 def _is_private(memory: records.Memory) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from engramq.client import AsyncMemory, Refused, calls
+from engramq.client import AsyncMemory, Refused, calls, files
 from engramq.client.call import Conversation
 from engramq.client.file_commands import MemoryFiles
 from engramq.client.files import FileProblem
@@ -80,7 +80,7 @@ async def test_an_edited_or_moved_file_is_as_private_as_it_was(here: Served, des
 
 
 @pytest.mark.promise("PV-1")
-@pytest.mark.parametrize("planted", [1, 5])
+@pytest.mark.parametrize("planted", [1, 101])
 async def test_a_shared_file_of_the_same_path_takes_nothing_from_a_private_one(
     here: Served, desk: Desk, memory: AsyncMemory, planted: int
 ) -> None:
@@ -91,8 +91,9 @@ async def test_a_shared_file_of_the_same_path_takes_nothing_from_a_private_one(
     async with client_of(here, "bob") as theirs:
         bob = Desk(theirs)
         await bob.does(bob.files.create(NOTES, "Bob plants a file\n"))
-        for version in range(planted):
-            await bob.does(bob.files.insert(NOTES, 1, f"line {version}"))
+        for version in range(2, planted):
+            said = files.said_of(NOTES, version, f"Bob plants file {version}\n")
+            await theirs.store(**said, external_id=f"{NOTES}#{version}")
         assert "another job" in await desk.does(desk.files.view(NOTES))
         assert NOTES in await desk.does(desk.files.view("/memories"))
         await desk.does(desk.files.insert(NOTES, 1, "by May, in secret"))
@@ -100,6 +101,9 @@ async def test_a_shared_file_of_the_same_path_takes_nothing_from_a_private_one(
         assert "in secret" in await desk.does(desk.files.view("/memories/plans.md"))
         seen = await theirs.recent(project="*", limit=50, states=("active", "archived"), include_superseded=True)
         assert not [found.content for found in seen.memories if "secret" in found.content or "job" in found.content]
+        assert "Bob plants" in await bob.does(bob.files.view(NOTES))
+        await desk.does(desk.files.create("/memories/plans.md", "is there"))
+        await desk.does(desk.files.delete("/memories/plans.md"))
         assert "Bob plants" in await bob.does(bob.files.view(NOTES))
 
 

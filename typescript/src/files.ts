@@ -103,6 +103,11 @@ export function inOrder(memories: readonly Memory[]): File[] {
   return files.sort((one, other) => isPrivate(one) - isPrivate(other) || one.version - other.version);
 }
 
+/** The versions of a file that count: of one's own private ones or else of the shared ones, in their order. */
+export function thatCount(files: readonly File[]): File[] {
+  return files.filter((file) => file.visibility === files.at(-1)?.visibility);
+}
+
 /** Each file that is among memories in the version that counts, in the order of their paths. */
 export function newest(memories: readonly Memory[]): File[] {
   const files = new Map(inOrder(memories).map((file) => [file.path, file]));

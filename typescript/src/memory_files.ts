@@ -146,15 +146,17 @@ export class MemoryFiles {
 
   /** Archive what is at a path and below it, and what somebody writes there meanwhile; of how many. */
   async #archived(path: string): Promise<number> {
-    const ended = new Set<string>();
+    const ended = new Map<string, File["visibility"]>();
     for (let attempt = 0; attempt < TRIES; attempt++) {
       const versions = path === ROOT ? [] : await this.#versions(path);
-      const going = versions.length ? versions : await this.#below(path);
+      const found = versions.length ? versions : await this.#below(path);
+      // What everybody has beside one's own private file of that name stays.
+      const going = found.filter((file) => (ended.get(file.path) ?? file.visibility) === file.visibility);
       if (!going.length) return ended.size;
       for (const file of going) {
         const reason = `the memory tool deleted ${file.path}`;
         this.#receipt(await this.#memory.forget(file.memoryId, { reason }));
-        ended.add(file.path);
+        ended.set(file.path, file.visibility);
       }
     }
     throw contended(path);
@@ -186,17 +188,15 @@ export class MemoryFiles {
       if ((now.at(-1)?.version ?? 0) >= version) return undefined;
       const states: Options<"list_recent_memories", never>["states"] = ["active", "pending", "archived"];
       const history = await this.#versions(path, { include_superseded: true, states });
-      version = Math.max(version, history.at(-1)?.version ?? 0);
+      version = Math.max(version, ...history.map((file) => file.version));
     }
     return undefined;
   }
 
   /** Hide versions behind a later one, the newest last; what became of that one. */
   async #allReplaced(versions: readonly File[], by: Said["Memory"]): Promise<Outcome> {
-    const visibility = versions.at(-1)?.visibility;
     let outcome: Outcome = "stays";
     for (const version of versions) {
-      if (version.visibility !== visibility) continue; // somebody's file of that name beside everybody's
       outcome = await this.#replaced(version, by);
       if (outcome === "seen by others") return outcome;
     }
@@ -220,10 +220,19 @@ export class MemoryFiles {
     return "replaced";
   }
 
-  /** The memories that are a file, the version that counts last. */
+  /**
+   * The versions of a file that count, the newest last. All pages are read, or so many shared ones could be planted that
+   * none shows the private one.
+   */
   async #versions(path: string, options: Options<"list_recent_memories", never> = {}): Promise<File[]> {
-    const page = await this.#memory.recent({ tags: [path], limit: PAGE, ...this.#among, ...options });
-    return files.inOrder(page.memories).filter((file) => file.path === path);
+    const memories: Said["Memory"][] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await this.#memory.recent({ tags: [path], limit: PAGE, cursor, ...this.#among, ...options });
+      memories.push(...page.memories);
+      cursor = page.next_cursor ?? undefined;
+    } while (cursor);
+    return files.thatCount(files.inOrder(memories).filter((file) => file.path === path));
   }
 
   async #below(path: string): Promise<File[]> {
