@@ -260,9 +260,10 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
 class _Doors:
     """HTTP of this process, which opens and closes while it runs, and what the home's supervisor asks of it."""
 
-    def __init__(self, gateway: Gateway, tasks: TaskGroup) -> None:
+    def __init__(self, gateway: Gateway, tasks: TaskGroup, stopping: anyio.Event) -> None:
         self._gateway = gateway
         self._tasks = tasks
+        self._stopping = stopping
         self._web: HttpServer | None = None
         self._closed = anyio.Event()
 
@@ -271,6 +272,8 @@ class _Doors:
         if isinstance(request.http, UnsetType):
             return await self._gateway.overview()
         await self.close()
+        if self._stopping.is_set():
+            return {"ok": False, "error": "The gateway is stopping."}
         try:
             if request.http is not None:
                 settings = read_settings({**os.environ, **request.http})
@@ -309,7 +312,7 @@ async def _serve(
     stopping: anyio.Event,
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        doors = _Doors(gateway, tasks)
+        doors = _Doors(gateway, tasks, stopping)
         awaiting_signal = await tasks.start(_await_signal, stopping)
         if listener is not None:
             tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, doors.answer)

@@ -12,7 +12,7 @@ from engramq.schemas.commands import AuditList, CommandReport, GetCommand, ListA
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope
+from engramq.schemas.vocabulary import AuditAction, CommandStatus
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
 from engramq.workers.db.audit import AuditFilter, entries
@@ -21,6 +21,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.replies import restore_answer
 from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.trust import is_admin
 
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
@@ -33,7 +34,7 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
     ended = await _report_ended(command.command_id, context)
     if ended is not None:
         return ended
-    asked_by = None if Scope.ADMIN in principal.scopes else principal.identity
+    asked_by = None if is_admin(principal) else principal.identity
     found = await context.mailboxes.find(command.command_id, namespace, asked_by)
     if isinstance(found, Answer):
         answer = msgspec.json.encode(found).decode()
@@ -101,7 +102,7 @@ async def _names_private(tx: Transaction, answer: str) -> bool:
 
 
 def _may_see(principal: Principal, owner: PrincipalId) -> bool:
-    return principal.identity == owner or Scope.ADMIN in principal.scopes
+    return principal.identity == owner or is_admin(principal)
 
 
 def _report(answer: Answer) -> CommandReport:

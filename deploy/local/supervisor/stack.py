@@ -82,6 +82,7 @@ class HttpDoor:
         self._gateway_socket = gateway_socket
         self._variables: dict[str, str] | None = None
         self._is_open = False
+        self._started = 0  # gateways, one after another
         self._lock = threading.Lock()
 
     def choose(self, wanted: dict[str, str]) -> None:
@@ -98,8 +99,9 @@ class HttpDoor:
         """Have the gateway serve it, unless it does. Raises DeployError when the gateway refuses or does not answer."""
         with self._lock:
             if self._variables is not None and not self._is_open:
+                started = self._started
                 self._ask(self._variables)
-                self._is_open = True
+                self._is_open = started == self._started  # else the one that answered has gone
 
     def close(self) -> None:
         """Have the gateway serve it no more."""
@@ -112,6 +114,7 @@ class HttpDoor:
 
     def forget(self) -> None:
         """Note that a gateway starts, which serves no HTTP yet."""
+        self._started += 1
         self._is_open = False
 
     def tend(self) -> str:

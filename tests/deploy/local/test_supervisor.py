@@ -19,7 +19,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import StackLease, connect, take_lease
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
-from engramq.deploy.local.supervisor.stack import accepts, default_stack, stop_order
+from engramq.deploy.local.supervisor.stack import HttpDoor, accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
@@ -354,3 +354,21 @@ def test_logs_are_kept_within_their_size_while_their_writers_go_on(tmp_path: Pat
 )
 def test_servers_stop_after_what_uses_them(home: Home, given: dict[str, str], last: list[str]) -> None:
     assert stop_order(default_stack(home, given).services) == [["gateway"], ["worker"], ["migrate"], last]
+
+
+def test_http_is_opened_again_where_the_gateway_that_opened_it_has_gone_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, asked = HttpDoor(tmp_path / "socket"), []
+
+    def ask(variables: dict[str, str] | None) -> None:
+        asked.append(variables)
+        if len(asked) == 1:
+            door.forget()  # its gateway dies after its answer
+
+    monkeypatch.setattr(door, "_ask", ask)
+    door.choose({"ENGRAMQ_PORT": "0"})
+    door.open()
+    assert door.tend() == ""
+    assert door.tend() == ""
+    assert len(asked) == 2
