@@ -53,12 +53,16 @@ class QueueCalls:
     write_s: float
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a gateway would reply to this call, refusals included; `tool` is the name of any command."""
+        """Return what a gateway would reply to this call, refusals included; `tool` is the name of any command.
+
+        Raises BusFailed.
+        """
         given = {name: value for name, value in arguments.items() if name not in _OF_CALLS}
         command: Command = msgspec.convert({**given, "type": tool}, AnyCommand)
         try:
             outcome = self.portal.call(partial(self._ask, command, arguments.get("idempotency_key")))
         except EngramqError as refused:
+            self.bus.check()
             return fault_body(refused.fault)
         if isinstance(outcome, Pending):
             return {"status": Status.PENDING.value, "command_id": outcome.command_id}

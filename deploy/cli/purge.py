@@ -81,12 +81,12 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
         return
     wanted = {field: value for field, value in given.items() if value is not None and value is not False}
     listing = checked_command(wanted, PurgeMemories)
-    with operating("purge", namespace) as place:
-        try:
+    try:
+        with operating("purge", namespace) as place:
             found, done = _purge(place, listing, yes=yes, as_json=as_json)
-        except EngramqError as refusal:
-            code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
-            raise CommandFailed(refusal_text(refusal.fault.error, refusal.fault.recovery), code) from None
+    except EngramqError as refusal:
+        code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
+        raise CommandFailed(refusal_text(refusal.fault.error, refusal.fault.recovery), code) from None
     if as_json:
         click.echo(json_line(reply_body(done or found), **place.fields))
     else:

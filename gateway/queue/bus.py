@@ -98,8 +98,13 @@ class Bus:
             # A block that another task has cancelled too stays cancelled.
             cancelled_by_us = self._cancelled_owner and self._owner is not None and self._owner.uncancel() == 0
             if kind is None or (cancelled_by_us and issubclass(kind, asyncio.CancelledError)):
-                error = f"The connection to the queue has failed for good ({type(self._failure).__name__})."
-                raise BusFailed(refuse(FaultCode.UNAVAILABLE, error).fault) from self._failure
+                self.check()
+
+    def check(self) -> None:
+        """Raise BusFailed if it has failed for good."""
+        if self._failure is not None:
+            error = f"The connection to the queue has failed for good ({type(self._failure).__name__})."
+            raise BusFailed(refuse(FaultCode.UNAVAILABLE, error).fault) from self._failure
 
     async def _close(self) -> None:
         for lane in self._lanes:

@@ -6,7 +6,6 @@ curve of the model that runs, so that one ranking holds for all candidates.
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -15,7 +14,6 @@ import msgspec
 import numpy as np
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
-from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.queries import name_of, sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
@@ -59,7 +57,9 @@ class QuestionVectors:
 
 SEARCH_TEXT: Final = sql("search_text")
 CHOSEN_SIZE: Final = sql("chosen_size")
-COMPLETING_S: Final = 2.0  # of an exact comparison after the index; what that gave is the answer if it takes longer
+# Everybody's memories up to which all are compared where the index gave too few: a second or two. With more, what the
+# index gave is the answer.
+COMPLETED_ROWS: Final = 1_000_000
 # The queries for a namespace without vectors that are repeated often, and with some.
 EXACT: Final = ("search_exact", "search_exact_repeated")
 BY_INDEX: Final = ("search_by_index", "search_by_index_repeated")
@@ -164,12 +164,10 @@ async def find_candidates(
     """
     query, values = await choose_query(tx, sizes, question, embedding, filters, scan=scan)
     row = await tx.only_row(query, **values)
-    if name_of(query) in BY_INDEX and embedding is not None and not row["is_whole"]:
-        # What the index gave is of others, hidden, or many times the same: nothing else is to be missed for it.
-        with suppress(StatementTimeout):
-            async with tx.connection.transaction():
-                await tx.limit_statements(COMPLETING_S)
-                row = await tx.only_row(sized_sql(EXACT[True], embedding.dimensions), **values)
+    # What the index gave may be of others, hidden, or many times the same: nothing else is to be missed for it.
+    is_short = name_of(query) in BY_INDEX and not row["is_whole"]
+    if embedding is not None and is_short and (await sizes.of(tx, filters.partitions)).everybodys <= COMPLETED_ROWS:
+        row = await tx.only_row(sized_sql(EXACT[True], embedding.dimensions), **values)
     return _candidates.decode(row["candidates"])
 
 
