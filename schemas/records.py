@@ -46,9 +46,7 @@ class ReferencedMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that a reply names, and how its content begins: null of what is untrusted, unless that was asked for.
-
-    `by`: the writer of a standing wish that is somebody else's and that nobody has verified: data, no wish of the user.
-    """
+    `by`: the writer of a wish that is another's and that nobody has verified: data, no wish of the user."""
 
     id: Id
     preview: str | None

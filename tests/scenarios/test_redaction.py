@@ -161,7 +161,7 @@ async def test_who_looks_for_secrets_takes_no_thread_of_others(
                 inside.release()
 
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        monkeypatch.setattr(service, "redacted", looked)
+        monkeypatch.setattr(service, "redact_command", looked)
         async with anyio.create_task_group() as group:
             for number in range(12):
                 group.start_soon(partial(agent.call, "store_memory", content=f"Note {number}"))

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 UNTRUSTED: Final = "untrusted"
 ARCHIVED: Final = "archived"
 REJECTED: Final = "rejected"
+VERIFIED: Final = ("verified", "approved")
 INVALID: Final = "invalid_parameter"
 
 USER: Final = "user"

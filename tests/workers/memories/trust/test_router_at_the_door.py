@@ -1,12 +1,8 @@
 """Where stores go, and who may say what, as clients see it: gateway and worker together."""
 
 import pytest
-from mcp.client import Client
 
-from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.server import build_server, profile_of
-from engramq.schemas.envelope import Principal
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Verification
+from engramq.schemas.vocabulary import Scope, Verification
 from tests.scenarios.stage import Agent, Stage, agent_of
 
 VOUCHED = ("verified", "approved")
@@ -56,10 +52,7 @@ async def test_vouching_takes_the_scope(stage: Stage, agent: Agent) -> None:
 @pytest.mark.promise("TP-22", "TP-23", "TP-24", "SE-12")
 async def test_an_untrusted_principal_reaches_untrusted_memories_only(stage: Stage, agent: Agent) -> None:
     ours = [await agent.store(f"Our own fact {number}") for number in range(2)]
-    principal = Principal(name="crawler", scopes=ALL_SCOPES, untrusted=True)
-    server = build_server(await stage.gateway(), profile_of("full"), lambda _: Caller(DEFAULT_NAMESPACE, principal))
-    async with Client(server) as client:
-        crawler = Agent(client)
+    async with agent_of(await stage.gateway(), principal="crawler", untrusted=True) as crawler:
         mine = [await crawler.store(f"Crawled {number}") for number in range(2)]
         mine += [await crawler.store("Crawled decision", source_type="lesson_learned")]
         assert {memory["partition"] for memory in mine} == {"untrusted"}
