@@ -17,7 +17,7 @@ HARMLESS: Final = {
     "status", "summary", "error", "hint", "notice", "warning", "what", "action", "code", "recovery", "field", "reason",
     "relation", "removed_relation", "source_query", "target_query", "effect", "signal", "state", "resolution", "at",
     "created_at", "updated_at", "occurred_at", "valid_from", "valid_until", "expires_at", "superseded_at",
-    "promoted_at", "accessed_at", "restore_until", "superseded_by", "supersedes", "created_by", "promoted_by",
+    "promoted_at", "accessed_at", "restore_until", "superseded_by", "supersedes", "created_by", "by", "promoted_by",
     "proposed_by", "approved_by", "omitted_fields", "edge_ids", "explain", "resolved_references", "connect_result",
     "label", "name", "source_label", "target_label", "edges_skipped_by", "old_verification", "new_verification",
     "digest", "built_on",
