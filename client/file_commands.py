@@ -11,12 +11,12 @@ from typing import Any, Final, Literal
 from engramq.client import calls, files
 from engramq.client.call import Conversation, Refused
 from engramq.client.files import ROOT, File, FileProblem, clean_path
+from engramq.client.pages import all_recent
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import MemoryState, Partition, Visibility
 
 TRIES: Final = 8  # of an edit that others are ahead of
-PAGE: Final = 100
 # Why a version is not hidden behind a later one: others moved or archived it, or who wrote the later one is untrusted.
 _STAYS: Final = frozenset({"already_superseded", "memory_not_active", "untrusted_supersedes"})
 
@@ -213,24 +213,12 @@ class MemoryFiles:
 
         All pages are read, or so many shared ones could be planted that none shows the private one.
         """
-        memories: list[Memory] = []
-        cursor: str | None = None
-        while True:
-            page = yield calls.recent(tags=[path], limit=PAGE, cursor=cursor, **self._among, **options)
-            memories += page.memories
-            cursor = page.next_cursor or None
-            if not cursor:
-                return files.that_count([file for file in files.in_order(memories) if file.path == path])
+        memories = yield from all_recent(tags=[path], **self._among, **options)
+        return files.that_count([file for file in files.in_order(memories) if file.path == path])
 
     def _below(self, path: str) -> Conversation[list[File]]:
-        memories: list[Memory] = []
-        cursor: str | None = None
-        while True:
-            page = yield calls.recent(tags=[f"{path}/"], limit=PAGE, cursor=cursor, **self._among)
-            memories += page.memories
-            cursor = page.next_cursor or None
-            if not cursor:
-                return [file for file in files.newest(memories) if file.path.startswith(f"{path}/")]
+        memories = yield from all_recent(tags=[f"{path}/"], **self._among)
+        return [file for file in files.newest(memories) if file.path.startswith(f"{path}/")]
 
     def _is_there(self, path: str) -> Conversation[bool]:
         if path == ROOT or (yield from self._versions(path)):

@@ -58,7 +58,7 @@ class Redaction:
         """
         before = self.count
         redacted = self.of_rest(msgspec.structs.replace(memory, content=self.of_text(memory.content)))
-        return redacted if self.count == before else _checked(redacted)
+        return redacted if self.count == before else _check_form(redacted)
 
     def of_rest(self, memory: M) -> M:
         """Return a memory without the secrets that it has beside its content.
@@ -74,7 +74,7 @@ class Redaction:
         """Return an update without the secrets in what it sets, and in the tags that it takes away as they are kept."""
         before = self.count
         redacted = self._of_fields(update, (*_FIELDS, "add_tags", "remove_tags"))
-        return redacted if self.count == before else _checked(redacted)
+        return redacted if self.count == before else _check_form(redacted)
 
     def _of_fields(self, command: C, names: Iterable[str]) -> C:
         before = self.count
@@ -157,7 +157,7 @@ def _mark(kind: str) -> str:
     return f"{MARK}{kind}]"
 
 
-def _checked(command: C) -> C:
+def _check_form(command: C) -> C:
     """Return a command that a worker can read. Raises EngramqError naming what the marks have spoilt."""
     try:
         return msgspec.convert(msgspec.to_builtins(command), type(command))

@@ -168,19 +168,19 @@ class Router:
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]], path: str) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1 or _name_in(hosts[0]) not in self._welcome.names:
-            return _refused(421, "The Host header names another server.")
+            return _refuse(421, "The Host header names another server.")
         for name, value in headers:
             if name == b"origin" and not self._welcome.origin(value.decode("latin-1")):
-                return _refused(403, "Requests of this Origin are not served.")
+                return _refuse(403, "Requests of this Origin are not served.")
             if name == b"content-length" and (not value.isdigit() or int(value[:20]) > limits.BODY_BYTES):
-                return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
+                return _refuse(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
         # A page of another site may have its browser send this, for an image or a frame: then no Origin is named.
         sent = dict(headers)
         if sent.get(b"sec-fetch-site") == b"cross-site" and b"origin" not in sent:
             is_page = path == "/" or f"{path}/".startswith(f"{PAGE_PATH}/")
             is_followed = (sent.get(b"sec-fetch-mode"), sent.get(b"sec-fetch-dest")) == (b"navigate", b"document")
             if not (is_page and is_followed):  # a person may follow a link to the page
-                return _refused(403, "Requests of other sites are not served.")
+                return _refuse(403, "Requests of other sites are not served.")
         return None
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,7 +211,7 @@ def _is_browser(scope: Scope) -> bool:
     return accepts_html and scope["method"] in {"GET", "HEAD"}
 
 
-def _refused(status: int, error: str) -> JSONResponse:
+def _refuse(status: int, error: str) -> JSONResponse:
     return JSONResponse({"status": "error", "error": error}, status)
 
 

@@ -160,7 +160,9 @@ class Service:
             arguments = check_arguments(tool, call.arguments, self.zone)
         if not isinstance(arguments.parameters, Command):
             session = arguments.session or caller.session
-            return await self._render(call, audience, arguments, await self._own(call, session, arguments.parameters))
+            return await self._render(
+                call, audience, arguments, await self._answer_here(call, session, arguments.parameters)
+            )
         command, secrets = await self._authorize(arguments.parameters, caller.principal)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=False))
@@ -272,7 +274,7 @@ class Service:
         text = cut() if len(text) <= AT_ONCE_CHARS else await anyio.to_thread.run_sync(cut)
         return ToolReply(body, text, is_error=False)
 
-    async def _own(self, call: Call, session: str, asked: msgspec.Struct) -> Body:
+    async def _answer_here(self, call: Call, session: str, asked: msgspec.Struct) -> Body:
         """Return the reply to a tool that no worker is asked for."""
         principal = call.caller.principal
         reply: msgspec.Struct

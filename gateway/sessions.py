@@ -49,7 +49,7 @@ class Breadcrumbs:
         stored, recalled, expires_ms, touched = found or (b"", b"", None, ())
         return BreadcrumbTrail(
             last_stored_id=stored.decode() or None,
-            last_recalled_ids=_recalled(recalled),
+            last_recalled_ids=_decode_recalled(recalled),
             session_memory_ids=[memory_id.decode() for memory_id in touched],
             expires_at=None if expires_ms is None else format_time(datetime.fromtimestamp(expires_ms / 1000, UTC)),
         )
@@ -69,7 +69,7 @@ class Breadcrumbs:
             return None
         if place is None:
             return found[0].decode() or None
-        recalled, number = _recalled(found[1]), int(place[1])
+        recalled, number = _decode_recalled(found[1]), int(place[1])
         return recalled[number] if number < len(recalled) else None
 
     async def _run(self, script: Script, namespace: str, principal: PrincipalId, session: str, *arguments: int) -> Any:
@@ -84,7 +84,7 @@ class Breadcrumbs:
             raise refuse(FaultCode.UNAVAILABLE, why) from problem
 
 
-def _recalled(data: bytes) -> list[str | None]:
+def _decode_recalled(data: bytes) -> list[str | None]:
     return [memory_id or None for memory_id in data.decode().split("\n")[:-1]]
 
 

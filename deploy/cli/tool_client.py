@@ -29,6 +29,7 @@ from engramq.deploy.local.gateway_connection import GatewayConnection, open_conn
 from engramq.deploy.local.home import DeployError, home_from
 from engramq.deploy.local.hooks.connection import call_of
 from engramq.deploy.local.lease import ask_status
+from engramq.schemas.codec import fault_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode
 from engramq.schemas.faults import refuse as refusal
@@ -287,13 +288,9 @@ class _HttpClient(ToolClient):
                 if problem.code not in _AGAIN:
                     raise CommandFailed(said) from None
                 pause_s = problem.headers.get("Retry-After", "")
-                again = {"retry_after_s": float(pause_s)} if pause_s.isdecimal() else {}
-                return {
-                    "status": Status.ERROR,
-                    "code": FaultCode.UNAVAILABLE,
-                    "error": said,
-                    "recovery": NOT_DONE,
-                } | again
+                retry_after_s = float(pause_s) if pause_s.isdecimal() else msgspec.UNSET
+                busy = refusal(FaultCode.UNAVAILABLE, said, recovery=NOT_DONE, retry_after_s=retry_after_s)
+                return fault_body(busy.fault)
             except (urllib.error.URLError, OSError, ValueError) as problem:
                 if not left:
                     reason = getattr(problem, "reason", problem)

@@ -29,7 +29,6 @@ _OPEN_TO_UNTRUSTED: Final = (
     Disconnect,
 )  # of the writes
 
-
 CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
 
 

@@ -126,11 +126,11 @@ def listing_for(profile: Profile, principal: Principal) -> types.ListToolsResult
 @lru_cache(maxsize=256)
 def _listing(profile: Profile, audience: Audience) -> types.ListToolsResult:
     return types.ListToolsResult(
-        tools=[_listed(tool, profile, audience) for tool in profile.tools if tool.name in audience.tools]
+        tools=[_list_tool(tool, profile, audience) for tool in profile.tools if tool.name in audience.tools]
     )
 
 
-def _listed(tool: Tool, profile: Profile, audience: Audience) -> types.Tool:
+def _list_tool(tool: Tool, profile: Profile, audience: Audience) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -145,14 +145,14 @@ def _listed_schema(tool: Tool, everyday: bool, audience: Audience) -> dict[str, 
     """Return the listed schema for this audience, with everyday parameters alone if that is wanted."""
     schema = listed_schema(tool)
     properties = {
-        name: _described(value, audience)
+        name: _describe(value, audience)
         for name, value in schema["properties"].items()
         if not everyday or name in tool.everyday
     }
     return {**schema, "properties": properties}
 
 
-def _described(schema: dict[str, Any], audience: Audience) -> dict[str, Any]:
+def _describe(schema: dict[str, Any], audience: Audience) -> dict[str, Any]:
     """Return a parameter's schema whose description names only tools that the audience has."""
     if "description" not in schema:
         return schema

@@ -189,7 +189,7 @@ class HttpWire:
         message = Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(body, scope[CALLER])
         if isinstance(message, Refusal):
             await Response(message.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
-        elif isinstance(message, CallRequest) and (accept := _accepted(scope, message)) is not None:
+        elif isinstance(message, CallRequest) and (accept := _read_accept(scope, message)) is not None:
             await self._answer(message, accept, receive, send)
         else:
             if isinstance(message, types.JSONRPCRequest):  # its id may have been written as 1.0
@@ -217,7 +217,7 @@ class HttpWire:
         await send({"type": "http.response.body", "body": answer})
 
 
-def _accepted(scope: Scope, call: CallRequest) -> bytes | None:
+def _read_accept(scope: Scope, call: CallRequest) -> bytes | None:
     """Return what the client accepts; None where the SDK has to judge the headers of a call."""
     headers: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:

@@ -19,10 +19,10 @@ from langgraph.store.base import (
 
 from engramq.client import AsyncMemory, Memory, Refused, calls
 from engramq.client.call import Conversation
+from engramq.client.pages import PAGE, all_recent
 from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_of, item_tag, matches, within_tags
 from engramq.schemas import records
 
-PAGE: Final = 100
 FOUND: Final = 50  # the most that one search returns
 WHOLE: Final = ("$",)
 TRIES: Final = 8  # of a put while others change who sees the item
@@ -140,15 +140,8 @@ class EngramqStore(BaseStore):
         return [item for item, _ in chosen]
 
     def _namespaces(self, op: ListNamespacesOp) -> Conversation[list[tuple[str, ...]]]:
-        found = set[tuple[str, ...]]()
-        cursor: str | None = None
-        while True:
-            page = yield calls.recent(limit=PAGE, tags=within_tags(()), cursor=cursor)
-            items = (item_of(memory) for memory in page.memories)
-            found |= {item.namespace for item in items if item is not None}
-            cursor = page.next_cursor
-            if not cursor:
-                break
+        items = map(item_of, (yield from all_recent(tags=within_tags(()))))
+        found = {item.namespace for item in items if item is not None}
         meant = {space for space in found if all(is_meant(each, space) for each in op.match_conditions or ())}
         return sorted({space[: op.max_depth] for space in meant})[op.offset : op.offset + op.limit]
 
@@ -159,14 +152,9 @@ def _current(namespace: tuple[str, ...], key: str) -> Conversation[list[records.
     One's own private item counts alone, whatever shared ones of the same key there are: whoever plants these would else
     get what its owner puts next. All pages are read, or so many could be planted that none shows the private one.
     """
-    items = list[records.Memory]()
-    cursor: str | None = None
-    while True:
-        page = yield calls.recent(limit=PAGE, tags=[item_tag(namespace, key)], cursor=cursor)
-        items += [memory for memory in page.memories if item_of(memory) is not None]
-        cursor = page.next_cursor
-        if not cursor:
-            return [memory for memory in items if _is_private(memory)] or items
+    memories = yield from all_recent(tags=[item_tag(namespace, key)])
+    items = [memory for memory in memories if item_of(memory) is not None]
+    return [memory for memory in items if _is_private(memory)] or items
 
 
 def _is_private(memory: records.Memory) -> bool:

@@ -65,12 +65,17 @@ def client_of(here: Served, name: str) -> AsyncMemory:
     return AsyncMemory(f"http://127.0.0.1:{here.site.port}", here.secrets[name])
 
 
-@pytest.mark.promise("PV-1")
-async def test_an_edited_or_moved_file_is_as_private_as_it_was(here: Served, desk: Desk, memory: AsyncMemory) -> None:
+async def keep_private(here: Served, desk: Desk, memory: AsyncMemory) -> None:
+    """Let ada make a file and keep it private, beside bob."""
     await here.invite("bob", "files", NewToken(principal="bob", scopes=ALL_SCOPES))
     await desk.does(desk.files.create(NOTES, "Ada looks for another job\n"))
     (stored,) = (await memory.recent(limit=1)).memories
     await memory.update(stored.id, visibility=Visibility.PRIVATE.value)
+
+
+@pytest.mark.promise("PV-1")
+async def test_an_edited_or_moved_file_is_as_private_as_it_was(here: Served, desk: Desk, memory: AsyncMemory) -> None:
+    await keep_private(here, desk, memory)
     await desk.does(desk.files.str_replace(NOTES, "another job", "a boat"))
     await desk.does(desk.files.rename(NOTES, "/memories/plans.md"))
     assert "a boat" in await desk.does(desk.files.view("/memories/plans.md"))
@@ -84,10 +89,7 @@ async def test_an_edited_or_moved_file_is_as_private_as_it_was(here: Served, des
 async def test_a_shared_file_of_the_same_path_takes_nothing_from_a_private_one(
     here: Served, desk: Desk, memory: AsyncMemory, planted: int
 ) -> None:
-    await here.invite("bob", "files", NewToken(principal="bob", scopes=ALL_SCOPES))
-    await desk.does(desk.files.create(NOTES, "Ada looks for another job\n"))
-    (stored,) = (await memory.recent(limit=1)).memories
-    await memory.update(stored.id, visibility=Visibility.PRIVATE.value)
+    await keep_private(here, desk, memory)
     async with client_of(here, "bob") as theirs:
         bob = Desk(theirs)
         await bob.does(bob.files.create(NOTES, "Bob plants a file\n"))

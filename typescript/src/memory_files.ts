@@ -225,21 +225,20 @@ export class MemoryFiles {
    * none shows the private one.
    */
   async #versions(path: string, options: Options<"list_recent_memories", never> = {}): Promise<File[]> {
-    const memories: Said["Memory"][] = [];
-    let cursor: string | undefined;
-    do {
-      const page = await this.#memory.recent({ tags: [path], limit: PAGE, cursor, ...this.#among, ...options });
-      memories.push(...page.memories);
-      cursor = page.next_cursor ?? undefined;
-    } while (cursor);
+    const memories = await this.#all({ tags: [path], ...options });
     return files.thatCount(files.inOrder(memories).filter((file) => file.path === path));
   }
 
   async #below(path: string): Promise<File[]> {
-    const memories: Said["Memory"][] = [];
-    const options = { tags: [`${path}/`], limit: PAGE, ...this.#among };
-    for await (const memory of this.#memory.eachRecent(options)) memories.push(memory);
+    const memories = await this.#all({ tags: [`${path}/`] });
     return files.newest(memories).filter((file) => file.path.startsWith(`${path}/`));
+  }
+
+  async #all(options: Options<"list_recent_memories", never>): Promise<Said["Memory"][]> {
+    const memories: Said["Memory"][] = [];
+    const among = { limit: PAGE, ...this.#among, ...options };
+    for await (const memory of this.#memory.eachRecent(among)) memories.push(memory);
+    return memories;
   }
 
   async #isThere(path: string): Promise<boolean> {

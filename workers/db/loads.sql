@@ -4,7 +4,7 @@ not m.repeated and (m.load_id is null or load_covered(m.tenant, m.load_id, m.par
 
 -- fragment: outside_index
 -- Whether the vector index may not know a memory m, since it came with a load whose index is still to be built.
-m.load_id = any(array(select l.id from loads l where l.tenant = %(tenant)s))
+not m.repeated and m.load_id = any(array(select l.id from loads l where l.tenant = %(tenant)s))
 
 -- fragment: repeated_key
 -- The vectors that the vector index holds often enough, so that equal ones are outside: it goes from one to the next in

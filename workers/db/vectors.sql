@@ -41,7 +41,7 @@ with hit as materialized (
 
 -- name: nearest_by_index
 -- The same by the vector index, which goes on until it has enough of them; its order is only nearly right. What it does
--- not know yet is scanned, of each text that it does not take any more a few are compared, and where it gives fewer than
+-- not know yet is scanned, of equal vectors that it does not take any more a few are compared, and where it gives fewer than
 -- are wanted all are.
 with recursive {repeated_key}, indexed as materialized (
     select m.node_id, m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) as distance
@@ -52,7 +52,7 @@ with recursive {repeated_key}, indexed as materialized (
 ), loaded as materialized (
     select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
     from memories m
-    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index} and not m.repeated
+    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
     order by 2
     limit %(k)s
 ), repeated as materialized (

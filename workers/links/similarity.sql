@@ -83,7 +83,7 @@ from (
     union (
         select m.node_id, ({apart}) + 0 as distance
         from memories m
-        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {outside_index} and not m.repeated
+        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {outside_index}
         order by 2
         limit %(k)s
     ) union (

@@ -58,8 +58,8 @@ join memories m on m.tenant = %(tenant)s and m.partition = any(%(partitions)s::t
 where found.distance <= %(farthest)s and (%(of_any_kind)s or ({telling} and {kind} = a.kind))
 
 -- name: duplicates_near_by_index
--- The same by the vector index; what it does not know yet is scanned, and of each text that it does not take any more a
--- few are compared. Where it gives fewer than are wanted all are.
+-- The same by the vector index; what it does not know yet is scanned, and of equal vectors that it does not take any
+-- more a few are compared. Where it gives fewer than are wanted all are.
 with recursive {repeated_key}, few as materialized (
     select m.node_id, m.embedding
     from repeated_key k
@@ -84,7 +84,7 @@ cross join lateral (
     union (
         select m.node_id, (m.embedding::halfvec({dimensions}) <=> a.embedding) + 0 as distance
         from memories m
-        where {neighbor} and {outside_index} and not m.repeated
+        where {neighbor} and {outside_index}
         order by 2
         limit %(k)s
     ) union (

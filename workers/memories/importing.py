@@ -28,7 +28,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import ImportRun
-from engramq.schemas.vocabulary import Partition, ReceiptStatus, Scope
+from engramq.schemas.vocabulary import Partition, ReceiptStatus
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -37,7 +37,7 @@ from engramq.workers.memories.import_writing import write
 from engramq.workers.memories.pending import embedding
 from engramq.workers.memories.store import finishing, usual_of
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import route
+from engramq.workers.trust import is_admin, route
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ async def list_imports(tx: Transaction, _command: ListImports, context: Context)
         commands=[str(command.__struct_config__.tag) for command in (ImportBatch, ImportMemories)],
         hours=LOOKED_BACK_H,
         limit=limits.IMPORT_BATCHES_LOOKED_AT,
-        principal=None if Scope.ADMIN in principal.scopes else principal.name,
+        principal=None if is_admin(principal) else principal.name,
         principal_untrusted=principal.untrusted,
     )
     counted = await tx.only_row("waiting_for_vectors")

@@ -15,7 +15,7 @@ import numpy as np
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.lookups import Ask, array
-from engramq.workers.db.queries import name_of, sized_sql, sql
+from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.embedders.calibration import Calibration
@@ -164,10 +164,11 @@ async def find_candidates(
     """
     query, values = await choose_query(tx, sizes, question, embedding, filters, scan=scan)
     row = await tx.only_row(query, **values)
-    # What the index gave may be of others, hidden, or many times the same: nothing else is to be missed for it.
-    is_short = name_of(query) in BY_INDEX and not row["is_whole"]
-    if embedding is not None and is_short and (await sizes.of(tx, filters.partitions)).everybodys <= COMPLETED_ROWS:
-        row = await tx.only_row(sized_sql(EXACT[True], embedding.dimensions), **values)
+    if embedding is not None and not row["is_whole"]:
+        # What the index gave is of others, hidden, or many times the same: nothing else is to be missed for it.
+        size = await sizes.of(tx, filters.partitions)
+        if size.everybodys <= COMPLETED_ROWS:
+            row = await tx.only_row(sized_sql(EXACT[True], embedding.dimensions), **values)
     return _candidates.decode(row["candidates"])
 
 

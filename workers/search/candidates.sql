@@ -283,7 +283,7 @@ by_index as materialized (
     union (
         select m.node_id, m.partition, ({distance}) + 0 as distance
         from memories m
-        where {chosen} and {comparable} and {outside_index} and not m.repeated
+        where {chosen} and {comparable} and {outside_index}
         order by distance
         limit %(candidates)s
     )
