@@ -261,7 +261,7 @@ test-scale: setup $(SCALE)/.installed
 # On a Citus of yours, which no package brings. One process: all tests share its database.
 test-citus: setup
 	@if [ -n "$$ENGRAMQ_TEST_CITUS_URL" ]; then \
-		$(BIN)/pytest -n 0 $(FAILED) -m "not own_database and not long" tests/citus tests/workers/links/asserted tests/scenarios \
+		$(BIN)/pytest -n 0 $(FAILED) -m "not own_database and not one_server and not long" tests/citus tests/workers/links/asserted tests/scenarios \
 			tests/workers/tenants/test_row_security.py tests/workers/tenants/test_foreign_ids.py; \
 	else echo "test-citus: nothing was run, since ENGRAMQ_TEST_CITUS_URL names no Citus (see CONTRIBUTING.md)"; fi
 

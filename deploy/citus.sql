@@ -6,6 +6,16 @@
 -- Citus 14 with PostgreSQL 18, and pgvector installed on every node. Citus brings extension, role and functions to nodes
 -- that were there before `engramq migrate`. docs/scaling.md, "Citus", says what was tried.
 
+-- Once: tables that are spread already are refused by Citus, in words that help nobody.
+do $$
+begin
+    if current_setting('engramq.sharded', true) = 'on' then
+        raise exception 'this database is spread already'
+            using hint = 'Nothing was changed. Of this script run the lines alone that are new to your cluster.';
+    end if;
+end
+$$;
+
 -- Several changes of tables in one transaction go to one shard after another, not to all at once.
 set local citus.multi_shard_modify_mode to 'sequential';
 
@@ -107,8 +117,10 @@ create policy own_tenant_blanks on audit_log for update to engramq_worker
         tenant = nullif(current_setting('app.tenant', true), '')::integer and (owner is null
         or owner between current_setting('app.owner_first', true) and current_setting('app.owner_last', true))
         and reason is null
-        and (old @? '$.properties.*') is not true and (new @? '$.properties.*') is not true
+        and not coalesce(old @? '$.properties.*', false) and not coalesce(new @? '$.properties.*', false)
     );
+-- The coordinator takes the numbers of rows that an INSERT ... SELECT writes, as the worker.
+grant usage on sequence audit_log_id_seq to engramq_worker;
 grant update (salt) on audit_chain to engramq_worker;
 drop policy own_tenant on audit_chain;
 create policy own_tenant_reads on audit_chain for select to engramq_worker

@@ -12,6 +12,7 @@ import gc
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -187,6 +188,10 @@ class Database:
         cursor = self.owner.execute(query.encode(), values)
         return cursor.fetchall() if cursor.description else []
 
+    def close(self) -> None:
+        if "owner" in vars(self):
+            self.owner.close()
+
 
 @pytest.fixture(autouse=True)
 def root_logger() -> Iterator[None]:
@@ -220,15 +225,21 @@ def servers() -> Iterator[TestServers]:
         yield TestServers(database_url, redis_url or running.redis_url, embedded, administrator)
 
 
+def statements_of(script: str) -> list[str]:
+    """Return the statements of a script of SQL, each with its semicolon."""
+    return re.findall(r"(?:\$\$.*?\$\$|'[^']*'|--[^\n]*|[^;$'-]|-(?!-))+;", script, re.DOTALL)
+
+
 @pytest.fixture(scope="session")
 def template(servers: TestServers) -> Iterator[str]:
     """The name of a migrated database that nobody is connected to; of Citus the one that there is, spread by now."""
     if CITUS:
         if asyncio.run(migrate(CITUS)):
-            spread = (TESTS.parent / "deploy" / "citus.sql").read_bytes()
+            script = (TESTS.parent / "deploy" / "citus.sql").read_text(encoding="utf-8")
             with psycopg.connect(CITUS) as connection:
                 connection.execute("set citus.shard_count to 2")
-                connection.execute(spread)
+                for statement in statements_of(script):  # Citus plans a string of several as one
+                    connection.execute(statement.encode())
         yield urlsplit(CITUS).path.removeprefix("/")
         return
     name = f"engramq_template_{uuid4().hex[:12]}"
@@ -244,7 +255,9 @@ def template(servers: TestServers) -> Iterator[str]:
 def new_database(servers: TestServers, template: str) -> Iterator[Database]:
     """Make a migrated database that is dropped at the end."""
     if CITUS:
-        yield Database(template, servers.url(template, WORKER_ROLE), CITUS)
+        database = Database(template, servers.url(template, WORKER_ROLE), CITUS)
+        yield database
+        database.close()
         return
     name = f"engramq_test_{uuid4().hex[:12]}"
     servers.administer(f"create database {name} template {template} strategy file_copy")
@@ -253,8 +266,7 @@ def new_database(servers: TestServers, template: str) -> Iterator[Database]:
     try:
         yield database
     finally:
-        if "owner" in vars(database):
-            database.owner.close()
+        database.close()
         servers.administer(f"drop database {name} with (force)")
 
 

@@ -208,7 +208,8 @@ async def test_a_table_comes_over_standard_input(stage: Stage, database: Databas
         subprocess.run, [ENGRAMQ, "import", "-", "--namespace", "tables"], input=given, capture_output=True, check=False
     )
     assert (ran.returncode, ran.stdout.split()[:2]) == (0, [b"stored", b"2"]), ran.stderr
-    kept = database.rows("select content, tags from memories where tenant = tenant_of('tables') order by content")
+    of_tables = "tenant = (select tenant from namespaces where namespace = 'tables')"
+    kept = database.rows(f"select content, tags from memories where {of_tables} order by content")
     assert [(row["content"], row["tags"]) for row in kept] == [("first", ["a,b"]), ("second", None)]
 
 

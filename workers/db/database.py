@@ -438,7 +438,7 @@ def _check_session(found: Row) -> None:
     if found["sharded"] and not found["settings_reach_nodes"]:
         raise NotReady(
             "The database is spread over a cluster, and what a transaction sets does not reach its nodes.",
-            "Run deploy/citus.sql again, or ALTER DATABASE … SET citus.propagate_set_commands TO 'local'.",
+            "As the owner, on the coordinator: ALTER DATABASE … SET citus.propagate_set_commands TO 'local'.",
         )
     wrong = [name for name, value in SESSION.items() if found["settings"][name] != value]
     if wrong:

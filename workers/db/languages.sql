@@ -28,6 +28,7 @@ with standing as (
     select n.language from namespaces n where n.tenant = %(tenant)s and n.language <> %(language)s for update
 ), changed as (
     update namespaces n set language = %(language)s from standing where n.tenant = %(tenant)s
+    returning standing.language
 ), noted as (
     insert into lexeme_rebuilds (tenant, former_languages)
     select %(tenant)s, array[language] from standing
@@ -36,7 +37,7 @@ with standing as (
             || excluded.former_languages,
         changed_at = excluded.changed_at, passes = 0, began_at = null, after_id = excluded.after_id, done = 0
 )
-select language from standing
+select language from changed
 
 -- name: rebuilding_namespaces
 -- Namespaces whose words are to be made anew.

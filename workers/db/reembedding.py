@@ -46,6 +46,7 @@ async def claim(store: Store, model_id: int, worker: UUID, remaining: int) -> Cl
 
     Raises EngramqError (`unavailable`).
     """
+    await store.ask("end_other_reembeddings", model_id=model_id)
     rows = await store.ask(
         "begin_reembedding", model_id=model_id, worker=worker, remaining=remaining, silent_s=SILENT_S
     )

@@ -1,9 +1,11 @@
+-- name: end_other_reembeddings
+-- End the changes to other models. By itself: Citus leaves out a part of a WITH that changes a table which is whole on every
+-- node, where nothing reads the part.
+delete from reembedding where model_id <> %(model_id)s returning model_id
+
 -- name: begin_reembedding
--- Say that vectors of other models become those of this one, by this process; an earlier change is over, the same one goes
--- on. It began when the model was chosen. No row while another process is at it, which has told so of late.
-with over as (
-    delete from reembedding where model_id <> %(model_id)s
-)
+-- Say that vectors of other models become those of this one, by this process; the same change goes on. It began when the
+-- model was chosen. No row while another process is at it, which has told so of late.
 insert into reembedding (model_id, total, remaining, worker, began_at)
 select
     %(model_id)s, %(remaining)s, %(remaining)s, %(worker)s, (select chosen_at from embedding_models where id = %(model_id)s)

@@ -1362,7 +1362,7 @@ begin
         begin
             perform from embedding_models
             where id = model and used_at < now() - make_interval(secs => unused_s) for update;
-            if found and not exists (select from memories m where m.model_id = model) then
+            if found and not exists (select 1 from memories m where m.model_id = model) then
                 execute format('drop index if exists %I', 'memories_embedding_' || model);
                 delete from loads where model_id = model;
                 update embedding_models set retired_at = now() where id = model;

@@ -188,10 +188,11 @@ class Transaction:
 
     async def enter(self) -> None:
         """Enter the tenant; once, at the beginning."""
-        await self.send("enter_tenant")
         if self.sharded:  # Citus tells its nodes what a statement sets, not what a function does
+            # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.
             await self.connection.execute(ENTER_NODES % int(self.tenant), prepare=False)
             await self._show_private()
+        await self.send("enter_tenant")
 
     async def _show_private(self) -> None:
         if not self.sharded:

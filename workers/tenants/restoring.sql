@@ -149,7 +149,7 @@ with made as (
 select count(*) as rows from made
 
 -- name: write_exported_proposals
--- Proposals with who approved them.
+-- Proposals, then who approved them: a cluster of Citus runs the parts one after another.
 with given as materialized (
     select r.*
     from unnest(%(lines)s::text[]) as line
@@ -158,12 +158,6 @@ with given as materialized (
         reason text, created_at timestamptz, expires_at timestamptz, rejected_at timestamptz, used_at timestamptz,
         approvals jsonb
     )
-), approved as (
-    insert into approvals (tenant, proposal_id, principal, approved_at)
-    select %(tenant)s, g.id, a.principal, a.approved_at
-    from given g
-    cross join lateral jsonb_to_recordset(g.approvals) as a (principal text, approved_at timestamptz)
-    returning principal
 ), made as (
     insert into proposals (
         tenant, id, action, target_id, covers, new_sector, change, proposed_by, reason, created_at, expires_at,
@@ -174,6 +168,12 @@ with given as materialized (
         rejected_at, used_at
     from given
     returning 1
+), approved as (
+    insert into approvals (tenant, proposal_id, principal, approved_at)
+    select %(tenant)s, g.id, a.principal, a.approved_at
+    from given g
+    cross join lateral jsonb_to_recordset(g.approvals) as a (principal text, approved_at timestamptz)
+    returning principal
 )
 select count(*) as rows from made
 

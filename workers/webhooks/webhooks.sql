@@ -75,34 +75,30 @@ update webhooks set failures = 0, again_at = now() where tenant = %(tenant)s and
 -- Note a try that failed. All that waits for the webhook is left alone for a while, longer each time until something is
 -- taken. A message has as many tries as there are waits, and the first. One failure counts for its message; from the second
 -- in a row on, for all that was due: then the receiver is away. Names the messages that are given up.
-with moment as materialized (
-    select now() as now, array(
-            select now() + make_interval(secs => waits.s)
-            from unnest(%(waits_s)s::double precision[]) with ordinality waits (s, place)
-            order by waits.place
-        ) as later
+with waits as materialized (
+    select waits.place, now() as now, now() + make_interval(secs => waits.s) as until
+    from unnest(%(waits_s)s::double precision[]) with ordinality waits (s, place)
 ),
 failing as (
-    update webhooks w set failures = w.failures + 1,
-        again_at = moment.later[least(w.failures + 1, %(most)s::integer)]
-    from moment
-    where w.tenant = %(tenant)s and w.id = %(webhook_id)s
-    returning w.failures, w.again_at
+    update webhooks w set failures = w.failures + 1, again_at = waits.until
+    from waits
+    where w.tenant = %(tenant)s and w.id = %(webhook_id)s and waits.place = least(w.failures + 1, %(most)s::integer)
+    returning w.failures, w.again_at, waits.now
 ),
 waiting as (
     select o.id, o.attempts + case when counts.so then 1 else 0 end as attempts, counts.so,
-        failing.again_at, moment.now, moment.later,
+        failing.again_at, failing.now, waits.until,
         counts.so and o.attempts >= cardinality(%(waits_s)s::double precision[]) as is_dead
     from webhook_outbox o
-    cross join moment
     cross join failing
-    cross join lateral (select o.id = %(id)s or (failing.failures > 1 and o.next_at <= moment.now) as so) counts
+    cross join lateral (select o.id = %(id)s or (failing.failures > 1 and o.next_at <= failing.now) as so) counts
+    left join waits on counts.so and waits.place = o.attempts + 1
     where o.tenant = %(tenant)s and o.webhook_id = %(webhook_id)s and o.dead_at is null
 ),
 noted as (
     update webhook_outbox o set attempts = w.attempts,
         problem = case when w.so then %(problem)s else o.problem end,
-        next_at = greatest(w.again_at, case when w.so and not w.is_dead then w.later[w.attempts] else o.next_at end),
+        next_at = greatest(w.again_at, case when w.so and not w.is_dead then w.until else o.next_at end),
         dead_at = case when w.is_dead then w.now end
     from waiting w
     where o.tenant = %(tenant)s and o.webhook_id = %(webhook_id)s and o.id = w.id

@@ -28,8 +28,11 @@ What Citus 14.0.1 refused when engramq ran on it, beyond its documentation:
   COPY unless it has RETURNING or ON CONFLICT.
 - parameter: "could not determine data type of parameter": in ON CONFLICT or RETURNING of such an INSERT.
 - lock: FOR KEY SHARE in a part of a WITH that reads another part which reads a table, ahead of an INSERT.
-- columns: "a column definition list is required": a subquery in FROM that selects no column.
+- columns: "a column definition list is required": a subquery in FROM that selects no column, or an EXISTS over the rows
+  of all tenants that selects none.
 - joined: an INSERT that takes the tenant from a table, not as a value, goes to all shards.
+- refers: an INSERT in a WITH whose rows refer to those of a later part, which are not there yet.
+- unread: a part of a WITH that changes a table which is whole on every node, and that nothing reads: it is left out.
 
 And this, which means something else there:
 
@@ -75,7 +78,7 @@ class Rules:
         """Return what is refused or would mean something else, as `rule: function or table`."""
         if not self._tables(within(tree)) & (self.distributed | self.reference):
             return set()  # the coordinator's own
-        found = set(self._order(tree))
+        found = {*self._order(tree), *self._references(tree), *self._unread(tree)}
         parts = {node["ctename"]: node for node in within(tree) if node["kind"] == "COMMONTABLEEXPR"}
         for query in within(tree):
             if query["kind"] == "QUERY":
@@ -88,7 +91,24 @@ class Rules:
             found |= set(self._locks(parts))
         return found
 
+    def _references(self, tree: Node) -> Iterator[str]:
+        parts = [item["ctequery"] for item in _listed(tree["cteList"])]
+        written = [self._target(part) for part in [*parts, tree] if part["commandType"] == INSERT]
+        for place, table in enumerate(written):
+            if self.catalogue.references.get(table, frozenset()) & {*written[place + 1 :]}:
+                yield f"refers: {table}"
+
+    def _unread(self, tree: Node) -> Iterator[str]:
+        read = {node["ctename"] for node in within(tree) if node.get("rtekind") == CTE}
+        for part in _listed(tree["cteList"]):
+            query = part["ctequery"]
+            if query["commandType"] != SELECT and part["ctename"] not in read and self._target(query) in self.reference:
+                yield f"unread: {self._target(query)}"
+
     def _subqueries(self, query: Node) -> Iterator[str]:
+        for link in within([query["jointree"], query["targetList"]], queries=False):
+            if link["kind"] == "SUBLINK" and not _listed(link["subselect"]["targetList"]):
+                yield from (f"columns: {name}" for name in self._spread(link["subselect"]))
         own = [table for table in _listed(query["rtable"]) if table["rtekind"] == RELATION]
         for table in _listed(query["rtable"]):
             if table["rtekind"] == SUBQUERY and not _listed(table["subquery"]["targetList"]):

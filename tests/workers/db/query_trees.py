@@ -41,6 +41,7 @@ class Catalogue:
     tables: Mapping[str, str]
     columns: Mapping[tuple[str, str], str]
     conversions: Mapping[str, tuple[str, str]]  # of a type: from and to its text
+    references: Mapping[str, frozenset[str]]  # the other tables that the foreign keys of each lead to
 
     @classmethod
     def read(cls, connection: psycopg.Connection[Any]) -> "Catalogue":
@@ -67,6 +68,10 @@ class Catalogue:
             )},
             {item: (from_text, to_text) for item, from_text, to_text in rows(
                 "select oid::text, typinput::oid::text, typoutput::oid::text from pg_type"
+            )},
+            {table: frozenset(others) for table, others in rows(
+                "select conrelid::regclass::text, array_agg(confrelid::regclass::text) from pg_constraint "
+                "where contype = 'f' and conrelid <> confrelid group by 1"
             )},
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
 from tests.architecture.source import ROOT
-from tests.conftest import Database
+from tests.conftest import Database, statements_of
 from tests.workers.db.citus_rules import Rules
 from tests.workers.db.query_trees import SELECT, Catalogue, Node, body_of, parsed, run_by
 from tests.workers.tenants.statements import DIMENSIONS, PREDICATE, STATEMENT
@@ -289,6 +289,36 @@ create function create_distributed_function(name regprocedure) returns void lang
 """
 
 
+CHOICES_OF_TRUTH = """
+select polname from pg_policy
+where concat(pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid))
+    ~* '\\mis (not )?(true|false|unknown)\\M'
+"""
+NUMBERS_WITHHELD = """
+select sequence.relname from pg_class sequence
+join pg_depend d on d.objid = sequence.oid and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i')
+where d.refobjid = any(%s::regclass[])
+    and case when sequence.relkind = 'S' then not has_sequence_privilege('engramq_worker', sequence.oid, 'usage') end
+"""
+
+
+@pytest.mark.promise("SC-6")
+@pytest.mark.own_database
+def test_the_script_leaves_no_policy_and_no_sequence_that_citus_refuses(database: Database) -> None:
+    """Citus transforms a policy's condition twice, and takes the numbers of rows from the sequence as the worker."""
+    inserted, _ = in_citus()
+    with psycopg.connect(database.owner_url, autocommit=True) as owner:
+        owner.execute(STUBS.encode())
+        with owner.transaction():
+            for statement in statements_of(CITUS.read_text(encoding="utf-8")):  # as `make test-citus` does it
+                owner.execute(statement.encode())
+        assert owner.execute(CHOICES_OF_TRUTH.encode()).fetchall() == []
+        assert owner.execute(NUMBERS_WITHHELD.encode(), [[*{*inserted} - {"loads"}]]).fetchall() == []  # no loads there
+        owner.execute("set engramq.sharded to 'on'")
+        with pytest.raises(psycopg.errors.RaiseException, match="spread already"):
+            owner.execute(CITUS.read_bytes())
+
+
 @pytest.mark.promise("SC-6")
 @pytest.mark.own_database
 def test_the_script_runs_and_lets_workers_blank_the_audit_log_and_no_more(database: Database) -> None:
@@ -360,7 +390,7 @@ BROKEN = {
     "order: nodes": "with made as (insert into nodes (id, tenant, label, partition) values (%(id)s, %(tenant)s, 'x', "
         "'trusted')) select count(*) from nodes where tenant = %(tenant)s",
     "correlated: memories + spread: memories":
-        "select namespace from namespaces n where exists (select from memories m where m.tenant = n.tenant)",
+        "select namespace from namespaces n where exists (select 1 from memories m where m.tenant = n.tenant)",
     "copy: approvals": "insert into approvals (tenant, proposal_id, principal) "
         "select %(tenant)s, id, 'me' from unnest(%(ids)s::uuid[]) as id",
     "parameter: approvals": "insert into approvals (tenant, proposal_id, principal) "
@@ -372,6 +402,13 @@ BROKEN = {
         "select count(*) from (select from memories where tenant = %(tenant)s limit 9) counted",
     "joined: memory_usage": "insert into memory_usage (tenant, node_id) select tenant, id from nodes "
         "where tenant = %(tenant)s returning node_id",
+    "columns: memories + spread: memories": "select 1 where not exists (select from memories where model_id = 1)",
+    "refers: approvals": "with approved as (insert into approvals (tenant, proposal_id, principal) "
+        "select %(tenant)s, id, 'me' from unnest(%(ids)s::uuid[]) as id returning 1), made as (insert into proposals "
+        "(tenant, id, action, proposed_by) select %(tenant)s, id, 'promote', 'me' from unnest(%(ids)s::uuid[]) as id "
+        "returning 1) select count(*) from made",
+    "unread: reembedding": "with over as (delete from reembedding where model_id <> 1) "
+        "insert into reembedding (model_id, total, remaining, began_at) values (1, 1, 1, now())",
     # A subquery that the planner takes up is none; one that is materialized is.
     "lazy: pulled up": "update edges e set updated_at = coalesce(e.valid_until, moment.now) "
         "from (select now() as now) moment where e.tenant = %(tenant)s",
@@ -398,10 +435,20 @@ async def test_the_tenant_is_set_by_a_statement_where_tables_are_sharded(databas
     with pytest.raises(NotReady, match="does not reach its nodes"):
         await Store.open(database.url)
     database.rows(f"alter database {database.name} set citus.propagate_set_commands to 'local'")
-    # On a node the tenant is what a statement has set, whatever the function does on the coordinator.
-    database.rows(
-        "create or replace function enter_tenant(wanted integer, named text) returns void language sql as 'select'"
-    )
+    # On a node the tenant is what a statement has set, whatever the function does on the coordinator. The statement is
+    # first: the directory that the function reads may be a node's.
+    database.rows("""
+        create or replace function enter_tenant(wanted integer, named text, owner_first text, owner_last text)
+        returns void language plpgsql as $$
+        begin
+            if current_setting('app.tenant', true) is distinct from wanted::text
+                or current_setting('app.owner_last', true) is distinct from owner_last
+            then
+                raise exception 'another namespace has this tenant' using errcode = 'EQ001';
+            end if;
+        end
+        $$
+    """)
     async with await Store.open(database.url) as store:
         assert await store.read("ben", lambda tx: tx.rows(contents)) == mine
         assert await store.write("ben", lambda tx: tx.rows(contents)) == mine
