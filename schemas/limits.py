@@ -49,6 +49,7 @@ PROPOSALS_SHOWN: Final = 50
 OPEN_PROPOSALS: Final = 50  # of one principal
 PROPOSAL_DAYS: Final = 30  # for which a proposal is kept that has ended
 PROJECTS_SHOWN: Final = 100  # in statistics, those with most memories
+MESSAGE_DAYS: Final = 30  # for which a webhook's message is kept that nobody took
 TIMELINE_DAYS: Final = 45  # of a timeline by day; a longer one is by month
 TIMELINE_MONTHS: Final = 48  # a longer one is by year
 EDGE_KINDS_SHOWN: Final = 200  # that stats count separately: callers may invent relations

@@ -114,6 +114,7 @@ def _handlers(kind: WorkerKind) -> tuple[CommandHandler[..., Any], ...]:
 HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     kind: _handlers(kind) for kind in WorkerKind
 }
+LOOKS_APART: Final = 6  # as long between two looks at all tenants where each asks all shards of a cluster
 USUAL_CONCURRENCY: Final = 32  # commands that one process carries out at a time
 CONCURRENCY: Final[Mapping[WorkerKind, int]] = {
     WorkerKind.SECTORS: 64,  # most of them only wait for others to come
@@ -200,10 +201,11 @@ def _schedule(
     store: Store, settings: Settings, vectorizer: Vectorizer, stopping: asyncio.Event, activity: Activity
 ) -> tuple[Periodic, ...]:
     """Return the periodic work of upkeep."""
+    looks_s = settings.sweep_interval_s * (LOOKS_APART if store.sharded else 1)
     upkeep = Upkeep(
         store=store,
         unfinished=Unfinished(store=store, activity=activity),
-        interval_s=settings.sweep_interval_s,
+        interval_s=looks_s,
         retention=settings.retention,
     )
     reembedding = Reembedding(store=store, vectorizer=vectorizer, activity=activity, stopping=stopping)
@@ -212,8 +214,8 @@ def _schedule(
     return (
         *upkeep.schedule(),
         periodic("reembed", settings.sweep_interval_s, reembedding.run),
-        periodic("rebuild_lexemes", settings.sweep_interval_s, rebuilding.run),
-        periodic("embed_pieces", settings.sweep_interval_s, pieces.run),
+        periodic("rebuild_lexemes", looks_s, rebuilding.run),
+        periodic("embed_pieces", looks_s, pieces.run),
         periodic("chain_audit", receipts.EXTEND_EVERY_S, receipts.Chaining(store=store).run),
         periodic("tell_webhooks", settings.sweep_interval_s, Delivery(store=store, settings=settings).run),
     )

@@ -23,7 +23,7 @@ select expiring_namespaces() as namespace
 
 -- name: outdated_namespaces
 -- Where something is older than it is kept.
-select outdated_namespaces(%(ledger_days)s, %(pair_days)s, %(graph_days)s) as namespace
+select outdated_namespaces(%(ledger_days)s, %(pair_days)s, %(graph_days)s, %(message_days)s) as namespace
 
 -- name: decaying_namespaces
 -- Where links have to decay.

@@ -134,7 +134,7 @@ class Store:
         # The number of a namespace, with which every key of its rows begins. It never changes and is never given again,
         # so what is remembered holds for as long as the database is the same: each transaction proves it as it enters.
         self._tenants: dict[str, Int4] = {}
-        self._sharded = False
+        self.sharded = False  # whether its tables are spread over a cluster of Citus
         self._refusals = Refusals()
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
@@ -166,7 +166,7 @@ class Store:
                     found = await (await execute(connection, "session_check", {"names": list(SESSION)})).fetchone()
                     known = await (await execute(connection, "language_known", {"language": language})).fetchone()
             _check_session(found or {})
-            store._sharded = bool(found and found["sharded"])
+            store.sharded = bool(found and found["sharded"])
             if primary and found and found["is_standby"]:
                 raise NotReady.standby()
             _check_language(language, known or {})
@@ -218,7 +218,7 @@ class Store:
 
         Raises EngramqError with `unavailable`.
         """
-        if self._sharded:
+        if self.sharded:
             return await self.read(namespace, lambda tx: tx.look_up(lookups))
         return await self._look_up(namespace, lookups)
 
@@ -380,7 +380,7 @@ class Store:
         try:
             async with transaction(
                 connection, namespace, tenant,
-                read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self._sharded, viewer=self.viewer,
+                read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self.sharded, viewer=self.viewer,
             ) as opened:  # fmt: skip
                 yield opened
         except psycopg.Error as error:

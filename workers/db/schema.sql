@@ -1071,7 +1071,7 @@ begin atomic
 end;
 
 -- Namespaces with something that is kept for so many days only, and is older.
-create function outdated_namespaces(ledger_days integer, pair_days integer, graph_days integer)
+create function outdated_namespaces(ledger_days integer, pair_days integer, graph_days integer, message_days integer)
 returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
@@ -1084,6 +1084,8 @@ begin atomic
         select d.tenant from deleted_graph d where d.deleted_at <= now() - make_interval(days => graph_days)
         union
         select p.tenant from proposals p where p.created_at <= now() - make_interval(days => graph_days)
+        union
+        select o.tenant from webhook_outbox o where o.dead_at < now() - make_interval(days => message_days)
     ) due
     join namespaces n on n.tenant = due.tenant
     order by 1;
@@ -1121,15 +1123,13 @@ begin atomic
     order by 1;
 end;
 
--- Namespaces with a webhook's message to send, or to forget; whose last turn was longest ago comes first.
-create function namespaces_to_tell(kept_days integer) returns setof text
+-- Namespaces with a webhook's message to send; whose last turn was longest ago comes first.
+create function namespaces_to_tell() returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace
     from (
-        select o.tenant from webhook_outbox o where o.dead_at is null and o.next_at <= now()
-        union
-        select o.tenant from webhook_outbox o where o.dead_at < now() - make_interval(days => kept_days)
+        select distinct o.tenant from webhook_outbox o where o.dead_at is null and o.next_at <= now()
     ) due
     join namespaces n on n.tenant = due.tenant
     left join (select tenant, max(turn_at) as turn_at from webhooks group by tenant) w on w.tenant = due.tenant

@@ -44,12 +44,14 @@ BATCH: Final = MEMORIES_PER_FOLLOW_UP
 BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the embedder working
 TRIM_EVERY_S: Final = 600.0
 TRIMMED_AT_ONCE: Final = 5_000  # rows of one transaction
-# What is forgotten, each by its query, after so many days: commands, pairs found together, deletions, ended proposals.
+# What is forgotten, each by its query, after so many days: commands, pairs found together, deletions, ended proposals,
+# messages of webhooks that nobody took.
 TRIMMED: Final = {
     "ledger_trim": limits.IDEMPOTENCY_DAYS,
     "trim_co_retrieved": co_retrieval.KEPT_DAYS,
     "trim_deleted": limits.GRAPH_RESTORE_DAYS,
     "trim_proposals": limits.PROPOSAL_DAYS,
+    "trim_messages": limits.MESSAGE_DAYS,
 }
 COUNT_EVERY_S: Final = 300.0
 EXPIRE_EVERY_S: Final = 60.0
@@ -160,11 +162,12 @@ class Upkeep:
         )
 
     async def trim(self) -> None:
-        """Forget old commands, pairs found together no more, old deletions and proposals that ended long ago."""
+        """Forget what TRIMMED names and is older than it says."""
         kept = {
             "ledger_days": limits.IDEMPOTENCY_DAYS,
             "pair_days": co_retrieval.KEPT_DAYS,
             "graph_days": limits.GRAPH_RESTORE_DAYS,
+            "message_days": limits.MESSAGE_DAYS,
         }
         outdated = await self._named("outdated_namespaces", **kept)
         for query in TRIMMED:  # each apart: where one fails, the others are trimmed
@@ -237,10 +240,11 @@ class Upkeep:
         return [row["namespace"] for row in await self.store.ask(query, **values)]
 
     def schedule(self) -> tuple[Periodic, ...]:
-        """Return the periodic work."""
+        """Return the periodic work. Over a cluster of Citus there are no bulk loads."""
+        loads = () if self.store.sharded else (periodic("index_loads", self.interval_s, self.index_loads),)
         return (
             periodic("sweep", self.interval_s, self.look),
-            periodic("index_loads", self.interval_s, self.index_loads),
+            *loads,
             periodic("trim", TRIM_EVERY_S, self.trim),
             periodic("archive_expired", EXPIRE_EVERY_S, self.archive_expired),
             periodic("apply_retention", RETAIN_EVERY_S, self.apply_retention),

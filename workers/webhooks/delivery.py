@@ -30,7 +30,6 @@ MESSAGES_AT_ONCE: Final = 50  # of one webhook
 RECEIVERS_AT_ONCE: Final = 8
 OF_A_NAMESPACE: Final = 2  # of these
 PASS_S: Final = 10.0  # after which nothing more is begun, so that others get their turn
-DEAD_DAYS: Final = 30
 # Seconds from one try to the next; after the last a message is dead. All together 33 hours.
 WAITS_S: Final = (5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 93_600.0)
 WAITS_OF_ALL: Final = 4  # of these are for a webhook as a whole: it is tried again after ten minutes at the latest
@@ -49,7 +48,7 @@ class Delivery:
     async def run(self) -> None:
         """Tell what is due."""
         try:
-            due = [row["namespace"] for row in await self.store.ask("namespaces_to_tell", days=DEAD_DAYS)]
+            due = [row["namespace"] for row in await self.store.ask("namespaces_to_tell")]
             if due:
                 await self._tell(due)
         except SettingsError as problem:
@@ -68,13 +67,11 @@ class Delivery:
                     tasks.start_soon(self._tell_one, sender, namespace, waiting, (own, everybody), until)
 
     async def _due(self, namespace: str, key_id: str) -> list[list[dict[str, Any]]]:
-        """Return the messages of each webhook that are due, and forget those that died long ago."""
-
-        async def work(tx: Transaction) -> list[dict[str, Any]]:
-            await tx.send("trim_messages", days=DEAD_DAYS)
-            return await tx.rows("due_messages", limit=MESSAGES_AT_ONCE, key_id=key_id)
-
-        rows = sorted(await self.store.write(namespace, work), key=_webhook)  # stable: still the oldest first
+        """Return the messages of each webhook that are due."""
+        found = await self.store.read(
+            namespace, lambda tx: tx.rows("due_messages", limit=MESSAGES_AT_ONCE, key_id=key_id)
+        )
+        rows = sorted(found, key=_webhook)  # stable: still the oldest first
         return [list(waiting) for _, waiting in groupby(rows, key=_webhook)]
 
     async def _tell_one(

@@ -40,7 +40,7 @@ select count(*) as messages from again
 
 -- name: namespaces_to_tell
 -- Namespaces with messages to send, or that died so many days ago; whose last turn was longest ago comes first.
-select namespace from namespaces_to_tell(%(days)s::integer) as namespace
+select namespace from namespaces_to_tell() as namespace
 
 -- name: due_messages
 -- Messages to send now, so many of each webhook: what was tried least comes first, then the oldest. With the content of
@@ -108,5 +108,12 @@ select id from noted where dead_at is not null
 
 -- name: trim_messages
 -- Forget messages that died so many days ago.
-delete from webhook_outbox
-where tenant = %(tenant)s and dead_at < now() - make_interval(days => %(days)s::integer)
+with old as (
+    select id from webhook_outbox
+    where tenant = %(tenant)s and dead_at < now() - make_interval(days => %(days)s::integer)
+    limit %(limit)s
+    for update skip locked
+), gone as (
+    delete from webhook_outbox o using old where o.tenant = %(tenant)s and o.id = old.id returning 1
+)
+select count(*) as trimmed from gone

@@ -192,6 +192,27 @@ async def test_what_was_deleted_from_the_graph_long_ago_is_forgotten(world: Worl
     assert [row["deletion"] for row in world.rows("select deletion from deleted_graph")] == deletions[1:]
 
 
+async def test_messages_of_webhooks_that_nobody_took_are_forgotten_after_a_month(world: World) -> None:
+    await world.keep("makes the namespace")
+    world.rows(
+        "with told as (insert into webhooks (tenant, id, url, events, with_content, key_id, created_by) select tenant, "
+        "gen_random_uuid(), 'https://receiver.example', '{memory.stored}', false, 'x', 'ada' from namespaces "
+        "returning tenant, id) "
+        "insert into webhook_outbox (tenant, webhook_id, event, told, dead_at) "
+        "select told.tenant, told.id, 'memory.stored', '{}', now() - make_interval(days => age) "
+        "from told, unnest(array[29, 31]) age"
+    )
+    await world.upkeep.trim()
+    assert world.rows("select now() - dead_at < '30 days' as young from webhook_outbox") == [{"young": True}]
+
+
+async def test_upkeep_of_a_cluster_looks_for_no_bulk_loads(world: World) -> None:
+    """It has none, and the look for them would ask all its shards."""
+    names = {work.name for work in world.upkeep.schedule()}
+    world.store.sharded = True
+    assert names - {work.name for work in world.upkeep.schedule()} == {"index_loads"}
+
+
 async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.keep("first")
     world.rows("select make_tenant('large')")
