@@ -30,7 +30,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.figures import store_figures
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.privacy import Privacy, change_privacy, privacy_of
-from engramq.workers.db.readiness import NotReady
+from engramq.workers.db.readiness import NotReady, packaged
 from engramq.workers.db.reembedding import ReembeddingProgress, progress
 from engramq.workers.db.rewriting import (
     Cluster,
@@ -48,7 +48,7 @@ from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, handlers, restoring
-from engramq.workers.tenants.export_check import ExportRefused
+from engramq.workers.tenants.export_check import ExportRefused, ExportWatch
 from engramq.workers.tenants.handlers import Contents, contents
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
@@ -161,7 +161,10 @@ def hand_over(
 
 
 def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any) -> int:
-    """Write a namespace as lines, one transaction's view of it, and return how many; `wanted`: as ExportChoice."""
+    """Write a namespace as lines, one transaction's view of it, and return how many; `wanted`: as ExportChoice.
+
+    Raises CommandFailed also where a line is wrong: nobody is to delete a namespace whose export does not come back.
+    """
 
     async def write(tx: Transaction) -> int:
         if tx.tenant == NOBODY:
@@ -171,8 +174,15 @@ def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any)
             raise CommandFailed(
                 f"No memory of namespace {namespace!r} is in project {project!r}; engramq projects lists them."
             )
-        count = 0
+        count, watch = 0, ExportWatch(packaged().version)
         async for line in export.lines(tx, export.ExportChoice(**wanted), version("engramq")):
+            try:
+                watch.check(line)
+            except ExportRefused as problem:
+                raise CommandFailed(
+                    f"The export could not be restored: {problem} Take engramq backup instead, which keeps all, and "
+                    "report this."
+                ) from None
             try:
                 out.write(line)
             except OSError as problem:  # of standard output; further up it would mean that the database is away

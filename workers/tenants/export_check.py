@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -173,6 +173,29 @@ class ExportReader:
         if b"\\u0000" in line and _NUL.search(line):
             raise ExportRefused(self._number, _with_nul(line), "it has the character U+0000, which no text may have.")
         return decoded
+
+
+class ExportWatch:
+    """Checks the lines of an export while they are written, as a restoration would."""
+
+    def __init__(self, schema: int) -> None:
+        """`schema`: as ExportReader has it."""
+        self._waiting: deque[bytes] = deque()
+        self._reading = ExportReader(self._taken(), schema)
+        self._records: Iterator[CheckedLine] | None = None
+
+    def check(self, line: bytes) -> None:
+        """Check the next line, the last one with all that came before. Raises ExportRefused."""
+        self._waiting.append(line)
+        if self._records is None:
+            self._reading.head()
+            self._records = self._reading.records()
+        else:
+            next(self._records, None)
+
+    def _taken(self) -> Iterator[bytes]:
+        while self._waiting:
+            yield self._waiting.popleft()
 
 
 def _field_and_reason(problem: str) -> tuple[str, str]:

@@ -192,13 +192,19 @@ class ExportRules:
         return None if found is None else _Memory(*found)
 
     def _require_owner_of_ends(self, record: EdgeRecord | LinkRecord) -> None:
-        """Refuse an edge or link that others see than its ends."""
+        """Refuse an edge or link that others see than its ends.
+
+        One that has a note may stay its owner's though both ends are shared: consent to these was none to the note.
+        """
         ends = (self._memory(record.source_id), self._memory(record.target_id))
         (*owners,) = {end.owner for end in ends if end is not None and end.owner is not None}
         if len(owners) > 1:
             raise RuleBroken("target_id", "its ends are private to two principals.")
-        if record.owner != (owners[0] if owners else None):
-            raise RuleBroken("owner", "it is not that of the private ends." if owners else "neither end is private.")
+        _require_principal(record.owner)
+        if not owners and record.owner is not None and record.note is None:
+            raise RuleBroken("owner", "neither end is private, and it has no note.")
+        if owners and record.owner != owners[0]:
+            raise RuleBroken("owner", "it is not that of the private ends.")
 
     def _require_linkable(self, low_field: str, low: UUID, high_field: str, high: UUID) -> None:
         for field, end in ((low_field, low), (high_field, high)):

@@ -290,6 +290,20 @@ async def test_nothing_is_handed_over_to_a_name_that_nobody_knows(
     assert database.rows("select owner from memories where owner is not null") == [{"owner": "ada"}]
 
 
+@pytest.mark.promise("IM-5")
+@pytest.mark.parametrize("target", ["acme.jsonl", "-"])
+async def test_an_export_that_would_not_come_back_is_refused(
+    acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str], target: str
+) -> None:
+    database.rows("update edges set owner = 'eve', note = null where id = %s returning 1", acme.ids["link"])
+    file = target if target == "-" else str(tmp_path / target)
+    assert await run("export", file, "--namespace", "acme") == 1
+    err = capfd.readouterr().err
+    assert "owner: neither end is private, and it has no note." in err
+    assert "engramq backup" in err
+    assert names_in(tmp_path) == []
+
+
 @pytest.mark.promise("PV-5")
 async def test_how_private_memories_are_kept_is_configured_audited_and_exported(
     acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -151,8 +151,9 @@ def appended(record: dict[str, Any], after: str) -> Change:
         (changed("memory", owner="\U0010ffff" * 300), 2, "owner", "called so"),
         (changed("audit", owner="\U0010ffff" * 300), 16, "owner", "called so"),
         (all_changed("memory", owner="ada"), 9, "owner", "not that of the private ends"),
-        (changed("link", owner="ada"), 9, "owner", "neither end"),
-        (changed("edge", owner="ada"), 7, "owner", "neither end"),
+        (changed("link", owner="ada", note=None), 9, "owner", "neither end"),
+        (changed("edge", owner="ada", note=None), 7, "owner", "neither end"),
+        (changed("link", owner="ada\x1fadmin"), 9, "owner", "called so"),
         (apart("ada", "ada", "bob"), 10, "target_id", "two principals"),
         (changed("memory", sector_source="none"), 2, "sector", "has none"),
         (changed("edge", sector_source="none"), 7, "sector_source", "only a memory"),
@@ -188,6 +189,13 @@ def test_what_does_not_fit_is_refused(change: Change, line: int, field: str, rea
     found = refusal(whole(said))
     assert found[:2] == (line, field), found
     assert reason in found[2]
+
+
+@pytest.mark.promise("IM-5", "PV-2")
+def test_a_note_that_nobody_judged_stays_its_owners_between_shared_ends() -> None:
+    said = records()
+    changed("link", owner="ada")(said)
+    assert isinstance(read(whole(said)), CheckedExport)
 
 
 def test_what_supersedes_has_to_be_there_where_memories_are_all_there_is() -> None:

@@ -58,8 +58,12 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.privacy import change_privacy
+from engramq.workers.db.readiness import packaged
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.links.similarity import SimilarityLinker
+from engramq.workers.tenants.export import ExportChoice, lines
+from engramq.workers.tenants.export_check import ExportWatch
 from tests.jobs import job
 from tests.refusals import refused
 from tests.running import opened
@@ -349,6 +353,13 @@ async def test_notes_on_links_which_nobody_judged_stay_private_where_consent_was
     assert done.status == "shared"
     assert await links(world, BOB, private) == {other}
     assert await links(world, ADA, private) == {shared, other}
+    watch = ExportWatch(packaged().version)  # such a link comes back
+
+    async def check(tx: Transaction) -> None:
+        async for line in lines(tx, ExportChoice(), "1.2.3"):
+            watch.check(line)
+
+    await world.store.seen_by(EVERYTHING).snapshot(DEFAULT_NAMESPACE, check)
 
 
 @pytest.mark.promise("PV-2")
