@@ -1,14 +1,14 @@
 """Compare citations with the files of a working tree: fresh, changed, gone, or unknown, within a bound of time.
 
-Files are hashed first, which asks git nothing. What is not there is looked for where git says that it was renamed to;
-one pass does for all of them.
+Only what git tracks is compared: hashes come from other people, and an answer is one about the file, as `.env`. What is
+not there is looked for where git says that it was renamed to; one pass does for all of them.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from engramq.evidence.files import MOST_BYTES, Folder, NoFile, Outside, Text, TooLarge, comparable, root_of
@@ -21,6 +21,7 @@ CHANGED: Final = "changed"
 GONE: Final = "gone"
 UNKNOWN: Final = "unknown"
 BUDGET_S: Final = 5.0
+_TOO_LATE: Final = "there is no time left"
 _UNTRACKED: Final = 200  # files that git does not know, among which one that is missing is looked for
 _IN_ORDER: Final = (CHANGED, GONE, UNKNOWN, FRESH)  # what is told of a memory that cites several
 
@@ -48,8 +49,8 @@ def compare(memories: Sequence[Cited], folder: str, budget_s: float = BUDGET_S) 
     comparison = _Comparison(root, time.monotonic() + budget_s)
     for number, memory in enumerate(memories):
         for index, citation in enumerate(memory.evidence):
-            comparison.look((number, index), citation, is_here=memory.is_here)
-    comparison.ask_git()
+            comparison.add((number, index), citation, is_here=memory.is_here)
+    comparison.run()
     found = comparison.found
     return [[found[number, index] for index in range(len(memory.evidence))] for number, memory in enumerate(memories)]
 
@@ -73,28 +74,80 @@ class _Comparison:
         self._texts: dict[str, Text | None] = {}  # of files that are cited more than once, as long as there is room
         self._held = 0  # bytes in them
         self._cited: dict[_Key, Citation] = {}
+        self._files: dict[_Key, str] = {}  # real paths by what cites them
         self._commits: dict[_Key, Citation] = {}  # whose commit decides
         self._elsewhere: set[_Key] = set()  # that may be of another repository
         self._missing: dict[_Key, Citation] = {}
 
-    def look(self, key: _Key, citation: Citation, *, is_here: bool) -> None:
-        """Compare a citation with its file, or leave it to git."""
+    def add(self, key: _Key, citation: Citation, *, is_here: bool) -> None:
+        """Take a citation, or say why it is not compared."""
         self._cited[key], path = citation, citation.get("path")
         if self._folder is None or time.monotonic() > self._until:
-            why = "there is no time left" if self._folder is not None else "this folder is in no repository"
+            why = _TOO_LATE if self._folder is not None else "this folder is in no repository"
             self.found[key] = Freshness(UNKNOWN, why=why)
-            return
-        if not isinstance(path, str):
+        elif not isinstance(path, str):
             self.found[key] = Freshness(UNKNOWN, why="it is no file")
             if citation.get("commit"):
                 self._commits[key] = citation
-            return
-        if not is_here:
-            if not citation.get("commit"):
-                self.found[key] = Freshness(UNKNOWN, why="it may be of another repository")
+        elif not is_here and not citation.get("commit"):
+            self.found[key] = Freshness(UNKNOWN, why="it may be of another repository")
+        else:
+            try:
+                self._files[key] = self._folder.within(path)
+            except Outside:
+                self.found[key] = Freshness(UNKNOWN, why="it lies outside the repository")
                 return
-            self._elsewhere.add(key)
-        text = self._text(key, path)
+            if not is_here:
+                self._elsewhere.add(key)
+
+    def run(self) -> None:
+        """Compare files, and look in the repository's history for what they do not tell."""
+        if not (self._commits or self._files):
+            return
+        # Most recalls cite no file and do without: 15 ms of imports, while a client waits for its hook.
+        from engramq.evidence.git import GitFailed, Repository  # noqa: PLC0415 - see above
+
+        repository = Repository(self._root, self._until)
+        try:
+            tracked = self._tracked(repository)
+        except GitFailed as problem:
+            for key in (*self._commits, *self._files):
+                self.found[key] = Freshness(UNKNOWN, why=f"git: {problem}")
+            return
+        for key, place in self._files.items():
+            self._look(key, is_tracked=place in tracked)
+        try:
+            self._leave_others(repository)
+            self._by_commit(repository)
+            if self._missing:
+                self._follow(repository)
+        except GitFailed as problem:
+            for key in (*self._commits, *self._elsewhere, *self._missing):  # what was decided before is none of these
+                self.found[key] = Freshness(UNKNOWN, why=f"git: {problem}")
+
+    def _tracked(self, repository: Repository, places: Iterable[str] = ()) -> set[str]:
+        """Return which of these files git tracks, or of all that are cited; those of submodules by their own index."""
+        assert self._folder is not None
+        trees = defaultdict[str, list[str]](list)
+        for place in dict.fromkeys(places or self._files.values()):
+            trees[self._folder.tree_of(place)].append(place)
+        tracked = set(repository.tracked(trees.pop("", [])))
+        for tree, several in trees.items():
+            if repository.is_submodule(tree):
+                own = repository.submodule(tree).tracked([place[len(tree) + 1 :] for place in several])
+                tracked |= {f"{tree}/{place}" for place in own}
+        return tracked
+
+    def _look(self, key: _Key, *, is_tracked: bool) -> None:
+        """Compare a citation with its file, or leave it to git."""
+        citation = self._cited[key]
+        if time.monotonic() > self._until:
+            self.found[key] = Freshness(UNKNOWN, why=_TOO_LATE)
+            return
+        if not is_tracked and self._folder is not None and self._folder.has(citation["path"]):
+            self.found[key] = Freshness(UNKNOWN, why="git does not track it")
+            return
+        text = self._text(key, citation["path"])
         if key in self.found:
             return
         if text is None:
@@ -129,23 +182,6 @@ class _Comparison:
                 self._held += size
             return text
         return None
-
-    def ask_git(self) -> None:
-        """Look in the repository's history for what the files do not tell."""
-        if not (self._commits or self._elsewhere or self._missing):
-            return
-        # Recalls that cite nothing of this kind do without: 15 ms of imports, while a client waits for its hook.
-        from engramq.evidence.git import GitFailed, Repository  # noqa: PLC0415 - see above
-
-        repository = Repository(self._root, self._until)
-        try:
-            self._leave_others(repository)
-            self._by_commit(repository)
-            if self._missing:
-                self._follow(repository)
-        except GitFailed as problem:
-            for key in (*self._commits, *self._elsewhere, *self._missing):  # what was decided before is none of these
-                self.found[key] = Freshness(UNKNOWN, why=f"git: {problem}")
 
     def _leave_others(self, repository: Repository) -> None:
         """Say of what cites a commit that this repository does not have that nobody knows."""
@@ -205,10 +241,13 @@ class _Comparison:
         """Find out where files have gone."""
         paths = [citation["path"] for citation in self._missing.values()]
         renamed, known = repository.renamed(paths)
-        moved = self._among_untracked(repository, renamed) if len(renamed) < len(set(paths)) else {}
+        moved = self._among_untracked(repository, known - renamed.keys())
+        tracked = self._tracked(repository, renamed.values()) if renamed else set()
         for key, citation in self._missing.items():
             path = citation["path"]
-            place = renamed.get(path) or moved.get(str(citation.get("sha256")), "")
+            place = renamed.get(path, "")
+            if place not in tracked:
+                place = "" if citation.get("lines") else moved.get((path, str(citation.get("sha256"))), "")
             if not place:
                 self.found[key] = (
                     Freshness(GONE) if path in known else Freshness(UNKNOWN, why="it was never in this repository")
@@ -221,22 +260,26 @@ class _Comparison:
             elif text is not None:
                 self.found[key] = Freshness(UNKNOWN, place, "it has no hash")
 
-    def _among_untracked(self, repository: Repository, renamed: Mapping[str, str]) -> dict[str, str]:
-        """Return files that git does not know yet by their hashes: one that was renamed by hand is among them."""
-        wanted = any(
-            not citation.get("lines") and citation["path"] not in renamed for citation in self._missing.values()
-        )
-        moved: dict[str, str] = {}
+    def _among_untracked(self, repository: Repository, paths: Collection[str]) -> dict[tuple[str, str], str]:
+        """Return where these files were moved by hand, by their paths and hashes.
+
+        A file that git does not know yet is such a one if it is as the last commit has it; of others nothing is told.
+        """
+        names = {f"HEAD:{path}": path for path in paths}
+        blobs = repository.blobs(list(names), MOST_BYTES) if names else ()
+        were = {names[name]: comparable(data).digest() for name, data in blobs if data}  # all empty files are alike
+        moved: dict[tuple[str, str], str] = {}
         assert self._folder is not None
-        for path in repository.untracked()[:_UNTRACKED] if wanted else ():
+        for place in repository.untracked()[:_UNTRACKED] if were else ():
             if time.monotonic() > self._until:
                 break
             try:
-                text = self._folder.read(path)
+                text = self._folder.read(place)
             except (Outside, NoFile, TooLarge, OSError):
                 continue
-            if text is not None and text.data:  # all empty files are alike
-                moved[text.digest()] = path
+            if text is not None:
+                sha256 = text.digest()
+                moved |= {(path, sha256): place for path, was in were.items() if was == sha256}
         return moved
 
 

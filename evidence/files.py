@@ -30,7 +30,7 @@ class TooLarge(Exception):
 
 
 class Outside(Exception):
-    """The path leads out of the folder, by dots, by its beginning, or by a symbolic link."""
+    """The path leads out of the working tree: by dots, by its beginning, by a symbolic link, or into `.git`."""
 
 
 class Text(NamedTuple):  # a dataclass takes 7 ms to import
@@ -97,6 +97,19 @@ class Folder:
         finally:
             os.close(file)
 
+    def within(self, path: str) -> str:
+        """Return the real path of a file, from the folder, as git lists it; raises Outside, OSError."""
+        return os.path.relpath(self._place(path), self.root).replace(os.sep, "/")
+
+    def has(self, path: str) -> bool:
+        """Say whether anything is there; raises Outside."""
+        return os.path.lexists(self._place(path))
+
+    def tree_of(self, place: str) -> str:
+        """Return the working tree below the folder that a file is in, as a submodule's; "" for the folder's own."""
+        tree = root_of(os.path.dirname(os.path.join(self.root, place)))
+        return "" if tree == self.root else os.path.relpath(tree, self.root).replace(os.sep, "/")
+
     def link(self, path: str) -> bytes | None:
         """Return where a symbolic link leads, as git keeps it; None for what is none."""
         try:
@@ -115,7 +128,9 @@ class Folder:
         place = os.path.join(self._real[parent], name)
         if os.path.islink(place):
             place = os.path.realpath(place)
-        if not place.startswith(self.root.rstrip(os.sep) + os.sep):
+        top = self.root.rstrip(os.sep) + os.sep
+        # What git keeps has tokens; some file systems find it by capitals too.
+        if not place.startswith(top) or f"{os.sep}.git{os.sep}" in f"{os.sep}{place[len(top) :]}{os.sep}".lower():
             raise Outside
         return place
 

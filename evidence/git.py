@@ -27,6 +27,7 @@ _ENVIRONMENT: Final = {
     "LC_ALL": "C",
 }
 _CONVERTING: Final = ("filter", "working-tree-encoding", "ident")  # attributes, of which nothing is run here
+_LISTED_S: Final = 5.0  # 100,000 files that git does not know are listed in .2 s
 _ROUNDS: Final = 5  # so often a file may have been renamed, one after the other
 _PATHS_AT_ONCE: Final = 400  # of one command line
 
@@ -69,6 +70,20 @@ class Repository:
     def has(self, names: Sequence[str]) -> list[bool]:
         """Say of each of these whether the repository has such an object: `COMMIT^{commit}`, `COMMIT:PATH`."""
         return [not line.endswith((b" missing", b" ambiguous")) for line in self._checked(names)]
+
+    def tracked(self, paths: Sequence[str]) -> set[str]:
+        """Return those of these paths that are in the index: files that are committed, or added to be."""
+        wanted = [path for path in paths if "\n" not in path]
+        has = self.has([f":0:{path}" for path in wanted])
+        return {path for path, there in zip(wanted, has, strict=True) if there}
+
+    def is_submodule(self, path: str) -> bool:
+        """Say whether a folder is a submodule."""
+        return self._run("ls-files", "--stage", "-z", "--", path).startswith(b"160000 ")
+
+    def submodule(self, path: str) -> "Repository":
+        """Return the repository of a submodule."""
+        return Repository(os.path.join(self._root, path), self._until)  # noqa: PTH118 - see files.py
 
     def blobs(self, names: Sequence[str], most_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Give files as commits have them, each `COMMIT:PATH` once; None for what is not there, or larger than that.
@@ -125,18 +140,34 @@ class Repository:
         return {path: place for path, place in now.items() if self._exists(place)}, known
 
     def converted(self, paths: Sequence[str]) -> set[str]:
-        """Return those of these files that git keeps in another form than they have here, as LFS and encodings do."""
+        """Return those of these files that git keeps in another form than they have here, as LFS and encodings do.
+
+        All of them where nobody can tell.
+        """
         if not paths:
             return set()
         given = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        told = self._run("check-attr", "-z", "--stdin", *_CONVERTING, given=given).split(b"\0")
-        states = zip(told[0::3], told[2::3], strict=False)
+        told = self._run_soon("check-attr", "-z", "--stdin", *_CONVERTING, given=given)
+        if told is None:
+            return set(paths)
+        parts = told.split(b"\0")
+        states = zip(parts[0::3], parts[2::3], strict=False)
         return {os.fsdecode(path) for path, state in states if state not in (b"unspecified", b"unset")}
 
     def untracked(self) -> list[str]:
-        """Return the files that git does not know yet, but for those that it is to ignore."""
-        told = self._run("ls-files", "--others", "--exclude-standard", "-z")
+        """Return the files that git does not know yet, but for those that it is to ignore; none if that takes long."""
+        told = self._run_soon("ls-files", "--others", "--exclude-standard", "-z") or b""
         return [os.fsdecode(path) for path in told.split(b"\0") if path]
+
+    def _run_soon(self, command: str, *arguments: str, given: bytes = b"") -> bytes | None:
+        """Run what reads `.gitignore` or `.gitattributes`, which may be pipes; None where it fails or takes long."""
+        until, self._until = self._until, min(self._until, time.monotonic() + _LISTED_S)
+        try:
+            return self._run(command, *arguments, given=given)
+        except GitFailed:
+            return None
+        finally:
+            self._until = until
 
     def _exists(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self._root, path))  # noqa: PTH118 - see files.py

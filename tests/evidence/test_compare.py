@@ -161,6 +161,7 @@ def test_of_what_a_commit_has_not_or_is_too_large_nothing_is_told(tree: Path) ->
     write(tree, "a blob", "new")
     with (tree / "huge.bin").open("wb") as file:
         file.truncate(65 * 1024 * 1024)
+    git(tree, "update-index", "--add", "--cacheinfo", f"100644,{git(tree, 'hash-object', '-w', 'recipe.txt')},huge.bin")
     commits = [{"path": "a blob", "commit": head}, {"path": "huge.bin", "commit": commit(tree)}]
     (tree / "huge.bin").write_bytes(b"small by now")
     by_now = {"path": "recipe.txt", "commit": head}
@@ -171,6 +172,7 @@ def test_of_what_a_commit_has_not_or_is_too_large_nothing_is_told(tree: Path) ->
 
 def test_binary_files_and_ends_of_lines(tree: Path) -> None:
     (tree / "photo.bin").write_bytes(b"\x00\r\n\xff" * 100)
+    git(tree, "add", "photo.bin")
     citation = cited(tree, "photo.bin")
     assert citation["sha256"] == sha256_of((tree / "photo.bin").read_bytes())
     assert one(citation, tree) == Freshness("fresh")
@@ -200,6 +202,67 @@ def test_what_lies_outside_is_never_read(tree: Path, tmp_path: Path) -> None:
         cite("link.txt", folder=str(tree))
 
 
+def test_of_what_git_does_not_track_nothing_is_told(tree: Path) -> None:
+    write(tree, ".gitignore", ".env\nbuild/\n")
+    write(tree, "late.txt", LINES)
+    commit(tree)
+    git(tree, "rm", "--quiet", "--cached", "late.txt")
+    secret = "PIN=0777\n"
+    for path in (".env", "build/.env", "plain.env", "late.txt"):
+        write(tree, path, secret)
+    (tree / "env.txt").symlink_to(".env")
+    git(tree, "add", "env.txt")
+    write(tree, "sub/.git", secret)
+    paths = (
+        ".env",
+        "build/.env",
+        "plain.env",
+        "late.txt",
+        "env.txt",
+        ".git/config",
+        ".git/HEAD",
+        ".GIT/config",
+        "sub/.git",
+    )
+    for path in paths:
+        place = tree / path
+        data = place.read_bytes() if place.exists() else secret.encode()
+        right, wrong = sha256_of(data), "0" * 64
+        line = sha256_of(data.split(b"\n")[0])
+        several = [
+            {"path": path, "sha256": right}, {"path": path, "sha256": wrong},
+            {"path": path, "sha256": line, "lines": "1"}, {"path": path, "sha256": wrong, "lines": "1"},
+        ]  # fmt: skip
+        assert set(states(several, tree)) == {"unknown"}, path
+    # Nor by the hash of what would be a file that was moved there.
+    whole = sha256_of(secret.encode())
+    (tree / "recipe.txt").unlink()
+    assert [one({"path": path, "sha256": whole}, tree).place for path in ("recipe.txt", "nowhere.txt")] == ["", ""]
+
+
+def test_files_of_a_submodule_are_compared_where_that_tracks_them(tree: Path, tmp_path: Path) -> None:
+    other = repository(tmp_path / "other", recipe=LINES)
+    git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "lib")
+    write(tree, "lib/.env", "PIN=0777\n")
+    repository(tree / "apart", recipe=LINES)  # a repository of its own, which this one does not have
+    told = states([cited(tree, path) for path in ("lib/recipe.txt", "lib/.env", "apart/recipe.txt")], tree)
+    assert told == ["fresh", "unknown", "unknown"]
+
+
+@pytest.mark.long
+def test_a_pipe_in_the_place_of_gitignore_takes_bounded_time(tree: Path) -> None:
+    renamed, rewritten = cited(tree, "recipe.txt"), {**cited(tree, "src/oven.txt"), "sha256": "0" * 64}
+    git(tree, "mv", "recipe.txt", "bread.txt")
+    lost = {**renamed, "path": "shop.txt"}
+    write(tree, "shop.txt", "open at 7\n")
+    commit(tree)
+    (tree / "shop.txt").unlink()
+    os.mkfifo(tree / ".gitignore")
+    begun = time.monotonic()
+    assert states([renamed, rewritten, lost], tree, budget_s=60.0) == ["fresh", "changed", "gone"]
+    assert time.monotonic() - begun < 20.0
+
+
 def test_folders_pipes_and_what_may_not_be_read_are_unknown(tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     for path in ("src", "pipe"):
@@ -210,9 +273,11 @@ def test_folders_pipes_and_what_may_not_be_read_are_unknown(tree: Path) -> None:
 
 def test_ten_megabytes_are_hashed_and_what_is_far_larger_is_not(tree: Path) -> None:
     (tree / "large.bin").write_bytes(b"engramq!" * (10 * 1024 * 1024 // 8))
+    git(tree, "add", "large.bin")
     assert one(cited(tree, "large.bin"), tree) == Freshness("fresh")
     with (tree / "huge.bin").open("wb") as file:
         file.truncate(65 * 1024 * 1024)
+    git(tree, "update-index", "--add", "--cacheinfo", f"100644,{git(tree, 'hash-object', '-w', 'recipe.txt')},huge.bin")
     assert one({"path": "huge.bin", "sha256": "0" * 64}, tree).why == "it is too large"
 
 
@@ -228,6 +293,8 @@ def test_a_repository_without_a_commit_compares_by_hashes(tmp_path: Path) -> Non
     write(tmp_path, "new.txt", LINES)
     citation = cite("new.txt", folder=str(tmp_path))
     assert sorted(citation) == ["path", "sha256"]
+    assert one(citation, tmp_path).why == "git does not track it"
+    git(tmp_path, "add", "new.txt")
     assert one(citation, tmp_path) == Freshness("fresh")
     (tmp_path / "new.txt").unlink()
     assert one(citation, tmp_path).state == "unknown"

@@ -151,7 +151,8 @@ def _state_of(row: Row | None) -> CitationState:
 async def report_evidence(tx: Transaction, command: ReportEvidence, context: Context) -> EvidenceReported:
     """Keep the states of citations that are still as they were read; those that are what is kept already write nothing.
 
-    So the time and the name that stand there are of who first found it so.
+    So the time and the name that stand there are of who first found it so. Of an untrusted memory nothing is kept: its
+    author would learn of a file whether it is as they guessed.
     """
     require_trusted(context.envelope.principal, NOT_CHANGE)
     found = {known: memory for memory in command.found if (known := parse_uuid(memory.memory_id)) is not None}
@@ -160,7 +161,8 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
     at, by = format_time(datetime.now(UTC)), context.envelope.principal.name
     changed = missed = 0
     for memory_id, checked in found.items():
-        kept = memories[memory_id].evidence if memory_id in memories else []
+        is_trusted = memory_id in memories and memories[memory_id].partition == Partition.TRUSTED
+        kept = memories[memory_id].evidence if is_trusted else []
         if not _is_of(checked.evidence, kept):
             missed += 1
             continue

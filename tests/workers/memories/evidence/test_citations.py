@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.commands import EvidenceReported, ReportEvidence, UpdateMemory
+from engramq.schemas.commands import EvidenceReported, GetMemory, MemoryFound, ReportEvidence, UpdateMemory
 from engramq.schemas.commands.evidence import CheckedMemory
 from engramq.schemas.evidence import CheckedCitation, Citation
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import CitationState
+from engramq.schemas.vocabulary import CitationState, SourceType
 from tests.scenarios.conftest import agent, settings, stage
 from tests.scenarios.stage import Agent
 from tests.workers.conftest import World
@@ -35,6 +35,16 @@ async def found(
     )
     command = ReportEvidence(found=(CheckedMemory(memory_id=memory_id, evidence=evidence),))
     return await world.ask(EvidenceReported, command)
+
+
+async def test_of_an_untrusted_memory_no_state_is_kept(world: World) -> None:
+    cited = (Citation(path="a.py", sha256="0" * 64),)
+    memory_id = (await world.keep("The oven heats", source_type=SourceType.RESEARCH, evidence=cited)).stored.id
+    told = await found(world, memory_id, CitationState.FRESH, cited=({"path": "a.py", "sha256": "0" * 64},))
+    assert (told.changed_count, told.missed_count) == (0, 1)
+    reply = await world.ask(MemoryFound, GetMemory(memory_id=memory_id))
+    assert reply.memory is not None
+    assert reply.memory.evidence == [{"path": "a.py", "sha256": "0" * 64}]
 
 
 @pytest.mark.promise("EV-1")
