@@ -24,6 +24,7 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
+from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import FILE, Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
@@ -32,6 +33,7 @@ PROPERTIES: Final = "properties"
 SUFFIX: Final = ".md"
 _FENCE: Final = re.compile(r"\s*(```|~~~)")
 _PROPERTIES: Final = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_PROPERTIES_BYTES: Final = 64 * 1024  # YAML takes a second for a MB of ordinary ones, and a minute for odd ones
 _CODE: Final = re.compile(r"`[^`\n]*`")
 # [[Note]], [[Note#Heading]], [[Note|as it reads]], and the same with ! before it, which shows the note.
 _LINK: Final = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[#^][^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -106,11 +108,9 @@ def _files(folder: Path) -> Iterator[Path]:
 def _note(folder: Path, path: Path) -> MarkdownNote | Rejection:
     own = PurePosixPath(path.relative_to(folder).as_posix())
     try:
-        with path.open("rb") as file:
-            data = file.read(limits.BODY_BYTES + 1)
-        if len(data) > limits.BODY_BYTES:
-            return Rejection(1, FILE, f"The file is longer than {limits.BODY_BYTES} bytes.", str(own))
-        text = data.decode("utf-8-sig")
+        text = read_plain(str(path), limits.BODY_BYTES).decode("utf-8-sig")
+    except UnusableFile as problem:
+        return Rejection(1, FILE, str(problem), str(own))
     except OSError as problem:
         return Rejection(1, FILE, f"The file cannot be read: {problem.strerror or problem}.", str(own))
     except UnicodeDecodeError:
@@ -118,6 +118,9 @@ def _note(folder: Path, path: Path) -> MarkdownNote | Rejection:
     found = _PROPERTIES.match(text)
     if found is None:
         return MarkdownNote(own, {}, text, 1)
+    if len(found[1].encode()) > _PROPERTIES_BYTES:
+        reason = f"The properties are longer than {_PROPERTIES_BYTES // 1024} KiB, which are not read."
+        return Rejection(1, PROPERTIES, reason, str(own))
     try:
         properties = _properties(found[1])
     except (yaml.YAMLError, ValueError, RecursionError) as problem:

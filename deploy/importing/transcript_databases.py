@@ -8,16 +8,22 @@ import contextlib
 import functools
 import json
 import re
-import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from engramq.deploy.importing.exports import LeftOut, moment
+from engramq.deploy.importing.plain_files import (
+    FOLDER_FILES,
+    OBJECT_BYTES,
+    ForeignDatabase,
+    plain_files,
+    plain_folders,
+    read_plain,
+)
 from engramq.deploy.importing.records import LINE, Rejection
 from engramq.deploy.importing.transcript_files import (
-    OBJECT_BYTES,
     OF_TOOLS,
     SILENT,
     SUBAGENTS,
@@ -39,25 +45,12 @@ _ID: Final = re.compile(r"[\w-]+")
 _MS: Final = 1000
 
 
-class _Database(contextlib.AbstractContextManager["_Database"]):
-    """A database, to be read; a damaged one, or one of another form, raises UnusableFile."""
+class _Database(ForeignDatabase):
+    """A database of Cursor or OpenCode."""
 
-    def __init__(self, path: str) -> None:
-        try:
-            # Threads take turns in reading.
-            self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise UnusableFile(f"The database cannot be read: {error}.") from None
-        self._connection.text_factory = bytes  # whether it is text, whoever parses it sees
-
-    def rows(self, query: str, **values: Any) -> Iterator[Any]:
-        """Yield the rows of a query."""
-        yield from self._connection.execute(_QUERIES[query], {"longest": LONGEST_LINE, **values})
-
-    def __exit__(self, _: object, error: object, __: object) -> None:
-        self._connection.close()
-        if isinstance(error, sqlite3.Error):
-            raise UnusableFile(f"The database cannot be read, or has a new form: {error}.") from None
+    def named(self, query: str, **values: Any) -> Iterator[Any]:
+        """Yield the rows of a query by its name."""
+        yield from self.rows(_QUERIES[query], **{"longest": LONGEST_LINE, "most": FOLDER_FILES, **values})
 
 
 def _text(value: object) -> str:
@@ -82,20 +75,27 @@ def _sized(path: str, sessions: list[tuple[str, float]]) -> Iterator[StoredSessi
 
 def list_opencode(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     """Yield the sessions of OpenCode's folder, or of one of its databases."""
-    databases = sorted(path.glob("opencode*.db")) if path.is_dir() else [path]
-    for place in (*databases, *sorted(path.glob("storage/session/*/*.json"))):
+    databases = sorted(path.glob("opencode*.db")) if path.is_dir() else [path.resolve()]
+    try:
+        folders = plain_folders(path, "storage", "session")
+        sessions = [file for folder in folders for file in plain_files(folder, suffix=".json")]
+    except (OSError, UnusableFile) as problem:
+        yield unreadable(str(path / "storage"), problem)
+        sessions = []
+    for place in (*databases, *sessions):
         try:
             if place in databases:
                 yield from _opencode_sessions(str(place))
             elif not place.is_symlink():
-                yield StoredSession(str(place), place.stat().st_size, place.stat().st_mtime)
+                status = place.lstat()
+                yield StoredSession(str(place), status.st_size, status.st_mtime)
         except (OSError, UnusableFile) as problem:
             yield unreadable(str(place), problem)
 
 
 def _opencode_sessions(database: str) -> Iterator[StoredSession]:
     with _Database(database) as opened:
-        rows = [(_text(key), _time(created)) for key, created in opened.rows("opencode_sessions")]
+        rows = [(_text(key), _time(created)) for key, created in opened.named("opencode_sessions")]
         yield from _sized(database, sorted(rows, key=lambda row: row[1]))
 
 
@@ -105,15 +105,13 @@ def head_of_opencode(session: StoredSession) -> SessionFacts:
         content = _object(Path(session.path))
         return SessionFacts(text_at(content, "id"), text_at(content, "directory"), bool(content.get("parentID")))
     with _Database(session.path) as opened:
-        for folder, is_subagent in opened.rows("opencode_head", session=session.key):
+        for folder, is_subagent in opened.named("opencode_head", session=session.key):
             return SessionFacts(session.key, _text(folder), bool(is_subagent))
     return SessionFacts(session.key)
 
 
 def _object(file: Path) -> Mapping[str, Any]:
-    if file.stat().st_size > LONGEST_LINE:
-        return {}
-    return parsed(file.read_bytes()) or {}
+    return parsed(read_plain(str(file), LONGEST_LINE)) or {}
 
 
 def said_in_opencode(session: StoredSession) -> Iterator[Said]:
@@ -129,7 +127,7 @@ def said_in_opencode(session: StoredSession) -> Iterator[Said]:
     for message, data, part in parts:
         if message != key:
             yield from _opencode_turn(key, said, texts)
-            key, said, texts = message, parsed(data) or {}, []
+            key, said, texts = message, parsed(data or b"") or {}, []
         content = None if part is None else parsed(part)
         if part is None:
             yield TOO_LONG
@@ -147,7 +145,7 @@ def said_in_opencode(session: StoredSession) -> Iterator[Said]:
 
 def _stored_parts(session: StoredSession) -> Iterator[tuple[str, bytes, bytes | None]]:
     with _Database(session.path) as opened:
-        for message, data, part in opened.rows("opencode_parts", session=session.key):
+        for message, data, part in opened.named("opencode_parts", session=session.key):
             yield _text(message), data, part
 
 
@@ -155,10 +153,11 @@ def _filed_parts(file: Path, session: str) -> Iterator[tuple[str, bytes, bytes |
     if session and not _ID.fullmatch(session):
         raise UnusableFile("Its id is none of OpenCode's.")  # it would name files elsewhere
     storage = file.parents[2]
-    for message in sorted(storage.glob(f"message/{session}/*.json")) if session else ():
-        for part in sorted(storage.glob(f"part/{message.stem}/*.json")):
-            is_long = part.stat().st_size > LONGEST_LINE
-            yield message.stem, message.read_bytes()[:LONGEST_LINE], None if is_long else part.read_bytes()
+    for message in plain_files(storage, "message", session, suffix=".json") if session else ():
+        said = read_plain(str(message), LONGEST_LINE)
+        for part in plain_files(storage, "part", message.stem, suffix=".json"):
+            is_long = part.lstat().st_size > LONGEST_LINE
+            yield message.stem, said, None if is_long else read_plain(str(part), LONGEST_LINE)
 
 
 def _opencode_turn(key: str, message: Mapping[str, Any], texts: list[str]) -> Iterator[Said]:
@@ -184,12 +183,12 @@ _BEGUN_BY_ANOTHER: Final = ("isSubagent", "subagentInfo", "isBestOfNSubcomposer"
 
 def list_cursor(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     """Yield the sessions of Cursor's folder `User`, or of its database."""
-    database = path.joinpath(*_GLOBAL) if path.is_dir() else path
+    database = path.joinpath(*_GLOBAL) if path.is_dir() else path.resolve()
     try:
-        if not database.exists():
+        if path.is_dir() and database not in plain_files(path, _GLOBAL[0], suffix=_GLOBAL[1]):
             raise UnusableFile(f"There is no {'/'.join(_GLOBAL)} in it.")
         with _Database(str(database)) as opened:
-            keys = [_text(key).removeprefix(_COMPOSER) for (key,) in opened.rows("cursor_composers")]
+            keys = [_text(key).removeprefix(_COMPOSER) for (key,) in opened.named("cursor_composers")]
             yield from _sized(str(database), [(key, 0.0) for key in keys])
     except (OSError, UnusableFile) as problem:
         yield unreadable(str(database), problem)
@@ -204,11 +203,14 @@ def head_of_cursor(session: StoredSession) -> SessionFacts:
 def _folders(user: str) -> Mapping[str, str]:
     """Return the folder of each session that a window of one folder lists."""
     folders: dict[str, str] = {}
-    for workspace in sorted(Path(user, "workspaceStorage").glob("*/workspace.json")):
+    windows: list[Path] = []
+    with contextlib.suppress(OSError, UnusableFile):
+        windows = plain_folders(Path(user), "workspaceStorage")
+    for workspace in (window / "workspace.json" for window in windows):
         with contextlib.suppress(OSError, UnusableFile):
             folder = _path_of(_object(workspace).get("folder"))
             with _Database(str(workspace.with_name("state.vscdb"))) as opened:
-                for (value,) in opened.rows("cursor_workspace"):
+                for (value,) in opened.named("cursor_workspace"):
                     listed = (parsed(_text(value).encode()) or {}).get("allComposers")
                     for each in listed if isinstance(listed, list) else ():
                         folders[str(each.get("composerId")) if isinstance(each, dict) else ""] = folder
@@ -261,14 +263,14 @@ def _bubbles(
     headers = [header for header in listed if isinstance(header, dict)] if isinstance(listed, list) else []
     keys = [text_at(header, "bubbleId") for header in headers]
     if not keys:
-        keys = [_text(key).rpartition(":")[2] for (key,) in opened.rows("cursor_bubbles", composer=composer)]
+        keys = [_text(key).rpartition(":")[2] for (key,) in opened.named("cursor_bubbles", composer=composer)]
     for key in keys:
-        for (value,) in opened.rows("cursor_value", key=f"bubbleId:{composer}:{key}"):
+        for (value,) in opened.named("cursor_value", key=f"bubbleId:{composer}:{key}"):
             yield key, None if value is None else parsed(_bytes(value))
 
 
 def _value(opened: _Database, key: str, longest: int) -> Mapping[str, Any] | None:
-    for (value,) in opened.rows("cursor_value", key=key, longest=longest):
+    for (value,) in opened.named("cursor_value", key=key, longest=longest):
         return None if value is None else parsed(_bytes(value))
     return None
 

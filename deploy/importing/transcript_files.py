@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, open_plain, read_plain
 from engramq.deploy.importing.records import FILE, LINE, Rejection
-from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, may_speak, opened, parsed, whole_lines
+from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, may_speak, parsed, whole_lines
 from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Turn
 from engramq.schemas.packed_lines import UnusableFile
 
 # A folder of a session is named in its first lines; of the longest known the first has 40,000 bytes.
 HEAD_LINES: Final = 50
 HEAD_BYTES: Final = 512 * 1024
-OBJECT_BYTES: Final = 64 * 1024 * 1024  # of a session that is one JSON object, held as a whole
+_FOLDER_BYTES: Final = 16 * 1024  # of the file that names a project's folder
+_LINK: Final = "It is a symbolic link, and none is followed."
 _PACKED: Final = ".zst"
 _OBJECT: Final = ".json"
 _PROJECT_ROOT: Final = ".project_root"
@@ -80,12 +82,11 @@ def unreadable(path: str, problem: Exception) -> Rejection:
 def list_files(client: ClientFormat, path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     """Yield the sessions of a file, or of a folder and those in it."""
     if not path.is_dir():
-        try:
-            yield _session(str(path), path.name, path.stat())
-        except OSError as problem:
-            yield unreadable(str(path), problem)
+        yield from _session_of(path)
         return
-    waiting = [str(path / part) for part in client.parts if (path / part).is_dir()] or [str(path)]
+    parts = [path / part for part in client.parts if (path / part).is_dir()]
+    yield from (Rejection(0, FILE, _LINK, str(part)) for part in parts if part.is_symlink())
+    waiting = [str(part) for part in parts or [path] if part == path or not part.is_symlink()]
     name = re.compile(client.file_names)
     while waiting:
         folder = waiting.pop()
@@ -99,7 +100,7 @@ def list_files(client: ClientFormat, path: Path) -> Iterator[StoredSession | Lef
             is_transcript = name.fullmatch(entry.name) is not None
             if entry.is_symlink():
                 if is_transcript or entry.is_dir():
-                    yield Rejection(0, FILE, "It is a symbolic link, and none is followed.", entry.path)
+                    yield Rejection(0, FILE, _LINK, entry.path)
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
             elif is_transcript:
@@ -107,6 +108,14 @@ def list_files(client: ClientFormat, path: Path) -> Iterator[StoredSession | Lef
                     yield _session(entry.path, entry.name, entry.stat(follow_symlinks=False))
             elif entry.name.endswith(".jsonl"):
                 yield SUBAGENTS
+
+
+def _session_of(path: Path) -> Iterator[StoredSession | Rejection]:
+    """Yield the session of a file that the user names, also by a link."""
+    try:
+        yield _session(str(path.resolve()), path.name, path.stat())
+    except OSError as problem:
+        yield unreadable(str(path), problem)
 
 
 def _session(path: str, name: str, status: os.stat_result) -> StoredSession:
@@ -135,8 +144,8 @@ def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
 def _begin(session: StoredSession) -> SessionFacts:
     """Return what tells of a session without its lines: Gemini CLI writes a project's folder beside its sessions."""
     root = Path(session.path).parents[1] / _PROJECT_ROOT
-    with contextlib.suppress(OSError, ValueError):
-        return SessionFacts(folder=root.read_text(encoding="utf-8").strip())
+    with contextlib.suppress(OSError, UnusableFile, ValueError):
+        return SessionFacts(folder=read_plain(str(root), _FOLDER_BYTES).decode().strip())
     return SessionFacts()
 
 
@@ -209,10 +218,7 @@ def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]
 
 def _said_in_object(reading: _Reading, session: StoredSession) -> Iterator[Said]:
     """Yield what is in a session that is one JSON object, as older versions of Gemini CLI wrote it."""
-    if session.size > OBJECT_BYTES:
-        raise UnusableFile(f"It is one JSON object of more than {OBJECT_BYTES // 2**20} MiB, which is not read.")
-    with opened(session.path) as file:
-        content = parsed(file.read(OBJECT_BYTES))
+    content = parsed(read_plain(session.path, OBJECT_BYTES))
     messages = None if content is None else content.get("messages")
     if content is None or not isinstance(messages, list):
         raise UnusableFile("It is no JSON object with messages, or is cut off.")
@@ -239,30 +245,38 @@ def _ended(reading: _Reading, path: str) -> Iterator[Said]:
 
 
 @contextlib.contextmanager
-def _unpack(path: str) -> Iterator[IO[bytes]]:
+def _unpack(path: str) -> Iterator[BoundedStream]:
     """Open a transcript, also one that is packed; raises OSError and UnusableFile."""
-    if not path.endswith(_PACKED):
-        with opened(path) as file:
-            yield file
-    elif importlib.util.find_spec("compression") is not None:  # from Python 3.14 on
+    with open_plain(path) as raw:
+        if path.endswith(_PACKED):
+            with _unpacked(raw) as file:
+                yield BoundedStream(file)
+        else:
+            yield BoundedStream(raw)
+
+
+@contextlib.contextmanager
+def _unpacked(raw: IO[bytes]) -> Iterator[IO[bytes]]:
+    if importlib.util.find_spec("compression") is not None:  # from Python 3.14 on
         from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415 - older ones have none
 
         try:
-            with zstd.open(path) as file:
+            with zstd.open(raw) as file:
                 yield file
         except (zstd.ZstdError, EOFError) as problem:
             raise UnusableFile(f"It is damaged: {problem}.") from None
     elif program := shutil.which("zstd"):
-        with _pipe_through([program, "-dcq", "--", path]) as file:
+        with _pipe_through([program, "-dcq"], raw) as file:
             yield file
     else:
         raise UnusableFile("It is packed by zstd. Install the program zstd, or unpack it.")
 
 
 @contextlib.contextmanager
-def _pipe_through(command: list[str]) -> Iterator[IO[bytes]]:
-    """Give what a program writes; raises UnusableFile where it fails."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603
+def _pipe_through(command: list[str], raw: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Give what a program makes of a file; raises UnusableFile where it fails."""
+    pipe, silence = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=raw, stdout=pipe, stderr=silence) as process:  # noqa: S603
         assert process.stdout is not None
         try:
             yield process.stdout
@@ -278,7 +292,7 @@ def _pipe_through(command: list[str]) -> Iterator[IO[bytes]]:
 
 def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
     """Return whose transcript a file is, by its first lines; "" where none of the clients knows them."""
-    with contextlib.suppress(OSError), opened(str(path)) as file:
+    with contextlib.suppress(OSError, UnusableFile), open_plain(str(path.resolve())) as file:
         for number, (_, line) in enumerate(whole_lines(file)):
             content = parsed(line) if line else None
             named = "" if content is None else _known(content, clients)

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Protocol
 
 from engramq.deploy.local.hooks.turns import (
     ASSISTANT,
@@ -177,7 +177,15 @@ def opened(path: str) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
-def whole_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
+class Lines(Protocol):
+    """What gives lines."""
+
+    def readline(self, size: int, /) -> bytes:
+        """Return the next line, or that much of it."""
+        ...
+
+
+def whole_lines(file: Lines) -> Iterator[tuple[int, bytes | None]]:
     """Give how many bytes each line takes, and the line: b"" for one that is too long, None for one that is not ended.
 
     What is not ended comes last.

@@ -264,6 +264,7 @@ def test_a_link_out_of_the_vault_is_not_followed(tmp_path: Path) -> None:
         (b"---\ntags: [a\n---\ntext", "properties", "no YAML"),
         (b"---\n- a\n- b\n---\ntext", "properties", "no names with values"),
         (b"---\na: &x [b]\nc: *x\n---\ntext", "properties", "refers to another"),
+        (b"---\nx: [" + b"a," * 40_000 + b"]\n---\ntext", "properties", "longer than 64 KiB"),
         (b"x" * (limits.BODY_BYTES + 1), "file", "longer than"),
     ],
 )

@@ -1,0 +1,157 @@
+"""Open files and databases of a folder that may be anybody's, as an unpacked archive: every reader of sessions does.
+
+No symbolic link is followed, so nothing elsewhere is read. No pipe or device is waited for. What is read at once is
+bounded, and so is the time of each step of a database, whose views and virtual tables would compute what they like.
+"""
+
+import contextlib
+import os
+import re
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final, Self
+from urllib.parse import quote
+
+from engramq.schemas.packed_lines import UnusableFile
+
+FILE_BYTES: Final = 4 * 1024**3  # of a transcript, also of what a packed one unpacks to; the largest known has .3 GB
+OBJECT_BYTES: Final = 64 * 1024**2  # of what is held as a whole: a session in one object, a value of a database
+FOLDER_FILES: Final = 100_000  # files of one folder, and sessions of one database
+STEP_S: Final = 20.0  # until a database gives the next row
+_INSTRUCTIONS: Final = 100_000  # of SQLite's machine between two looks at the clock: some ms
+_ROWS: Final = 2_000_000  # of one query
+_BESIDE: Final = ("-wal", "-shm", "-journal")  # files that SQLite opens with a database
+_TOO_LONG: Final = "The file is longer than {} bytes, and is not read."
+_TABLE: Final = re.compile(r"\b(?:from|join)\s+(\w+)")
+
+
+def open_plain(path: str, most_bytes: int = FILE_BYTES) -> IO[bytes]:
+    """Open a regular file of at most so many bytes, not by a link. Raises OSError, UnusableFile."""
+    _require_no_link(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnusableFile("It is no regular file.")
+        if status.st_size > most_bytes:
+            raise UnusableFile(_TOO_LONG.format(most_bytes))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_plain(path: str, most_bytes: int) -> bytes:
+    """Return all of a regular file. Raises OSError, UnusableFile, which a file that grows meanwhile is too."""
+    with open_plain(path, most_bytes) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise UnusableFile(_TOO_LONG.format(most_bytes))
+    return data
+
+
+def plain_files(folder: Path, *below: str, suffix: str) -> list[Path]:
+    """Return the files of a folder below another one, in order; none where it is not there.
+
+    A link on the way from the first one raises UnusableFile, as does a folder of too many; OSError.
+    """
+    for name in below:
+        folder = folder / name
+        _require_no_link(str(folder))
+    return [Path(entry.path) for entry in _entries(folder) if entry.name.endswith(suffix)]
+
+
+def plain_folders(folder: Path, *below: str) -> list[Path]:
+    """Return the folders in a folder below another one, as `plain_files` does; links are passed over."""
+    for name in below:
+        folder = folder / name
+        _require_no_link(str(folder))
+    return [Path(entry.path) for entry in _entries(folder) if entry.is_dir(follow_symlinks=False)]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    entries: list[os.DirEntry[str]] = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as listed:
+        for entry in listed:
+            entries.append(entry)
+            if len(entries) > FOLDER_FILES:
+                raise UnusableFile(f"It has more than {FOLDER_FILES} files, which are not read.")
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _require_no_link(path: str) -> None:
+    if os.path.islink(path):  # noqa: PTH114 - a text
+        raise UnusableFile("It is a symbolic link, and none is followed.")
+
+
+class BoundedStream:
+    """A stream of which at most so many bytes are read: a small packed file may unpack to any length."""
+
+    def __init__(self, file: IO[bytes], most_bytes: int = FILE_BYTES) -> None:
+        self._file = file
+        self._left = most_bytes
+
+    def readline(self, size: int) -> bytes:
+        """Return the next line, or that much of it; raises UnusableFile at the bound."""
+        line = self._file.readline(size)
+        self._left -= len(line)
+        if self._left < 0:
+            raise UnusableFile("It unpacks to more than is read.")
+        return line
+
+
+class ForeignDatabase:
+    """A database of somebody else, to be read; what is none, is damaged or has another form raises UnusableFile."""
+
+    def __init__(self, path: str) -> None:
+        open_plain(path, most_bytes=2**63).close()
+        for beside in _BESIDE:
+            with contextlib.suppress(FileNotFoundError):
+                open_plain(path + beside, most_bytes=2**63).close()
+        self._until = time.monotonic() + STEP_S
+        try:
+            # Threads take turns in reading.
+            self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise UnusableFile(f"The database cannot be read: {error}.") from None
+        self._connection.text_factory = bytes  # whether it is text, whoever parses it sees
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, OBJECT_BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        self._connection.set_progress_handler(lambda: time.monotonic() > self._until, _INSTRUCTIONS)
+        self._tables: set[str] = set()
+
+    def rows(self, query: str, **values: Any) -> Iterator[Any]:
+        """Yield the rows of a query; raises UnusableFile for a view, for too many rows and for what takes long."""
+        self._require_tables(query)
+        self._until = time.monotonic() + STEP_S
+        found = self._connection.execute(query, values)
+        for _ in range(_ROWS):
+            self._until = time.monotonic() + STEP_S
+            row = found.fetchone()
+            if row is None:
+                return
+            yield row
+        raise UnusableFile(f"The database has more than {_ROWS} rows, which are not read.")
+
+    def _require_tables(self, query: str) -> None:
+        """Refuse what is called as a table and is none: a view has no page of its own, nor a virtual table."""
+        if not self._tables:
+            self._connection.execute("pragma trusted_schema = off")
+            listed = self._connection.execute("select name from sqlite_master where type = 'table' and rootpage > 0")
+            self._tables = {name.decode("utf-8", "replace") for (name,) in listed.fetchmany(FOLDER_FILES)}
+        missing = sorted({*_TABLE.findall(query)} - self._tables)
+        if missing:
+            raise UnusableFile(f"The database cannot be read, or has a new form: it has no table {missing[0]}.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: object, __: object) -> None:
+        self._connection.close()
+        if isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted":
+            raise UnusableFile(f"The database gave nothing for {STEP_S:.0f} s.") from None
+        if isinstance(error, sqlite3.Error):
+            raise UnusableFile(f"The database cannot be read, or has a new form: {error}.") from None
