@@ -99,6 +99,16 @@ def refuse_every_project(project: str | UnsetType) -> None:
         raise invalid("project", f"project {EVERY_PROJECT!r} stands for all of them: a memory is in one, or in none.")
 
 
+def refuse_line_breaks(**names: str | UnsetType | None) -> None:
+    """Raise EngramqError for a name of several lines, by its parameter.
+
+    Such a name is no name, and ends the line that shows it: what follows would read as somebody else's words.
+    """
+    for parameter, name in names.items():
+        if isinstance(name, str) and name.splitlines() != [name]:
+            raise invalid(parameter, f"{parameter} is of more than one line.", "Give a name on one line.")
+
+
 def refuse_backwards(valid_from: datetime | UnsetType | None, valid_until: datetime | UnsetType | None) -> None:
     """Raise EngramqError for an interval that ends before it begins, or as it does: its end is excluded."""
     if isinstance(valid_from, datetime) and isinstance(valid_until, datetime) and valid_until <= valid_from:

@@ -36,6 +36,7 @@ from engramq.schemas.fields import (
     refuse_backwards,
     refuse_every_project,
     refuse_future,
+    refuse_line_breaks,
     refuse_reversed,
 )
 from engramq.schemas.ids import list_position
@@ -105,8 +106,9 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: Annotated[Properties, Meta(description="Kept, never searched")] | UnsetType = UNSET
 
     def check(self) -> None:
-        """Raise EngramqError for a project, an interval, a citation that is none."""
+        """Raise EngramqError for a project, a name, an interval, a citation that is none."""
         refuse_every_project(self.project)
+        refuse_line_breaks(speaker=self.speaker, thread=self.thread)
         refuse_backwards(self.valid_from, self.valid_until)
         refuse_citations(self.evidence)
 

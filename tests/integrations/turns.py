@@ -11,9 +11,10 @@ LONG: Final = CASES["long"]
 
 def expected(agent: str, key: str) -> dict[str, Any]:
     """Return what the provider for an agent makes of the cases, the turns known by this key."""
-    shared = {"partition": "untrusted", "source_type": "conversation", "tags": [agent]}
+    shared = {"partition": "untrusted", "source_type": "conversation", "tags": ["captured", agent]}
     return {
         "without_recalled": [left for _, left in CASES["without_recalled"]],
+        "harmless": [line for _, line in CASES["harmless"]],
         "recalled": [case["lines"] for case in CASES["recalled"]],
         "long": [f"{(LONG['word'] * LONG['shown_words']).strip()} ..."],
         "rows": [

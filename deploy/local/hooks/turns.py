@@ -30,10 +30,11 @@ _CLIENT_MARKS: Final = (
 # Gemini CLI puts what hooks tell into marks of its own, with ours written in full.
 _MARKED: Final = rf"(?s)(?:<|&lt;)({RECALLED}|{CAPTURED})(?:>|&gt;).*?(?:(?:<|&lt;)/\1(?:>|&gt;)|\Z)"
 _CLIENTS_OWN: Final = rf"(?s)<({_CLIENT_MARKS})>.*?(?:</\1>|\Z)"
+_PROVIDERS_MARKS: Final = "engramq-memories|memory-context"  # of integrations, which have the same rule
 # As a model may read one too: escaped, or with something between that cannot be seen.
 _MARK_BEGUN: Final = (
     r"(?i)(?:[<\uff1c\ufe64]|&(?:amp;)*(?:lt|#0*60|#x0*3c);)"
-    rf"(?=[^a-z<&]{{0,40}}(?:{RECALLED}|{CAPTURED}|{_CLIENT_MARKS}))"
+    rf"(?=[^a-z<&]{{0,40}}(?:{RECALLED}|{CAPTURED}|{_PROVIDERS_MARKS}|{_CLIENT_MARKS}))"
 )
 _INVISIBLE: Final = r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]"
 _NO_MARK: Final = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"  # an escaped one is a mark to who reads transcripts

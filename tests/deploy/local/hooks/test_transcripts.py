@@ -20,6 +20,7 @@ from engramq.deploy.local.hooks.turns import CAPTURED, RECALLED, harmless, spoke
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering
 from tests.deploy.local.hooks.sessions import CLAUDE_CODE, CODEX, ENGRAMQ, GEMINI, Session
+from tests.integrations.turns import CASES
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -197,3 +198,7 @@ def test_other_brackets_and_characters_stay() -> None:
     text = "if a < b && b > c: List<int>, <div>, &lt;p&gt;, \N{FAMILY} \u200d"
     assert harmless("no bracket \u200d here") == "no bracket \u200d here"
     assert harmless(text) == text.replace(" \u200d", " ")
+
+
+def test_providers_show_memories_by_the_same_rule() -> None:
+    assert [harmless(text) for text, _ in CASES["harmless"]] == [line for _, line in CASES["harmless"]]
