@@ -12,8 +12,9 @@ from pathlib import Path
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.local.embedded.redis import Redis
-from engramq.deploy.local.embedded.servers import SERVER_SIGNALS, await_ready, lock_home, stop_server
+from engramq.deploy.local.embedded.servers import SERVER_SIGNALS, await_ready, stop_server
 from engramq.deploy.local.home import Home
+from engramq.deploy.local.ownership import lock_home
 
 
 @dataclass
@@ -58,7 +59,7 @@ def start_servers(home: Path, *, fsync: bool = True) -> Servers:
     """
     place = Home(home)
     place.ensure()
-    lock = lock_home(place)
+    lock = lock_home(place, "a test")
     postgres, redis = Postgres(place, fsync=fsync), Redis(place, fsync=fsync)
     started: list[tuple[subprocess.Popen[bytes], Sequence[tuple[int, float]]]] = []
     try:

@@ -13,9 +13,10 @@ import msgspec
 from engramq.deploy.cli.options import JSON
 from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.examination import mend
-from engramq.deploy.local.doctor.machine import add_pids, dictionaries, stack_checks
+from engramq.deploy.local.doctor.machine import add_pids, dictionaries, ownership_notes, stack_checks
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
+from engramq.deploy.local.ownership import read_ownership
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
 from engramq.deploy.local.supervisor.stack import POSTGRES, REDIS
 from engramq.schemas import limits
@@ -64,7 +65,8 @@ def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
         return _look_at_stack(answer, environment)
     if environment.get(REDIS_URL):
         return _look_at_servers(environment)
-    return {"running": False, "home": str(home.path)}, ExitCode.NOT_RUNNING
+    notes = ownership_notes(read_ownership(home))
+    return {"running": False, "home": str(home.path), **({"notes": notes} if notes else {})}, ExitCode.NOT_RUNNING
 
 
 def _look_at_stack(answer: dict[str, object], environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
@@ -122,7 +124,7 @@ def _look_at_background(database_url: str, environment: Mapping[str, str]) -> di
 def table(found: Mapping[str, object]) -> str:
     """Return the lines for a person; see `look` for what was found."""
     if not found["running"]:
-        return f"engramq is not running in {found['home']}."
+        return "\n".join([f"engramq is not running in {found['home']}.", *_strings(found.get("notes"))])
     lines = _heading(found)
     health = _dictionary(found.get("health"))
     lines.append(f"  {'health':<20}{health_line(health)}")

@@ -1,11 +1,13 @@
 """`engramq up`: everything until Ctrl-C, or with --detach until `engramq down`; `engramq stdio` shares it."""
 
+import contextlib
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -17,8 +19,9 @@ from engramq.deploy.cli.status import health_line
 from engramq.deploy.connect.catalogue import CLIENTS, NAME, how_started
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
-from engramq.deploy.local.home import Home, home_from
-from engramq.deploy.local.lease import StackLease, ask_status, take_lease
+from engramq.deploy.local.home import DeployError, Home, home_from
+from engramq.deploy.local.lease import StackLease, take_lease
+from engramq.deploy.local.ownership import DETACHED_UP, FOREGROUND_UP, claimed_up, read_ownership
 from engramq.deploy.local.servers_for import READY_BOUND_S
 from engramq.deploy.local.stdio import serve
 from engramq.deploy.local.supervisor.stack import DETACHED, UP
@@ -32,6 +35,9 @@ STOP_BOUND_S = 120.0
 CHECKS_BOUND_S = 10.0
 # The command that holds a stack without a terminal. Tests put their own in its place.
 HOLDER_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq", "up", "--held")
+# Between two starts that failed, each twice as long as the one before.
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 8.0
 ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connections
 
 
@@ -59,17 +65,13 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
         if detach:
             _detach(home, environment)
         end = "It stays until engramq down." if detach else "Ctrl-C stops it."
-        click.echo("Holding it." if held else _banner(home, leases[0], environment, end, is_new=is_new))
+        _say("Holding it." if held else _banner(home, leases[0], environment, end, is_new=is_new))
         if unanswered:
             click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
         if detach:
             leases[0].close()
             return
-        while _was_lost(leases[0]):
-            click.echo("The supervisor was killed. Starting it again ...")
-            leases.pop().close()
-            leases.append(take_lease(home, DETACHED if held else UP, environment, READY_BOUND_S))
-            click.echo("Running again.")
+        _stay(home, DETACHED if held else UP, environment, leases)
     except _Left:
         # It may come at any moment, also before there is a lease.
         if not leases:
@@ -77,12 +79,45 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
         _release(leases[0])
 
 
+def _stay(home: Home, kind: str, environment: dict[str, str], leases: list[StackLease]) -> None:
+    """Hold the lease until the stack is stopped on purpose, and start the stack again whenever it is lost."""
+    with claimed_up(home, DETACHED_UP if kind == DETACHED else FOREGROUND_UP):
+        while _was_lost(leases[0]):
+            _say("The supervisor was killed. Starting it again ...")
+            leases[0].close()
+            try:
+                leases[0] = _regain(home, kind, environment)
+            except _Left:
+                _say("Stopped.")
+                return
+            _say("Running again.")
+
+
+def _regain(home: Home, kind: str, environment: dict[str, str]) -> StackLease:
+    """Start the stack again, as often as it takes, until `engramq down` or Ctrl-C ends this process."""
+    pause_s, said = FIRST_PAUSE_S, ""
+    while True:
+        try:
+            return take_lease(home, kind, environment, READY_BOUND_S)
+        except (DeployError, OSError) as problem:
+            if str(problem) != said:
+                said = str(problem)
+                _say(f"Not started: {said} Trying again until engramq down.")
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the log's disk is full: that must not end what starts the stack again
+        click.echo(text)
+
+
 def _detach(home: Home, environment: dict[str, str]) -> None:
     """Have a process without a terminal hold the stack, unless one does already. Raises CommandFailed, DeployError.
 
     The caller's own lease keeps the stack up until then.
     """
-    if any(lease["kind"] == DETACHED for lease in _leases(home)):
+    if any(claim.role == DETACHED_UP for claim in read_ownership(home).ups.values()):
         return
     log = home.logs / "up.log"
     with log.open("ab") as out:
@@ -92,22 +127,21 @@ def _detach(home: Home, environment: dict[str, str]) -> None:
         )  # fmt: skip
 
     def settled() -> bool:
-        return holder.poll() is not None or any(lease["pid"] == holder.pid for lease in _leases(home))
+        claims = read_ownership(home).ups.values()
+        return holder.poll() is not None or any(claim.process.pid == holder.pid for claim in claims)
 
     if not wait_until(settled, READY_BOUND_S) or holder.returncode is not None:
         raise CommandFailed(f"It does not stay without this terminal. See {log}.")
-
-
-def _leases(home: Home) -> list[dict[str, object]]:
-    leases = (ask_status(home) or {}).get("leases")
-    return leases if isinstance(leases, list) else []
 
 
 @click.command("down")
 def down() -> None:
     """Stop the home's stack, whoever uses it."""
     home = home_from(os.environ)
-    click.echo(f"Stopped engramq in {home.path}." if shut_down(home) else f"engramq is not running in {home.path}.")
+    done = shut_down(home)
+    if done.copied_from:
+        click.echo(f"{home.path} is a copy of {done.copied_from}, whose processes are left alone.", err=True)
+    click.echo(f"Stopped engramq in {home.path}." if done.was_running else f"engramq is not running in {home.path}.")
 
 
 def require_fit(environment: dict[str, str]) -> None:
@@ -167,7 +201,7 @@ def _was_lost(lease: StackLease) -> bool:
             continue
         if event is None:
             if stopping:
-                click.echo("Stopped by engramq down.")
+                _say("Stopped by engramq down.")
             return not stopping
         stopping = stopping or event.get("event") == "stopping"
 

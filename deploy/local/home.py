@@ -64,6 +64,14 @@ class Home:
         # A folder beside, because PostgreSQL may have to run under an account of its own, and nobody else may come in.
         self.postgres_sockets = self.run.with_name(self.run.name + "-pg")
 
+    def folder_id(self) -> str:
+        """Return what tells this home's folder from a copy of it, and not from itself under another path.
+
+        Raises OSError where there is none.
+        """
+        status = self.path.stat()
+        return f"{status.st_dev:x}:{status.st_ino}"
+
     def ensure(self) -> None:
         """Make the folders that are missing and refuse what somebody else owns, can write to, or has put there.
 
@@ -80,6 +88,12 @@ class Home:
             )
         for folder in (self.run, self.logs, self.redis):
             private_folder(folder)
+
+    def ensure_run(self) -> None:
+        """Make the folder of the sockets again if somebody has removed it. Raises DeployError as `ensure` does."""
+        if not self.path.is_dir():  # a home that was removed is not to come back
+            raise DeployError("home_unusable", f"{self.path} is not a folder.", _ELSEWHERE)
+        private_folder(self.run)
 
     def refuse_others(self) -> None:
         """Refuse a home that somebody else owns or can write to, or where others have left files.

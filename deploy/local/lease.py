@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError, Home
@@ -71,6 +72,18 @@ def connect(home: Home) -> Channel | None:
     return Channel(connection)
 
 
+def request(home: Home, op: str, **more: object) -> dict[str, object]:
+    """Return a request to the home's supervisor; one that a copied socket leads to is another's, and refuses it."""
+    return {"op": op, "folder": home.folder_id(), **more}
+
+
+def raise_refusal(answer: Mapping[str, object]) -> None:
+    """Raise DeployError when a supervisor's answer is a refusal."""
+    error = answer.get("error")
+    if isinstance(error, dict):
+        raise DeployError(str(error.get("code")), str(error.get("message")), str(error.get("recovery") or ""))
+
+
 def ask_status(home: Home) -> dict[str, object] | None:
     """Return the status that the home's supervisor has of its stack, or None when there is none.
 
@@ -80,8 +93,10 @@ def ask_status(home: Home) -> dict[str, object] | None:
     if channel is None:
         return None
     try:
-        channel.send({"op": "status"})
-        return channel.receive(_STATUS_S)
+        channel.send(request(home, "status"))
+        answer = channel.receive(_STATUS_S)
+        raise_refusal(answer or {})
+        return answer
     except ConnectionError:  # it has hung up, perhaps before it was asked
         return None
     except OSError as error:
@@ -109,8 +124,8 @@ def take_lease(
     settings.linger_s(environment)
     settings.port(environment)
     home.ensure()
-    request: dict[str, object] = {"op": "lease", "kind": kind, "pid": os.getpid()}
-    request |= {"settings": settings.stack_settings(environment), "http": settings.for_http(environment)}
+    asked = {"settings": settings.stack_settings(environment), "http": settings.for_http(environment)}
+    lease = request(home, "lease", kind=kind, pid=os.getpid(), **asked)
     deadline = time.monotonic() + bound_s
     started = -_RESTART_S
     while (left_s := deadline - time.monotonic()) > 0:
@@ -125,14 +140,17 @@ def take_lease(
                 started = time.monotonic()
             time.sleep(_RETRY_S)
             continue
-        answer = _ask_for_lease(channel, request, left_s)
+        answer = _ask_for_lease(channel, lease, left_s)
         if answer is not None:
             return StackLease(channel, answer)
         # It was on its way out: as soon as it has gone another may start.
         started = -_RESTART_S
+    from engramq.deploy.local.ownership import who_holds  # noqa: PLC0415 - not for the relay's start, which is in time
+
+    holder = f": it is in use by {who}" if (who := who_holds(home)) else ""
     raise DeployError(
         "not_ready",
-        f"engramq's stack in {home.path} was not ready within {bound_s:g} s.",
+        f"engramq's stack in {home.path} was not ready within {bound_s:g} s{holder}.",
         f"See {home.logs}, and engramq status.",
     )
 
@@ -143,10 +161,12 @@ def _ask_for_lease(channel: Channel, request: dict[str, object], bound_s: float)
         answer = channel.receive(bound_s)
         if answer is not None and answer.get("ok"):
             return answer
-        error = (answer or {}).get("error")
-        if isinstance(error, dict) and error.get("code") != "stopping":
-            raise DeployError(str(error.get("code")), str(error.get("message")), str(error.get("recovery") or ""))
-        # Stopping: its hanging up says when it has stopped.
+        try:
+            raise_refusal(answer or {})
+        except DeployError as refusal:
+            if refusal.code != "stopping":
+                raise
+        # Its hanging up says when it has stopped.
         while answer is not None:
             answer = channel.receive(bound_s)
     except OSError:

@@ -27,10 +27,10 @@ from engramq.deploy.local.backup.taking import (
     this_platform,
 )
 from engramq.deploy.local.embedded.postgres import POSTGRESQL, Postgres
-from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import PRIVATE, DeployError, Home
 from engramq.deploy.local.hooks.notes import start_over
 from engramq.deploy.local.new_file import sync_folder
+from engramq.deploy.local.ownership import lock_home
 from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.workers.migrating import newest_schema
 
@@ -226,7 +226,7 @@ def _refuse_unfit(header: Header) -> None:
 def _claim(home: Home, held: contextlib.ExitStack, *, force: bool) -> None:
     """Keep every stack away from the home while `held` is; refuse one that runs or holds something."""
     home.refuse_others()
-    held.callback(os.close, lock_home(home))
+    held.callback(os.close, lock_home(home, "engramq restore"))
     if _is_used(home.postgres) or _is_used(home.redis):
         if not force:
             raise DeployError(
@@ -235,7 +235,7 @@ def _claim(home: Home, held: contextlib.ExitStack, *, force: bool) -> None:
                 "Choose another ENGRAMQ_HOME; or give --force, which moves them aside and deletes nothing.",
             )
         # A supervisor that was killed may have left its servers.
-        end_predecessor(home.state)
+        end_predecessor(home)
         Postgres(home).mend()
 
 

@@ -22,10 +22,11 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.backup.archive import CHUNK, ArchiveWriter, Header, members_of
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
-from engramq.deploy.local.embedded.servers import lock_home, running_postgres
+from engramq.deploy.local.embedded.servers import running_postgres
 from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.new_file import Unwritable, new_file
+from engramq.deploy.local.ownership import lock_home
 from engramq.workers.admin import Cluster, saving
 
 DATA: Final = "postgres/data"
@@ -128,7 +129,7 @@ def _serving(home: Home, environment: Mapping[str, str]) -> Iterator[None]:
                 if error.code != "not_running":
                     raise
             try:
-                held.callback(os.close, lock_home(home))
+                held.callback(os.close, lock_home(home, "engramq backup"))
                 held.enter_context(running_postgres(home))
                 break
             except DeployError as error:

@@ -5,8 +5,8 @@
 What has to be imported for a check is imported when there is something to look at.
 """
 
-import contextlib
 import os
+import resource
 import stat
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +17,7 @@ import msgspec
 from engramq.deploy.local import settings as names
 from engramq.deploy.local.doctor.machine import (
     add_pids,
+    descriptors_check,
     disk_check,
     door_checks,
     home_check,
@@ -26,9 +27,9 @@ from engramq.deploy.local.doctor.machine import (
     stack_checks,
     stale_sockets,
 )
-from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, refuse_foreign
 from engramq.deploy.local.lease import ask_status, connect
+from engramq.deploy.local.ownership import dead_ups, lock_home, read_ownership, remove_leftover
 from engramq.deploy.local.settings import with_embedder
 from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.schemas.checks import Check, CheckName, at_home, failed, merged, passed
@@ -89,6 +90,7 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
     except DeployError as problem:
         return [failed(CheckName.HOME, problem.message, problem.recovery)]
     checks = [home_check(home), disk_check(home.path), *door_checks(settings.host, settings.port, ours=False)]
+    checks.append(descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     looks: list[_Look] = [_model_files]
     looks += [_redis_alone] if settings.redis_url else []
     looks += [_database_before_migration] if settings.database_url else []
@@ -122,6 +124,7 @@ def _here(
     on_own_servers = all(environment.get(name) for name in _ADDRESSES)
     if not on_own_servers:
         checks += [disk_check(home.path), leftovers_check(home)]
+        checks.append(descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     return [*checks, *door_checks(settings.host, settings.port, ours=on_own_servers)], None
 
 
@@ -196,14 +199,16 @@ def _clear(home: Home) -> list[str]:
     """End the processes of a dead supervisor and remove their sockets, unless a living one holds the home."""
     try:
         home.refuse_others()  # the file there names processes to be ended
-        lock = lock_home(home)
+        copied_from = read_ownership(home).copied_from
+        lock = lock_home(home, "engramq doctor")
     except DeployError as problem:
         return [f"Nothing cleared: {problem}"]
     try:
-        done = [f"Ended {name}, whose supervisor is dead." for name in end_predecessor(home.state)]
-        for path in stale_sockets(home):
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+        done = [f"Ended {name}, whose supervisor is dead." for name in end_predecessor(home)]
+        done += [f"Removed {home.state}, a copy of that of {copied_from}."] if copied_from else []
+        for path in (*stale_sockets(home), *dead_ups(home)):
+            remove_leftover(path)
+            if not os.path.lexists(path):
                 done.append(f"Removed {path}, on which nobody listens.")
         return done or [f"Removed {home.state}."]
     finally:

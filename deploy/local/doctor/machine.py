@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import shutil
 import socket
 import stat
@@ -22,18 +23,19 @@ import msgspec
 from engramq.deploy.connect.catalogue import UserPlaces
 from engramq.deploy.connect.files import Unchangeable
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, misses_files
-from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.hooks.notes import sessions_not_understood
 from engramq.deploy.local.hooks.projects import known_projects
+from engramq.deploy.local.ownership import Ownership, dead_ups, read_ownership, read_recorded
 from engramq.deploy.local.supervisor.stack import GATEWAY, WORKER, accepts, free_address
-from engramq.deploy.local.supervisor.state import SUPERVISOR, read_recorded
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
 from engramq.schemas.command_line import CommandFailed
 
 MB: Final = 2**20
 FULL: Final = 64 * MB  # bytes free, below which PostgreSQL soon stops
 LOW: Final = 512 * MB
+DESCRIPTORS_FEW: Final = 64  # PostgreSQL does not start with fewer
+DESCRIPTORS_LOW: Final = 256
 ANSWER_S: Final = 2.0
 STARTED_S: Final = 5.0  # by which a process answers that does not hang
 DOOR_S: Final = 5.0  # of a home's own HTTP, which may be busy: it is not to be called hung for that
@@ -53,6 +55,9 @@ def home_check(home: Home) -> Check:
         mend = f"Wait for it, or run engramq restore again; to do without the backup, remove {home.restoring}."
         return failed(CheckName.HOME, f"A backup is being restored into {home.path}, or that was broken off.", mend)
     unwritable = next((each for each in (home.path, home.logs, home.redis) if _is_closed(each)), None)
+    if unwritable is not None and os.statvfs(home.path).f_flag & os.ST_RDONLY:
+        mend = "See why (dmesg: a disk that fails is often made so), then mount it for writing again."
+        return failed(CheckName.HOME, f"The file system of {home.path} is read-only.", mend)
     if unwritable is not None:
         return failed(CheckName.HOME, f"{unwritable} cannot be written to.", f"chmod u+rwx {unwritable}")
     return passed(CheckName.HOME)
@@ -111,27 +116,48 @@ def _misses_files(client: HookClient) -> bool:
     return False
 
 
-def orphans(home: Home) -> dict[str, int]:
-    """Return the processes, with their pids, that a supervisor which is dead has left."""
-    known = read_recorded(home.state)
-    if SUPERVISOR in known and process.is_alive(known[SUPERVISOR]):
-        return {}
-    return {name: who.pid for name, who in known.items() if process.is_alive(who)}
+def ownership_notes(owned: Ownership) -> list[str]:
+    """Return a sentence on each process that has a home whose stack is not reached, and on a copied state file."""
+    notes = [f"{name} (pid {who.pid}) runs without its supervisor." for name, who in owned.orphans.items()]
+    if owned.holder is not None:
+        pid = owned.holder.process.pid
+        notes.append(f"{owned.holder.role} (pid {pid}) has the home, and does not answer: engramq down ends a stack.")
+    ups = (f"{claim.role} (pid {claim.process.pid})" for claim in owned.ups.values())
+    notes += [f"{up} tries to start the stack again; its output says why it does not run." for up in ups]
+    if owned.copied_from:
+        notes.append(f"The state file was copied with the home {owned.copied_from}, whose processes are left alone.")
+    return notes
 
 
 def leftovers_check(home: Home) -> Check:
-    """Check what a stack that does not run has left."""
-    leftovers = [f"{name} (pid {pid}) runs without its supervisor." for name, pid in orphans(home).items()]
-    leftovers += [f"Nobody listens at {path}." for path in stale_sockets(home)]
-    if not leftovers and read_recorded(home.state) and not os.path.lexists(home.supervisor_socket):
-        leftovers = [f"{home.state} names processes that are dead."]
+    """Check what a stack that does not run has left, and who has its home."""
+    try:
+        leftovers = ownership_notes(read_ownership(home))
+        leftovers += [f"Nobody listens at {path}." for path in (*stale_sockets(home), *dead_ups(home))]
+        if not leftovers and read_recorded(home)[0]:
+            leftovers = [f"{home.state} names processes that are dead."]
+    except DeployError as problem:
+        return failed(CheckName.LEFTOVERS, problem.message, problem.recovery)
     return degraded(CheckName.LEFTOVERS, " ".join(leftovers)) if leftovers else passed(CheckName.LEFTOVERS)
+
+
+def descriptors_check(limit: int) -> Check:
+    """Check how many files each process may open: `limit` of them."""
+    told = f"A process may open {limit} files, and needs some {DESCRIPTORS_LOW}: calls are cut."
+    mend = "Raise the limit where engramq is started (`ulimit -n 4096`); then `engramq down`, `engramq up`."
+    if limit == resource.RLIM_INFINITY:
+        return passed(CheckName.STACK)
+    if limit < DESCRIPTORS_FEW:
+        return failed(CheckName.STACK, told, mend)
+    return degraded(CheckName.STACK, told, mend) if limit < DESCRIPTORS_LOW else passed(CheckName.STACK)
 
 
 def stack_checks(answer: Mapping[str, object]) -> list[Check]:
     """Check what a supervisor says of its services, and that its gateway answers: one that hangs lives."""
     services = dictionaries(answer.get("services"))
     checks = [_service_check(service) for service in services]
+    if isinstance(descriptors := answer.get("descriptors"), int):
+        checks.append(descriptors_check(descriptors))
     if answer.get("health") is not None:
         checks.append(passed(CheckName.GATEWAY))
     else:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign
+from engramq.deploy.local.ownership import remove_leftover
 
 POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
 OWNER_ROLE = "engramq"
@@ -34,7 +35,8 @@ INITDB_BOUND_S = 120.0
 PROBE_BOUND_S = 2.0
 # Fast, then immediate (the next start replays the log), then by force.
 STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
-# After SIGQUIT the server itself kills what has not gone within 5 s.
+# For one that hangs, or whose supervisor was killed: somebody waits. After SIGQUIT the server itself kills what has not
+# gone within 5 s.
 HUNG_SIGNALS = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 8.0), (signal.SIGKILL, 5.0))
 
 # PostgreSQL's full-text parser tells letters from punctuation by the character type of the C library, and with plain C
@@ -139,15 +141,24 @@ class Postgres:
         self._configure()
         self.mend()
 
-    def mend(self) -> None:
+    def prepare_again(self) -> None:
+        """Prepare another start, after `prepare`: somebody may have removed the folder of the sockets."""
+        self._hand_over_folders(self.account.owner)
+        self.mend()
+
+    def mend(self) -> list[str]:
         """End what a killed server left behind, and remove pid files that would stop the next start.
 
         The caller holds the lock of the home, so whatever still runs on these data is an orphan.
+
+        Returns:
+            a name for each process that still ran.
         """
-        for orphan in process.working_in(self.data, "postgres"):
-            process.end(orphan, STOP_SIGNALS)
+        orphans = process.working_in(self.data, "postgres")
+        process.end_all(dict.fromkeys(orphans, HUNG_SIGNALS))
         for stale in (self.data / "postmaster.pid", self.socket, self.socket.with_name(self.socket.name + ".lock")):
-            stale.unlink(missing_ok=True)
+            remove_leftover(stale)
+        return [f"postgres (pid {orphan.pid})" for orphan in orphans]
 
     def launch(self) -> process.LaunchOrder:
         """How to start the server. SIGINT at our death is its fast shutdown: no orphan, and nothing to recover."""

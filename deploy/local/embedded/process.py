@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -107,13 +108,24 @@ def is_alive(who: ProcessIdentity) -> bool:
 
 
 def end(who: ProcessIdentity, signals: Sequence[tuple[int, float]]) -> bool:
-    """Send each signal in turn, to the process and its group, until it has gone; each has its number of seconds."""
+    """Send each signal in turn, to the process and its group, until it has gone; each has its number of seconds.
+
+    A process that somebody has stopped (SIGSTOP) goes on, to hear it, and what it started too.
+    """
     for number, bound_s in signals:
         if not is_alive(who):
             return True
         signal_group(who.pid, number)
+        signal_tree(who.pid, signal.SIGCONT)
         wait_until(lambda: not is_alive(who), bound_s)
     return not is_alive(who)
+
+
+def end_all(signals: Mapping[ProcessIdentity, Sequence[tuple[int, float]]]) -> None:
+    """End several processes, each by signals of its own, at the same time: it takes as long as the slowest."""
+    if signals:
+        with ThreadPoolExecutor(len(signals)) as threads:
+            list(threads.map(end, signals, signals.values()))
 
 
 def wait_until(condition: Callable[[], bool], bound_s: float) -> bool:

@@ -86,6 +86,7 @@ class Redis:
 
     def mend(self) -> None:
         """Remove what a killed server left. The caller holds the lock of the home and knows that none runs."""
+        self.home.ensure_run()  # somebody may have removed it
         self.socket.unlink(missing_ok=True)
 
     def launch(self) -> process.LaunchOrder:

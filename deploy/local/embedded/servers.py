@@ -1,22 +1,20 @@
-"""Run the embedded servers for a caller: take the home's lock, run PostgreSQL alone for the length of a block."""
+"""Run the embedded servers for a caller: PostgreSQL alone for the length of a block."""
 
 import contextlib
-import fcntl
-import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.postgres import HUNG_SIGNALS, Postgres
 from engramq.deploy.local.embedded.postgres import STOP_SIGNALS as POSTGRES_SIGNALS
-from engramq.deploy.local.embedded.postgres import Postgres
 from engramq.deploy.local.embedded.redis import STOP_SIGNALS as REDIS_SIGNALS
 from engramq.deploy.local.embedded.redis import Redis
 from engramq.deploy.local.home import DeployError, Home
 
 READY_BOUND_S = 60.0
-# By the names that a supervisor records: without them PostgreSQL would wait for its clients, and be killed.
-SERVER_SIGNALS: Mapping[str, Sequence[tuple[int, float]]] = {"postgres": POSTGRES_SIGNALS, "redis": REDIS_SIGNALS}
+# For orphans, by the names that a supervisor records: without them PostgreSQL would wait for its clients.
+SERVER_SIGNALS: Mapping[str, Sequence[tuple[int, float]]] = {"postgres": HUNG_SIGNALS, "redis": REDIS_SIGNALS}
 
 
 @contextlib.contextmanager
@@ -34,22 +32,6 @@ def running_postgres(home: Home) -> Iterator[Postgres]:
     finally:
         stop_server(child, POSTGRES_SIGNALS)
         server.mend()
-
-
-def lock_home(home: Home) -> int:
-    """Take the lock that says who owns the home's servers; the kernel releases it with the holder.
-
-    Returns the descriptor that holds it. Children do not inherit it. Raises DeployError when somebody else has it.
-    """
-    descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise DeployError(
-            "home_in_use", f"{home.path} is in use by another stack.", "Stop it first: engramq down."
-        ) from error
-    return descriptor
 
 
 def await_ready(server: Postgres | Redis, child: subprocess.Popen[bytes], home: Home) -> None:

@@ -10,16 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import DeployError, Home, home_from
+from engramq.deploy.local.ownership import SUPERVISOR, lock_home
 from engramq.deploy.local.settings import take_secrets, with_embedder
 from engramq.deploy.local.supervisor.control import Control
 from engramq.deploy.local.supervisor.stack import Stack, default_stack
+from engramq.deploy.local.supervisor.state import LOCK_BOUND_S
 from engramq.deploy.local.supervisor.supervise import Supervisor
 from engramq.telemetry.spans import JsonFormatter
-
-# One that is just leaving has closed its socket a moment before the kernel takes its lock.
-LOCK_BOUND_S = 1.5
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +38,18 @@ def main(environment: Mapping[str, str], make_stack: Callable[[Home, Mapping[str
             # Somebody else won the race to start one; the starter will find it.
             return 0
         stack = make_stack(home, with_embedder(home, environment))
-        asyncio.run(_supervise(home, stack, settings.linger_s(dict(environment))))
-        os.close(lock)
+        asyncio.run(_supervise(home, stack, settings.linger_s(dict(environment)), lock))
     except DeployError as error:
         logger.critical("Supervisor not started", extra={"code": error.code, "error": str(error)})
+        return 1
+    except OSError as error:  # of its disk: nothing of ours is wrong
+        logger.critical("Supervisor ended", extra={"code": "disk", "error": str(error)})
         return 1
     return 0
 
 
-async def _supervise(home: Home, stack: Stack, linger_s: float) -> None:
-    supervisor = Supervisor(home, stack, linger_s)
+async def _supervise(home: Home, stack: Stack, linger_s: float, lock: int) -> None:
+    supervisor = Supervisor(home, stack, linger_s, lock)
     async with Control(supervisor).serving():
         await supervisor.run()
 
@@ -58,8 +58,10 @@ def _lock(home: Home) -> int | None:
     deadline = time.monotonic() + LOCK_BOUND_S
     while True:
         try:
-            return lock_home(home)
-        except DeployError:
+            return lock_home(home, SUPERVISOR)
+        except DeployError as error:
+            if error.code != "home_in_use":
+                raise
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.02)

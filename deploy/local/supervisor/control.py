@@ -8,12 +8,15 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
+from pathlib import Path
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError
+from engramq.deploy.local.ownership import remove_leftover
 from engramq.deploy.local.supervisor.stack import SERVING
-from engramq.deploy.local.supervisor.supervise import Supervisor
+from engramq.deploy.local.supervisor.supervise import WATCH_S, Supervisor
 from engramq.schemas.settings import SETTINGS
 
 logger = logging.getLogger(__name__)
@@ -37,18 +40,40 @@ class Control:
         """Listen for the length of the block. Connections stay open to its end: theirs says that all has stopped."""
         path = self._supervisor.home.supervisor_socket
         path.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(self._accept, path, limit=LONGEST_LINE)
-        path.chmod(0o600)
-        watch = asyncio.create_task(self._tell_of_stopping())
+        server = await self._listen(path)
+        watches = [asyncio.create_task(self._tell_of_stopping()), asyncio.create_task(self._listen_again(path))]
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            for watch in watches:
+                watch.cancel()
+            remove_leftover(path)
             server.close()
-            watch.cancel()
             for connection in list(self._connections):
                 connection.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _listen(self, path: Path) -> asyncio.Server:
+        server = await asyncio.start_unix_server(self._accept, path, limit=LONGEST_LINE)
+        os.chmod(path, 0o600)  # noqa: PTH101 - which asyncio's rules take for a wait
+        return server
+
+    async def _listen_again(self, path: Path) -> None:
+        """Listen anew whenever somebody has removed the socket, or the folder that it is in."""
+        anew: asyncio.Server | None = None
+        try:
+            while True:
+                await asyncio.sleep(WATCH_S)
+                with contextlib.suppress(DeployError, OSError):  # the home is gone, or its disk: see `watch_home`
+                    if not await asyncio.to_thread(path.is_socket):
+                        self._supervisor.home.ensure_run()
+                        if anew is not None:
+                            anew.close()
+                        anew = await self._listen(path)
+                        logger.warning("Control socket made anew", extra={"path": str(path)})
+        finally:
+            if anew is not None:
+                anew.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -89,6 +114,13 @@ class Control:
         self, request: dict[str, object], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> dict[str, object]:
         supervisor = self._supervisor
+        if request.get("folder") not in (None, supervisor.folder_id):
+            raise DeployError(
+                "another_home",
+                f"The socket leads to the supervisor of {supervisor.home.path} (pid {os.getpid()}), which is another "
+                "home: this one is a copy of it by links.",
+                "Copy it without links (cp -a).",
+            )
         match request.get("op"):
             case "lease":
                 return await self._lease(request, reader, writer)

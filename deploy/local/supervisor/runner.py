@@ -125,6 +125,8 @@ class Runner:
             if self.child is None or self.child.poll() is not None:
                 break
             process.signal_group(self.child.pid, number)
+            # A process stopped by SIGSTOP hears no signal but this one and SIGKILL.
+            await asyncio.to_thread(process.signal_tree, self.child.pid, signal.SIGCONT)
             try:
                 await asyncio.wait_for(self._exited.wait(), bound_s)
             except TimeoutError:
@@ -178,8 +180,15 @@ class Runner:
 
     async def _tend(self) -> None:
         """Look after the service until it ends."""
-        while self.service.tend is not None and not self._exited.is_set():
-            ailment = await asyncio.to_thread(self.service.tend)
+        while (self.service.tend or self.service.sockets) and not self._exited.is_set():
+            if gone := [str(path) for path in self.service.sockets if not path.is_socket()]:
+                # Nobody reaches it any more, and it does not make them again.
+                logger.warning(
+                    "Sockets removed: service is replaced", extra={"service": self.service.name, "gone": gone}
+                )
+                await self._end(self.service.hung_signals)
+                break
+            ailment = await asyncio.to_thread(self.service.tend) if self.service.tend else ""
             if ailment != self.ailment:
                 extra = {"service": self.service.name, "problem": ailment or self.ailment}
                 logger.warning("Service ails" if ailment else "Service ails no more", extra=extra)
@@ -205,8 +214,6 @@ class Runner:
             return
         extra = {"service": self.service.name, "pid": self.child.pid, "silent_s": round(silent_s, 1)}
         logger.warning("Service hangs: it is replaced", extra=extra)
-        # A process stopped by SIGSTOP hears no signal but this one and SIGKILL.
-        await asyncio.to_thread(process.signal_tree, self.child.pid, signal.SIGCONT)
         await self._end(self.service.hung_signals)
 
     async def _note_problems(self, problems: Sequence[Exception]) -> None:

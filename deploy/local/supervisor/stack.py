@@ -49,7 +49,8 @@ class SupervisedService:
     when nobody uses it. These four may block, within a bound: they get a thread. Without a probe a service counts as
     ready once it has lived for `settle_s` seconds; one that runs `once`, when it has ended well. `tend` runs every
     second while it is ready, in a thread too, and returns what is wrong, if anything is. `answers` says whether it has
-    answered anything, in a thread too: see silence.py. `stop_signals` end it, each within its seconds;
+    answered anything, in a thread too: see silence.py. `sockets` are where it is reached or says that it lives: without
+    them it is started anew. `stop_signals` end it, each within its seconds;
     `orphan_signals` do when its supervisor has been killed, `hung_signals` when it answers nothing any more.
     """
 
@@ -63,6 +64,7 @@ class SupervisedService:
     tend: Callable[[], str] | None = None
     answers: Callable[[], bool] | None = None
     before_stop: Callable[[], object] | None = None
+    sockets: tuple[Path, ...] = ()
     settle_s: float = SETTLE_S
     once: bool = False
     stop_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0))
@@ -213,6 +215,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             after=after_redis,
             before=make_way,
             tend=http.tend,
+            sockets=(home.gateway_socket,),
             is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
         ),
     ]
@@ -247,11 +250,12 @@ def _postgres(database: postgres.Postgres) -> SupervisedService:
         POSTGRES,
         database.launch,
         prepare=database.prepare,
-        mend=database.mend,
+        mend=database.prepare_again,
+        sockets=(database.socket,),
         is_ready=database.is_ready,
         answers=lambda: database.answers(silence.PROBE_BOUND_S),
         stop_signals=postgres.STOP_SIGNALS,
-        orphan_signals=postgres.STOP_SIGNALS,
+        orphan_signals=postgres.HUNG_SIGNALS,
         hung_signals=postgres.HUNG_SIGNALS,
     )
 
@@ -262,6 +266,7 @@ def _redis(queue: redis.Redis) -> SupervisedService:
         queue.launch,
         prepare=queue.prepare,
         mend=queue.mend,
+        sockets=(queue.socket,),
         is_ready=queue.is_ready,
         tend=queue.tend,
         answers=lambda: queue.answers(silence.PROBE_BOUND_S),
@@ -309,12 +314,15 @@ def _program(
     before: Callable[[], None] = lambda: None,
     is_ready: Callable[[], bool] | None = None,
     tend: Callable[[], str] | None = None,
+    sockets: tuple[Path, ...] = (),
 ) -> SupervisedService:
     """A process of ours, which says again and again that its event loop turns. `before` runs before each start."""
-    heartbeat = silence.Heartbeat(home.run / f"{name}.alive")
+    alive = home.run / f"{name}.alive"
+    heartbeat = silence.Heartbeat(alive)
     asked = {key: value for key, value in environment.items() if key != "WATCHDOG_PID"}  # of us, by systemd
 
     def prepare() -> None:
+        home.ensure_run()
         before()
         heartbeat.listen()
 
@@ -326,6 +334,7 @@ def _program(
         prepare=prepare,
         is_ready=is_ready,
         tend=tend,
+        sockets=(*sockets, alive),
         answers=heartbeat.was_heard,
     )
 

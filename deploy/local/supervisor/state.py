@@ -3,35 +3,47 @@
 `engramq down` (`shut_down`) stops a home's stack whoever uses it, also when its supervisor hangs or has been killed.
 """
 
-import json
 import logging
 import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.process import ProcessIdentity
-from engramq.deploy.local.embedded.servers import SERVER_SIGNALS, lock_home
+from engramq.deploy.local.embedded.servers import SERVER_SIGNALS
 from engramq.deploy.local.home import DeployError, Home, exists
-from engramq.deploy.local.lease import connect
+from engramq.deploy.local.lease import connect, raise_refusal, request
+from engramq.deploy.local.ownership import (
+    SUPERVISOR,
+    dead_ups,
+    lock_home,
+    read_ownership,
+    read_recorded,
+    remove_leftover,
+    state_text,
+    who_holds,
+)
 
 logger = logging.getLogger(__name__)
 
-SUPERVISOR = "supervisor"
 # More than all services' own bounds together.
 STOP_BOUND_S = 120.0
 # A supervisor that is just starting listens by then, and one that does not hang has answered.
 ANSWER_BOUND_S = 5.0
-_DEFAULT_SIGNALS: Sequence[tuple[int, float]] = ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0))
+# One that is just starting waits so long: who leaves closes the socket before the kernel takes the lock.
+LOCK_BOUND_S = 1.5
+# An `engramq up` whose stack was stopped has ended by then.
+_LEAVE_S = 1.0
+_SIGNALS: Sequence[tuple[int, float]] = ((signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0))
 
 
 class StateFile:
-    """Names and identities of the supervisor and its children, replaced whole at every change."""
+    """Names and identities of a supervisor's children, replaced whole at every change."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, home: Home) -> None:
+        self._home = home
         self._processes: dict[str, ProcessIdentity] = {}
 
     def record(self, name: str, who: ProcessIdentity) -> None:
@@ -47,93 +59,104 @@ class StateFile:
     def clear(self) -> None:
         """Nothing runs any more."""
         self._processes.clear()
-        self._path.unlink(missing_ok=True)
+        remove_leftover(self._home.state)
 
     def _write(self) -> None:
-        text = json.dumps({name: [who.pid, who.started] for name, who in self._processes.items()})
-        fresh = self._path.with_suffix(".new")
+        path = self._home.state
+        fresh = path.with_suffix(".new")
         try:
             with open(fresh, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write(text)
-            fresh.replace(self._path)
+                file.write(state_text(self._home, self._processes))
+            fresh.replace(path)
         except OSError as error:
             # A full disk must not take the stack down; on Linux the kernel ends our children with us all the same.
-            logger.warning("State file not written", extra={"path": str(self._path), "error": str(error)})
+            logger.warning("State file not written", extra={"path": str(path), "error": str(error)})
 
 
-def read_recorded(path: Path) -> dict[str, ProcessIdentity]:
-    """Return the processes that the file names, alive or not; none when it is missing or spoilt."""
-    try:
-        content = json.loads(path.read_text())
-        return {name: ProcessIdentity(int(pid), str(started)) for name, (pid, started) in content.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def end_predecessor(path: Path, signals: Mapping[str, Sequence[tuple[int, float]]] = SERVER_SIGNALS) -> list[str]:
-    """End the children that a killed supervisor left, newest first, and remove the file.
+def end_predecessor(home: Home, signals: Mapping[str, Sequence[tuple[int, float]]] = SERVER_SIGNALS) -> list[str]:
+    """End the children that a killed supervisor left, all at once, and remove the file.
 
     Blocks, within the signals' bounds. The caller holds the lock of the home. A pid that another program has by now is
-    left alone: its start time differs.
+    left alone: its start time differs. So are the processes that the file of a copied home names.
 
     Returns:
         the names of those that were still alive.
     """
-    orphans = [
-        (name, who)
-        for name, who in reversed(read_recorded(path).items())
-        if name != SUPERVISOR and who.pid != os.getpid() and process.is_alive(who)
-    ]
-    for name, who in orphans:
-        process.end(who, signals.get(name, _DEFAULT_SIGNALS))
-    path.unlink(missing_ok=True)
-    return [name for name, _ in orphans]
+    recorded, copied_from = read_recorded(home)
+    if copied_from:
+        logger.warning("State file of another home", extra={"path": str(home.state), "of": copied_from})
+    orphans = {name: who for name, who in recorded.items() if who.pid != os.getpid() and process.is_alive(who)}
+    process.end_all({who: signals.get(name, _SIGNALS) for name, who in orphans.items()})
+    remove_leftover(home.state)
+    return list(orphans)
 
 
-def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: float = ANSWER_BOUND_S) -> bool:
-    """Stop everything that runs for this home and wait until it has gone.
+@dataclass(frozen=True)
+class Shutdown:
+    """What `shut_down` has stopped: whether anything ran; `copied_from` is the home whose state file lay here."""
+
+    was_running: bool
+    copied_from: str = ""
+
+
+def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: float = ANSWER_BOUND_S) -> Shutdown:
+    """Stop everything that runs for this home and wait until it has gone, what would start it again too.
 
     A supervisor that does not stop within `stop_bound_s` seconds of being asked, or holds the home's lock and does not
     answer for `answer_bound_s`, is ended by force.
 
-    Returns whether anything ran. Raises DeployError naming what could not be stopped, and when
-    others may have written to the home.
+    Raises DeployError naming what could not be stopped, and when others may have written to the home.
     """
     if not exists(home.path):
-        return False
-    home.refuse_others()  # the file there names processes to be ended
+        return Shutdown(was_running=False)
+    home.refuse_others()  # the files there name processes to be ended
+    copied_from = read_ownership(home).copied_from
     answered = _ask_to_stop(home, stop_bound_s, answer_bound_s)
     was_there = answered is not None
     deadline = time.monotonic() + answer_bound_s
     while True:
+        if not _can_be_locked(home):
+            return Shutdown(was_there, copied_from)
         try:
-            lock = lock_home(home)
+            lock = lock_home(home, "engramq down")
             break
-        except DeployError:
+        except DeployError as error:
+            if error.code != "home_in_use":
+                raise
             if time.monotonic() > deadline:
-                _end_supervisor(home, answer_bound_s if answered is False else stop_bound_s)
+                _end_holder(home, stop_bound_s if answered else answer_bound_s)
         # Perhaps it was only starting when it was asked first.
         answered = _ask_to_stop(home, stop_bound_s, answer_bound_s)
         was_there = was_there or answered is not None
         time.sleep(0.05)
     try:
-        orphans = end_predecessor(home.state)
-        postgres.Postgres(home).mend()
+        ups = _end_ups(home, answer_bound_s)
+        orphans = end_predecessor(home)
+        orphans += postgres.Postgres(home).mend()
     finally:
         os.close(lock)
-    return was_there or bool(orphans)
+    return Shutdown(was_there or bool(orphans) or ups, copied_from)
+
+
+def _can_be_locked(home: Home) -> bool:
+    """Whether there is a lock, or can be: on a read-only disk without one nobody has ever started a stack."""
+    return home.lock.exists() or os.access(home.path, os.W_OK)
 
 
 def _ask_to_stop(home: Home, stop_bound_s: float, answer_bound_s: float) -> bool | None:
-    """Ask the supervisor to stop, and wait until it has; return whether it answered, None where there is none."""
+    """Ask the supervisor to stop, and wait until it has; return whether it answered, None where there is none.
+
+    Raises DeployError when it is another home's.
+    """
     channel = connect(home)
     if channel is None:
         return None
     answered = False
     try:
-        channel.send({"op": "stop"})
+        channel.send(request(home, "stop"))
         # It answers at once, and hangs up when all has stopped.
-        while channel.receive(stop_bound_s if answered else answer_bound_s) is not None:
+        while (answer := channel.receive(stop_bound_s if answered else answer_bound_s)) is not None:
+            raise_refusal(answer)
             answered = True
     except OSError:
         # It hangs or has gone: the lock says which.
@@ -143,8 +166,29 @@ def _ask_to_stop(home: Home, stop_bound_s: float, answer_bound_s: float) -> bool
     return answered
 
 
-def _end_supervisor(home: Home, bound_s: float) -> None:
-    who = read_recorded(home.state).get(SUPERVISOR)
-    if who is None or not process.end(who, ((signal.SIGTERM, bound_s), (signal.SIGKILL, 5.0))):
-        pid = f" (pid {who.pid})" if who is not None else ""
+def _end_ups(home: Home, bound_s: float) -> bool:
+    """End the `engramq up` that wait to start the stack again; return whether there were any.
+
+    Those that had a lease know that the stack was stopped, and end by themselves.
+    """
+    process.wait_until(lambda: not read_ownership(home).ups, _LEAVE_S)
+    ups = read_ownership(home).ups
+    process.end_all({claim.process: ((signal.SIGTERM, bound_s), (signal.SIGKILL, bound_s)) for claim in ups.values()})
+    for path in (*ups, *dead_ups(home)):
+        remove_leftover(path)
+    if ups:
+        # A supervisor that one of them has just started gives up meanwhile.
+        time.sleep(LOCK_BOUND_S)
+    return bool(ups)
+
+
+def _end_holder(home: Home, bound_s: float) -> None:
+    """End the supervisor that holds the lock and does not stop. Raises DeployError when it is none, or stays."""
+    holder = read_ownership(home).holder
+    if holder is not None and (holder.role != SUPERVISOR or not holder.is_of(home)):
+        raise DeployError(
+            "home_in_use", f"{home.path} is in use by {who_holds(home)}, which is no stack of it.", "Wait for its end."
+        )
+    if holder is None or not process.end(holder.process, ((signal.SIGTERM, bound_s), (signal.SIGKILL, 5.0))):
+        pid = f" (pid {holder.process.pid})" if holder is not None else ""
         raise DeployError("not_stopped", f"The supervisor of {home.path}{pid} does not stop.", "End it by hand.")

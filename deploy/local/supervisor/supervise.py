@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import Channel
+from engramq.deploy.local.ownership import SUPERVISOR, lies_at, lock_home, remove_leftover
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
 from engramq.deploy.local.supervisor.stack import SERVING, Stack, SupervisedService, stop_order
-from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
+from engramq.deploy.local.supervisor.state import StateFile, end_predecessor
 from engramq.schemas.setting_values import without_password
 
 logger = logging.getLogger(__name__)
@@ -23,24 +25,28 @@ logger = logging.getLogger(__name__)
 # The starter connects within this, or never does.
 FIRST_LEASE_BOUND_S = 10.0
 ROTATION_PERIOD_S = 10.0
+WATCH_S = 1.0  # between two looks whether home, lock and socket are still there
+DESCRIPTORS = 4096  # that each of our processes may open, where the machine lets it
 
 
 class Supervisor:
     """Owns the processes of one home's stack for as long as `run` runs."""
 
-    def __init__(self, home: Home, stack: Stack, linger_s: float) -> None:
+    def __init__(self, home: Home, stack: Stack, linger_s: float, lock: int) -> None:
         self.home = home
+        self.folder_id = home.folder_id()
         self.stack = stack
         self.started_at = time.time()
         self.stopping = asyncio.Event()
         self._linger_s = linger_s
-        self._state_file = StateFile(home.state)
+        self._state_file = StateFile(home)
         self._runners: dict[str, Runner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._leases: dict[object, dict[str, object]] = {}
         self._last_lease: asyncio.TimerHandle | None = None
         self._http_lock = asyncio.Lock()
+        self._lock = lock
 
     async def run(self) -> None:
         """End what a killed predecessor left, run the services until `stopping` is set, and stop them in order."""
@@ -51,17 +57,17 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGCHLD, self._notice_exits)
         self._stop_when_unused(max(self._linger_s, FIRST_LEASE_BOUND_S))
         signals = {service.name: service.orphan_signals for service in self.stack.services}
-        orphans = await asyncio.to_thread(end_predecessor, self.home.state, signals)
+        orphans = await asyncio.to_thread(end_predecessor, self.home, signals)
         logger.info("Supervisor started", extra={"home": str(self.home.path), "ended_orphans": orphans})
-        if (me := process.identify(os.getpid())) is not None:
-            self._state_file.record(SUPERVISOR, me)
-        rotation = asyncio.create_task(self._rotate_logs())
+        allow_descriptors(DESCRIPTORS)
+        chores = [asyncio.create_task(self._rotate_logs()), asyncio.create_task(self._watch_home())]
         try:
             for service in self.stack.services:
                 self._start(service)
             await self.stopping.wait()
         finally:
-            rotation.cancel()
+            for chore in chores:
+                chore.cancel()
             await self._stop_services()
             self._state_file.clear()
 
@@ -123,6 +129,7 @@ class Supervisor:
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self.started_at, 1),
             "memory_mb": memory_mb(os.getpid(), whole_tree=False),
+            "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "http": (self.stack.http.url if self.stack.http is not None else "") or None,
             "addresses": {name: without_password(value) for name, value in self.stack.addresses.items()},
             "leases": [dict(lease) for lease in list(self._leases.values())],
@@ -138,7 +145,7 @@ class Supervisor:
         self._tasks[service.name] = task
 
     async def _wait_turn(self, names: tuple[str, ...]) -> None:
-        while not all(self._runners[name].is_ready for name in names):
+        while not all(name in self._runners and self._runners[name].is_ready for name in names):
             await self._changed.wait()
 
     def _announce(self) -> None:
@@ -184,6 +191,8 @@ class Supervisor:
         async with self._http_lock:
             for names in stop_order([runner.service for runner in self._runners.values()]):
                 await asyncio.gather(*map(self._stop_one, names))
+        for path in self.home.run.glob("*.alive"):
+            remove_leftover(path)
         logger.info("Supervisor stopped", extra={"home": str(self.home.path)})
 
     async def _stop_one(self, name: str) -> None:
@@ -193,10 +202,37 @@ class Supervisor:
             await asyncio.wait([task])
         await self._runners[name].stop()
 
+    async def _watch_home(self) -> None:
+        """Stop when the home was removed, replaced or moved, or another process has its lock: it is ours no more."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            try:
+                is_ours = self.home.folder_id() == self.folder_id
+                if is_ours and not lies_at(self._lock, self.home.lock):
+                    self._lock = lock_home(self.home, SUPERVISOR)  # the file was removed, and nobody was quicker
+            except FileNotFoundError:
+                is_ours = False
+            except DeployError as error:
+                is_ours = error.code != "home_in_use"
+            except OSError:  # a disk that fails for now; PostgreSQL says so
+                is_ours = True
+            if not is_ours:
+                logger.critical("The home is no longer this supervisor's", extra={"home": str(self.home.path)})
+                self.stopping.set()
+                return
+
     async def _rotate_logs(self) -> None:
         while True:
             await asyncio.sleep(ROTATION_PERIOD_S)
             await asyncio.to_thread(rotate_logs, self.home.logs)
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Let this process and its children open so many files, as far as the machine lets them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 HEALTH_BOUND_S = 9.0  # a gateway takes up to 8 s to find that nobody answers

@@ -22,9 +22,9 @@ from engramq.deploy.local.backup.restoring import restore
 from engramq.deploy.local.backup.taking import TakenBackup, back_up
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
-from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import take_lease
+from engramq.deploy.local.ownership import lock_home
 from engramq.deploy.local.settings import kept_embedder
 from engramq.schemas.command_line import CommandFailed
 from tests.deploy.fake_engramq import FAKE_STACK
@@ -95,7 +95,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
     assert taken.file_bytes == target.stat().st_size
     assert (taken.header.postgresql, taken.header.schema) == (18, 0)
     assert process.working_in(home.postgres / "data", "postgres") == []
-    os.close(lock_home(home))
+    os.close(lock_home(home, "a test"))
 
     brought_back(other, target)
 

@@ -12,9 +12,9 @@ import pytest
 from engramq.deploy.cli import main
 from engramq.deploy.local.backup import restoring
 from engramq.deploy.local.backup.restoring import RestoredBackup, restore, verify
-from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.hooks.notes import SessionNotes
+from engramq.deploy.local.ownership import lock_home
 from engramq.gateway.identity.local_peer import TOKEN_FILE
 from engramq.schemas.command_line import ExitCode
 from engramq.workers.migrating import newest_schema
@@ -132,7 +132,7 @@ def test_the_folders_of_a_home_that_never_ran_are_nothing(home: Home, file: Path
 @pytest.mark.parametrize("force", [False, True])
 def test_a_home_in_use_is_refused(home: Home, file: Path, *, force: bool) -> None:
     fill(home)
-    lock = lock_home(home)
+    lock = lock_home(home, "a test")
     try:
         assert refusal(home, file, force=force).code == "home_in_use"
     finally:

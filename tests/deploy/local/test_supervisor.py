@@ -16,8 +16,10 @@ import pytest
 
 from engramq.deploy.local import lease, settings
 from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import StackLease, connect, take_lease
+from engramq.deploy.local.ownership import state_text
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
 from engramq.deploy.local.supervisor.stack import HttpDoor, accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
@@ -145,7 +147,7 @@ def test_the_children_of_a_killed_supervisor_end_without_a_next_one(home: Home, 
 def test_a_recorded_pid_that_is_another_program_by_now_is_left_alone(home: Home, hold: Hold) -> None:
     home.ensure()
     with subprocess.Popen(["/bin/sleep", "60"]) as bystander:
-        home.state.write_text(json.dumps({"worker": [bystander.pid, "long ago"]}))
+        home.state.write_text(state_text(home, {"worker": ProcessIdentity(bystander.pid, "long ago")}))
         hold().close()
         assert bystander.poll() is None
         bystander.kill()

@@ -1,6 +1,5 @@
 """What doctor finds on the machine: settings, home, disk, leftovers, ports; and `up`, which looks before it starts."""
 
-import json
 import os
 import signal
 import socket
@@ -17,7 +16,9 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import up as up_command
+from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import Home
+from engramq.deploy.local.ownership import state_text
 from tests.deploy.helpers import identity
 from tests.deploy.local.doctor.conftest import Command, Environment, wrong
 
@@ -145,7 +146,7 @@ def test_what_a_dead_stack_left_is_named_and_removed(home: Home, alone: Environm
     home.gateway_socket.unlink(missing_ok=True)  # outside the home: a home of before may have had this path
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(home.gateway_socket))
-    home.state.write_text('{"worker": [999999, "1"]}')
+    home.state.write_text(state_text(home, {"worker": ProcessIdentity(999999, "1")}))
     _, found = doctor(alone)
     assert str(home.gateway_socket) in wrong(found, "leftovers")
     code, found = doctor(alone, "--fix")
@@ -159,7 +160,7 @@ def test_a_process_without_its_supervisor_is_named_and_ended(home: Home, alone: 
     home.ensure()
     orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
-        home.state.write_text(json.dumps({"worker": [orphan.pid, identity(orphan.pid).started]}))
+        home.state.write_text(state_text(home, {"worker": identity(orphan.pid)}))
         _, found = doctor(alone)
         assert f"worker (pid {orphan.pid}) runs without its supervisor" in wrong(found, "leftovers")
         _, found = doctor(alone, "--fix")
@@ -179,7 +180,7 @@ def test_a_server_without_its_supervisor_is_asked_to_shut_down_fast(
     with subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, start_new_session=True) as orphan:
         assert orphan.stdout is not None
         assert orphan.stdout.readline() == b"1\n"
-        home.state.write_text(json.dumps({"postgres": [orphan.pid, identity(orphan.pid).started]}))
+        home.state.write_text(state_text(home, {"postgres": identity(orphan.pid)}))
         try:
             _, found = doctor(alone, "--fix")
             assert "Ended postgres, whose supervisor is dead." in found["done"]
@@ -193,7 +194,7 @@ def test_nothing_is_ended_that_the_home_of_another_names(home: Home, alone: Envi
     home.ensure()
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
-        home.state.write_text(json.dumps({"worker": [stranger.pid, identity(stranger.pid).started]}))
+        home.state.write_text(state_text(home, {"worker": identity(stranger.pid)}))
         os.chown(home.path, 12_345, 12_345)
         _, found = doctor(alone, "--fix")
         assert [line for line in found["done"] if line.startswith("Nothing cleared:")]
