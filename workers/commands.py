@@ -88,7 +88,7 @@ async def _report_ended(command_id: str, context: Context) -> CommandReport | No
             return _UNKNOWN
         if principal.identity != entry.principal and await _names_private(tx, entry.answer):
             return _UNKNOWN  # administrators read nothing of what is private to others, nor that it is there
-        return _report(await restore_answer(tx, entry.answer))
+        return _report(await restore_answer(tx, entry))
 
     return await context.store.read(context.envelope.namespace, find)
 

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import (
+    FORMER_TOOLS,
     BatchConnected,
     ChangeNeedsConsent,
     Command,
@@ -36,11 +37,11 @@ from engramq.schemas.commands import (
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.contents import changed, contents_of
 from engramq.schemas.envelope import Answer, Envelope
-from engramq.schemas.faults import Fault
+from engramq.schemas.faults import Fault, FaultCode, refuse
 from engramq.schemas.ids import Pair, pair_of, parse_uuid
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview, ReferencedMemory
 from engramq.schemas.vocabulary import LinkAction, Partition, ReclassifyStatus, Scope, Visibility, WebhookEvent
-from engramq.workers.db.ledger import Announcement
+from engramq.workers.db.ledger import Announcement, LedgerEntry
 from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
 from engramq.workers.db.transaction import Transaction, loads
 
@@ -166,13 +167,16 @@ _PREVIEWS: Final[Mapping[str, PreviewReader]] = {
 }
 
 
-async def restore_answer(tx: Transaction, kept: str, repeated: Envelope | None = None) -> Answer:
-    """Return an answer from the ledger, with what `redact_for_ledger` left out.
+async def restore_answer(tx: Transaction, entry: LedgerEntry, repeated: Envelope | None = None) -> Answer:
+    """Return the answer of a ledger row, with what `redact_for_ledger` left out.
 
     `repeated` is the request that it answers again. Similar memories that are gone are left out; when the memory that
-    it is about was erased, the answer says so.
+    it is about was erased, the answer says so. An answer that an earlier version wrote in another form is a refusal.
     """
-    answer = msgspec.convert(loads(kept), Answer)
+    try:
+        answer = msgspec.convert(loads(entry.answer), Answer)
+    except msgspec.ValidationError:
+        return Answer(id=str(entry.command_id), fault=_unreadable(entry))
     if (fault := answer.fault) is not None:
         if fault.now is not UNSET:
             fault = msgspec.structs.replace(fault, now=None)
@@ -181,6 +185,15 @@ async def restore_answer(tx: Transaction, kept: str, repeated: Envelope | None =
     reply = await _add_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
     reply = await _add_contents(tx, await add_previews(tx, reply, repeated), answer.id)
     return msgspec.structs.replace(answer, reply=reply)
+
+
+def _unreadable(entry: LedgerEntry) -> Fault:
+    """Return the refusal to give an answer again that an earlier version wrote, with what to call instead."""
+    instead = FORMER_TOOLS.get(entry.command)
+    code = FaultCode.INTERNAL if instead is None else FaultCode.INVALID_PARAMETER
+    error = f"{entry.command} ended under an earlier version, whose answer to it is not read any more."
+    recovery = f"What it did stands. {instead or 'Look at what it was about, and call again only if that is missing.'}"
+    return msgspec.structs.replace(refuse(code, error, recovery=recovery).fault, command_id=str(entry.command_id))
 
 
 def _about(reply: Reply) -> list[str]:

@@ -294,7 +294,7 @@ async def _find(context: Context) -> tuple[LedgerEntry, Answer] | None:
             return None
         ours = entry.command_id == UUID(envelope.id)  # a refusal has no fingerprint
         same = envelope if ours or entry.fingerprint == envelope.fingerprint else None
-        return entry, await restore_answer(tx, entry.answer, same)
+        return entry, await restore_answer(tx, entry, same)
 
     return await context.store.read(envelope.namespace, find)
 

@@ -1,17 +1,23 @@
 """Every command has a handler, and what the ledger makes of those that are refused or come again."""
 
+from typing import Any
+from uuid import UUID
+
+import msgspec
 import pytest
 
-from engramq.schemas.commands import COMMANDS, ForgetMemory, Forgotten
+from engramq.schemas.commands import COMMANDS, CommandReport, ForgetMemory, Forgotten, GetCommand, ReclassifySector
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.vocabulary import WorkerKind
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, WorkerKind
 from engramq.workers.app import HANDLERS
+from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 from tests.jobs import job, repeated
 from tests.refusals import refused
-from tests.running import run_once
+from tests.running import run_once, runner
 
 
 async def forget(_tx: Transaction) -> Forgotten:
@@ -61,6 +67,44 @@ async def test_what_has_begun_is_never_said_to_be_unapplied(store: Store) -> Non
 
     with pytest.raises(OutcomeUnknown):
         await run_once(store, job(ForgetMemory(memory_id="x")), away, begun=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "reply", "code", "instead"),
+    [
+        (
+            "propose_reclassification",
+            {"type": "proposed", "proposal_id": uuid7(), "expires_at": "2026-11-20T00:00:00Z"},
+            FaultCode.INVALID_PARAMETER,
+            "reclassify_memory_sector",
+        ),
+        (
+            "reclassify_memory_sector",
+            {"type": "reclassified", "status": "consent_required", "proposal_id": None, "expires_at": None},
+            FaultCode.INTERNAL,
+            "What it did stands.",
+        ),
+    ],
+)
+async def test_an_answer_in_a_form_of_before_is_a_refusal_that_names_the_way_of_now(
+    store: Store, command: str, reply: dict[str, Any], code: FaultCode, instead: str
+) -> None:
+    given = job(ReclassifySector(source_name="a", target_name="b", relation="r", new_sector="episodic"))
+    former = msgspec.json.encode({"id": given.envelope.id, "reply": reply}).decode()
+    await store.write(DEFAULT_NAMESPACE, lambda tx: ledger.keep(tx, given.envelope, former))
+    rename = b"update ledger set command = %(command)s where tenant = %(tenant)s and command_id = %(command_id)s"
+    row = {"command": command, "command_id": UUID(given.envelope.id)}
+    await store.write(DEFAULT_NAMESPACE, lambda tx: tx.send(rename, **row))
+    report = (await runner(store).run(job(GetCommand(command_id=given.envelope.id)))).reply
+    assert isinstance(report, CommandReport)
+    assert report.status == "failed"
+    assert report.reply is not None
+    assert (report.reply["code"], report.reply["command_id"]) == (code, given.envelope.id)
+    assert command in report.reply["error"]
+    assert instead in report.reply["recovery"]
+    with refused(code) as faults:
+        await runner(store).run(repeated(given, attempt=2))
+    assert instead in faults[0].recovery
 
 
 def test_every_command_is_carried_out_by_one_handler_of_the_kind_that_it_names() -> None:

@@ -25,9 +25,10 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A command that has ended; `answer` is the text that was kept of its answer."""
+    """A command that has ended; `command` is its word on the wire, `answer` the text that was kept of its answer."""
 
     command_id: UUID
+    command: str
     principal: PrincipalId
     fingerprint: str
     answer: str
@@ -92,7 +93,7 @@ async def find(
     if row is None:
         return None
     owner = PrincipalId(row["principal"], row["principal_untrusted"])
-    return LedgerEntry(row["command_id"], owner, row["fingerprint"], row["answer"])
+    return LedgerEntry(row["command_id"], row["command"], owner, row["fingerprint"], row["answer"])
 
 
 async def blank(

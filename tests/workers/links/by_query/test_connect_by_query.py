@@ -178,7 +178,7 @@ async def test_the_ledger_keeps_no_contents_and_an_erased_memory_is_told(study: 
     async def find(tx: Transaction) -> Answer:
         entry = await ledger.find(tx, UUID(given.envelope.id))
         assert entry is not None
-        return await restore_answer(tx, entry.answer)
+        return await restore_answer(tx, entry)
 
     told = (await study.world.store.read("default_user", find)).reply
     assert isinstance(told, QueryConnected)
