@@ -154,7 +154,7 @@ def rank_privately(memories: list[Row], queries: list[Row], without: frozenset[s
 
 
 def rank_at(url: str, memories: list[Row], queries: list[Row], without: frozenset[str]) -> dict[str, list[str]]:
-    """Rank through the running stack of this home, whose HTTP gateway serves one namespace."""
+    """Rank through the running stack of this home, whose gateway serves one namespace over HTTP."""
     namespace = os.environ.get("ENGRAMQ_NAMESPACE", "default_user")
     bring_in(prepared(memories, without, one_namespace=namespace), {})
     rankings = asyncio.run(ask(url, queries))

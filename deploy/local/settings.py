@@ -46,7 +46,7 @@ DEFAULT_PRINCIPAL = "I/O"
 
 # Settings that each client brings itself. The stack must not inherit them from the client that started it.
 PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS})
-# Settings that the HTTP gateway takes from the `engramq up` that asked for it.
+# Settings that the gateway takes for HTTP from the `engramq up` that asked for it.
 FOR_HTTP = (
     PERSONAL
     | {HOST, PORT, AUTH}
@@ -93,7 +93,7 @@ def stack_settings(environment: dict[str, str]) -> dict[str, str]:
 
 
 def for_http(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that `engramq up` hands to the HTTP gateway; one that says the default says nothing."""
+    """The variables that `engramq up` hands to the gateway for HTTP; one that says the default says nothing."""
     return {
         name: value
         for name, value in environment.items()
@@ -134,7 +134,7 @@ def linger_s(environment: dict[str, str]) -> float:
 
 
 def port(environment: dict[str, str]) -> int:
-    """The port of the HTTP gateway; 0 lets the supervisor find a free one.
+    """The port that HTTP is served on; 0 lets the supervisor find a free one.
 
     Raises DeployError when the variable is not a port.
     """
