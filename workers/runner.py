@@ -27,7 +27,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import Viewer
-from engramq.workers.queue.contract import FollowUp, Job, Lease, Outcome, OutcomeUnknown, SessionState, SessionUse
+from engramq.workers.queue.contract import Job, Lease, Outcome, OutcomeUnknown
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.replies import (
     add_previews,
@@ -62,11 +62,11 @@ class Services(dict[type[Any], Any]):
             """Return the one of this type."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Context:
-    """What a handler knows besides its command, and what it leaves to be done after the commit.
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class Context(Outcome):
+    """What a handler knows besides its command, and what it leaves to be done after the commit: the outcome.
 
-    `replayed`: an earlier command with its idempotency key has been carried out, and this is its reply.
+    `reply` is set at the end.
     `store`: as the principal of the command sees it, all of it where that is engramq itself.
     `begun`: a part of the effect is committed already, so that no refusal may say that nothing was applied.
     `since`: when this process began with the command, by time.monotonic. `patience_s`: how long its caller waits from
@@ -74,20 +74,17 @@ class Context:
     `after_reply` is best effort; it gets the use of the command's session if it had one.
     """
 
+    reply: Reply = field(init=False)
     envelope: Envelope
     lease: Lease
     store: Store
     mailboxes: Inspection
     settings: Settings
     services: Services
-    replayed: bool = False
     begun: bool = False
     since: float = field(default_factory=time.monotonic)
     patience_s: float = math.inf
     erased: str = ""  # the content that an erasure takes, to be looked for in the queues once more
-    session_state: SessionState | None = None
-    follow_ups: tuple[FollowUp, ...] = ()
-    after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
     def forget(self) -> None:
         """Drop what a handler has asked for whose transaction was undone."""
@@ -187,21 +184,15 @@ class CommandRunner:
         store = self._store.seen_by(Viewer.of(envelope.principal))
         context = self._context(envelope=envelope, store=store, lease=job.lease, patience_s=job.patience_s)
         if not handler.in_transaction:
-            reply = await handler.run(command, context)
+            context.reply = await handler.run(command, context)
         elif command.write and not (handler.unrecorded and handler.unrecorded(command, envelope)):
-            reply = await self._write(handler, context)
+            context.reply = await self._write(handler, context)
         else:
             prepared = () if handler.before is None else (await handler.before(command, context),)
-            reply = await store.read(envelope.namespace, partial(_read, handler, context, prepared))
+            context.reply = await store.read(envelope.namespace, partial(_read, handler, context, prepared))
         if handler.after is not None:
-            await handler.after(reply, command, context)
-        return Outcome(
-            reply,
-            session_state=context.session_state,
-            follow_ups=context.follow_ups,
-            replayed=context.replayed,
-            after_reply=context.after_reply,
-        )
+            await handler.after(context.reply, command, context)
+        return context
 
     async def _write(self, handler: CommandHandler[..., Any], context: Context) -> Reply:
         """Carry a write out once, in one transaction with its ledger row; what the ledger knows is answered from there.

@@ -186,14 +186,6 @@ class Transaction:
         self.viewer = before  # where the block raises, the transaction is over
         await self._show_private()
 
-    async def enter(self) -> None:
-        """Enter the tenant; once, at the beginning."""
-        if self.sharded:  # Citus tells its nodes what a statement sets, not what a function does
-            # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.
-            await self.connection.execute(ENTER_NODES % int(self.tenant), prepare=False)
-            await self._show_private()
-        await self.send("enter_tenant")
-
     async def _show_private(self) -> None:
         if not self.sharded:
             await self.send("show_private")
@@ -259,7 +251,11 @@ async def transaction(
             await execute(connection, "take_settings", settings, prepare=False)
         opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer)
         if tenant != NOBODY:  # who has entered nothing sees nothing
-            await opened.enter()
+            if sharded:  # Citus tells its nodes what a statement sets, not what a function does
+                # First, since the directory that `enter_tenant` reads may be a node's, behind row-level security.
+                await connection.execute(ENTER_NODES % int(tenant), prepare=False)
+                await opened._show_private()
+            await opened.send("enter_tenant")
         yield opened
         if opened.lease is not None:
             opened.lease.require(COMMIT_LEASE_S)

@@ -80,7 +80,7 @@ class FollowUp:
     command: Command
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What came of a command. `replayed`: it was carried out before, and this is the stored reply."""
 

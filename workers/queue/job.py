@@ -200,7 +200,8 @@ class ClaimedJob:
             finally:
                 if self.lease.abandoned:
                     progress.outcome = ABANDONED
-                active.tell("engramq.outcome", progress.outcome)
+                if active.traceparent:
+                    active.tell("engramq.outcome", progress.outcome)
                 if spec.observe is not None:
                     ended = clock()
                     began = progress.began or ended
