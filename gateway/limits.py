@@ -120,8 +120,8 @@ def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
     return CallLimits(
         rate,
         CONCURRENCY if authenticated else None,
-        a_minute=settings.quota_calls,
-        each_a_minute=settings.quota_principal_calls,
+        a_minute=settings.quotas.calls,
+        each_a_minute=settings.quotas.principal_calls,
     )
 
 

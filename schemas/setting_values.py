@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from engramq.schemas.fields import composed, tag_key
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
-from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Partition
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
@@ -144,9 +144,17 @@ def optional(parse: Callable[[str], float]) -> Callable[[str], float | None]:
     return lambda text: parse(text) if text else None
 
 
-def optional_port(text: str) -> int | None:
-    """Return a port, 0 for a free one, and None for none."""
-    return integer(0, 65_535)(text) if text else None
+class Listening(NamedTuple):
+    """Where a process listens; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+
+def listening(text: str) -> Listening | None:
+    """Return where `8901`, `0.0.0.0:8901` or `[::1]:8901` says to listen; None for an empty text."""
+    host, colon, port = text.rpartition(":")
+    return Listening(name(host) if colon else "127.0.0.1", integer(0, 65_535)(port)) if text else None
 
 
 def _split(text: str) -> list[str]:
@@ -206,6 +214,46 @@ def file(text: str) -> Path | None:
     if text and not path.is_absolute():  # another process reads it, from a folder of its own
         raise ValueError("must be an absolute path")
     return path if text else None
+
+
+def keys(text: str) -> str | Path | None:
+    return url("https://", "http://")(text) if "://" in text else file(text)
+
+
+class JwtClaims(NamedTuple):
+    """The claims of a JWT that name the tenant, list the scopes, and are true for an untrusted principal."""
+
+    namespace: str = "namespace"
+    scope: str = "scope"
+    untrusted: str = Partition.UNTRUSTED.value
+
+
+def jwt_claims(text: str) -> JwtClaims:
+    return JwtClaims(**{part: name(claim) for part, claim in _pairs(text, JwtClaims._fields).items()})
+
+
+class Quotas(NamedTuple):
+    """What a namespace, and each principal of one, may have and ask for; 0: any number. Calls are a minute's."""
+
+    memories: int = 0
+    bytes: int = 0
+    calls: int = 0
+    principal_memories: int = 0
+    principal_bytes: int = 0
+    principal_calls: int = 0
+
+
+def _pairs(text: str, names: Collection[str]) -> dict[str, str]:
+    """Return the parts of a text such as `calls=60, bytes=1000`, each name once; raises ValueError for any other."""
+    parts = [part.partition("=") for part in _split(text)]
+    given = {name.strip(): value.strip() for name, _, value in parts}
+    if len(given) < len(parts) or not all(value and name in names for name, value in given.items()):
+        raise ValueError(f"must be pairs like {next(iter(names))}=VALUE, with commas, of {', '.join(names)}")
+    return given
+
+
+def quotas(text: str) -> Quotas:
+    return Quotas(**{name: integer(0, 10**15)(value) for name, value in _pairs(text, Quotas._fields).items()})
 
 
 # By patterns, since a wrong URL has to be shown too: before the host, and in the query as libpq and redis-py take it.

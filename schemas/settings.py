@@ -20,10 +20,9 @@ from urllib.parse import urlsplit
 from engramq.schemas import limits
 from engramq.schemas import setting_values as take
 from engramq.schemas.limits import LANES_MAX
-from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail
 
 PREFIX: Final = "ENGRAMQ_"
-QUOTA: Final = take.integer(0, 10**15)
 _LINE: Final = "line"
 
 
@@ -154,38 +153,27 @@ class Settings:
     jwt_audience: tuple[str, ...] = _setting(
         "", "Audiences (`aud`), with commas; a JWT must name one of them", take.words
     )
-    jwt_jwks_url: str = _setting("", "Where the issuer publishes its keys (JWKS)", take.url("https://", "http://"))
-    jwt_key_file: Path | None = _setting("", "File with the issuer's public key (PEM), instead of a JWKS", take.file)
-    jwt_namespace_claim: str = _setting(
-        "namespace", "Claim that names the tenant; a JWT without it is refused", take.name
+    jwt_keys: str | Path | None = _setting(
+        "", "Where the issuer publishes its keys (the URL of its JWKS), or a file with its public key (PEM)", take.keys
     )
-    jwt_scope_claim: str = _setting("scope", "Claim that lists the scopes; `scp` if it is missing", take.name)
-    jwt_untrusted_claim: str = _setting(Partition.UNTRUSTED, "Claim that is true for an untrusted principal", take.name)
+    jwt_claims: take.JwtClaims = _setting(
+        "",
+        "Claims with other names than `namespace` (the tenant; a JWT without it is refused), `scope` (`scp` if it is "
+        "missing) and `untrusted` (true for an untrusted principal): `namespace=tenant, scope=roles`",
+        take.jwt_claims,
+    )
     rate_limit: float | None = _setting(
         "",
         "Calls per second that one principal may make, twice as many in a burst; 0: no limit. Empty: 200 for callers "
         "with a token, no limit for local clients",
         take.optional(take.number(0, 1_000_000)),
     )
-    quota_calls: int = _setting(
-        "0",
-        "Calls a minute that all principals of a namespace may make together, by one gateway; 0: no limit",
-        take.integer(0, 1_000_000_000),
-    )
-    quota_principal_calls: int = _setting(
-        "0",
-        "Calls a minute that one principal of a namespace may make, by one gateway; 0: no limit",
-        take.integer(0, 1_000_000_000),
-    )
-    quota_memories: int = _setting("0", "Memories that a namespace may have, archived ones too; 0: no limit", QUOTA)
-    quota_bytes: int = _setting(
-        "0", "Bytes that contents and metadata of a namespace's memories may have; 0: no limit", QUOTA
-    )
-    quota_principal_memories: int = _setting(
-        "0", "Memories that one principal may have in a namespace; 0: no limit", QUOTA
-    )
-    quota_principal_bytes: int = _setting(
-        "0", "Bytes that contents and metadata of one principal's memories in a namespace may have; 0: no limit", QUOTA
+    quotas: take.Quotas = _setting(
+        "",
+        "Bounds of a namespace, and of each principal of one, with commas: `memories=100000, bytes=500000000, "
+        "calls=6000, principal_memories=10000, principal_bytes=50000000, principal_calls=600`. Archived memories "
+        "count, bytes are of contents and metadata, calls those of a minute at one gateway. Left out: no bound",
+        take.quotas,
     )
     tools: str = _setting(
         "full", "Tools that are listed and can be called: full, core, or names with commas", take.name
@@ -272,18 +260,16 @@ class Settings:
         "Where traces are sent by OTLP over HTTP, such as `http://127.0.0.1:4318`; empty: there are none",
         take.url("http://", "https://"),
     )
-    health_host: str = _setting("127.0.0.1", "Address that a worker tells its health on", take.name)
-    health_port: int | None = _setting(
+    health_port: take.Listening | None = _setting(
         "",
-        "Port that a worker tells its health on, at /healthz and /readyz, to whoever asks; 0 takes a free one. Empty: "
-        "it tells nobody",
-        take.optional_port,
+        "Port that a worker tells its health on, at /healthz and /readyz, to whoever asks; 0 takes a free one. "
+        "`0.0.0.0:9465` names the address too, else it is 127.0.0.1. Empty: it tells nobody",
+        take.listening,
     )
-    metrics_host: str = _setting("127.0.0.1", "Address that a worker serves its metrics on", take.name)
-    metrics_port: int | None = _setting(
+    metrics_port: take.Listening | None = _setting(
         "",
-        "Port that a worker serves its metrics on, at /metrics; 0 takes a free one. Empty: it serves none",
-        take.optional_port,
+        "Port that a worker serves its metrics on, at /metrics, or address and port as above. Empty: it serves none",
+        take.listening,
     )
     metrics_token: str = _setting(
         "",
@@ -319,6 +305,15 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_JWT_ALGORITHMS": "Every signature by a private key is taken: RS, PS, ES and EdDSA.",
     "ENGRAMQ_JWT_LEEWAY_S": "The issuer's clock may differ from ours by 30 s.",
     "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",
+    "ENGRAMQ_JWT_JWKS_URL": "Say it in ENGRAMQ_JWT_KEYS.",
+    "ENGRAMQ_JWT_KEY_FILE": "Say it in ENGRAMQ_JWT_KEYS.",
+    **{
+        f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT_CLAIMS."
+        for name in take.JwtClaims._fields
+    },
+    "ENGRAMQ_HEALTH_HOST": "Say it before the port: ENGRAMQ_HEALTH_PORT=0.0.0.0:9465.",
+    "ENGRAMQ_METRICS_HOST": "Say it before the port: ENGRAMQ_METRICS_PORT=0.0.0.0:9464.",
+    **{f"ENGRAMQ_QUOTA_{name.upper()}": f"Say {name}=NUMBER in ENGRAMQ_QUOTAS." for name in take.Quotas._fields},
 }
 
 
@@ -359,7 +354,7 @@ def _refuse_unknown(environ: Mapping[str, str]) -> None:
             continue
         if variable.startswith(TESTS_PREFIX) or KUBERNETES.search(variable):
             continue
-        if instead := GONE.get(variable.removesuffix("_FILE")):
+        if instead := GONE.get(variable) or GONE.get(variable.removesuffix("_FILE")):
             raise SettingsError(f"{variable}: there is no such setting any more. {instead} Unset it.")
         near = difflib.get_close_matches(variable, known, n=1)
         meant = f"Did you mean {near[0]}? " if near else ""
@@ -375,14 +370,12 @@ def _refuse_unsafe(settings: Settings) -> None:
         )
     if settings.auth is not Auth.JWT:
         return
-    for variable, value in (("JWT_ISSUER", settings.jwt_issuer), ("JWT_AUDIENCE", settings.jwt_audience)):
-        if not value:
-            raise SettingsError(f"{PREFIX}{variable} must be set with ENGRAMQ_AUTH=jwt.")
-    if bool(settings.jwt_jwks_url) == (settings.jwt_key_file is not None):
-        raise SettingsError("ENGRAMQ_AUTH=jwt takes either ENGRAMQ_JWT_JWKS_URL or ENGRAMQ_JWT_KEY_FILE.")
-    keys_host = urlsplit(settings.jwt_jwks_url).hostname or ""
-    if settings.jwt_jwks_url.startswith("http://") and not is_loopback(keys_host):
-        raise SettingsError("ENGRAMQ_JWT_JWKS_URL: keys fetched over http can be forged on the way; use https.")
+    for field_name in ("jwt_issuer", "jwt_audience", "jwt_keys"):
+        if not getattr(settings, field_name):
+            raise SettingsError(f"{PREFIX}{field_name.upper()} must be set with ENGRAMQ_AUTH=jwt.")
+    keys = settings.jwt_keys
+    if isinstance(keys, str) and keys.startswith("http://") and not is_loopback(urlsplit(keys).hostname or ""):
+        raise SettingsError("ENGRAMQ_JWT_KEYS: keys fetched over http can be forged on the way; use https.")
 
 
 def is_loopback(host: str) -> bool:

@@ -237,7 +237,7 @@ authentication a token of scope admin may, or, if it is set, `ENGRAMQ_METRICS_TO
 which Prometheus scrapes must be one that the gateway answers to (`ENGRAMQ_ALLOWED_HOSTS`; in a pod its own address).
 The gateway of an embedded stack serves metrics while an `engramq up` has it serve HTTP, and none for `engramq stdio`.
 
-**Workers** serve it where `ENGRAMQ_METRICS_PORT` names a port, at `ENGRAMQ_METRICS_HOST`. If
+**Workers** serve it where `ENGRAMQ_METRICS_PORT` names a port, at 127.0.0.1 or the address before it. If
 `ENGRAMQ_METRICS_TOKEN` is set, a scraper has to show it. Several workers of a host need a port each. All workers of
 the kind upkeep tell the same of the store.
 

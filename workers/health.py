@@ -67,8 +67,9 @@ class WorkerHealth:
             "/healthz": ServedPage(read=_alive, bound_s=LOOK_S, late=late),
             "/readyz": ServedPage(read=self._shared, bound_s=LOOK_S, late=late),
         }
-        async with serving(settings.health_host, settings.health_port, pages, variable="ENGRAMQ_HEALTH_PORT") as port:
-            log.info("Serving health", extra={"host": settings.health_host, "port": port})
+        host, port = settings.health_port
+        async with serving(host, port, pages, variable="ENGRAMQ_HEALTH_PORT") as bound:
+            log.info("Serving health", extra={"host": host, "port": bound})
             yield
 
     async def _shared(self) -> PageAnswer:

@@ -59,7 +59,8 @@ class WorkerMetrics:
             token=settings.metrics_token,
             token_variable="ENGRAMQ_METRICS_TOKEN",  # noqa: S106 - its name
         )
-        host, port = settings.metrics_host, settings.metrics_port or 0
+        assert settings.metrics_port is not None  # else there are no figures
+        host, port = settings.metrics_port
         async with serving(host, port, {"/metrics": page}, variable="ENGRAMQ_METRICS_PORT") as bound:
             log.info("Serving metrics", extra={"host": host, "port": bound})
             yield

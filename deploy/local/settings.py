@@ -54,8 +54,7 @@ FOR_HTTP = (
         PREFIX + name
         for name in (
             *("PUBLIC_URL", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "TRUSTED_PROXIES"),
-            *("JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL", "JWT_KEY_FILE"),
-            *("JWT_NAMESPACE_CLAIM", "JWT_SCOPE_CLAIM", "JWT_UNTRUSTED_CLAIM"),
+            *("JWT_ISSUER", "JWT_AUDIENCE", "JWT_KEYS", "JWT_CLAIMS"),
         )
     }
 )

@@ -73,13 +73,13 @@ class FileKey:
         try:
             key = load_pem_public_key(path.read_bytes())
         except OSError as problem:
-            raise SettingsError(f"ENGRAMQ_JWT_KEY_FILE: {path} cannot be read: {problem.strerror}.") from None
+            raise SettingsError(f"ENGRAMQ_JWT_KEYS: {path} cannot be read: {problem.strerror}.") from None
         except (ValueError, UnsupportedAlgorithm):
-            raise SettingsError(f"ENGRAMQ_JWT_KEY_FILE: {path} holds no public key in PEM form.") from None
+            raise SettingsError(f"ENGRAMQ_JWT_KEYS: {path} holds no public key in PEM form.") from None
         usable = usable_key(key)
         if usable is None:
             raise SettingsError(
-                f"ENGRAMQ_JWT_KEY_FILE: {path} must hold an RSA key of at least {RSA_BITS} bits, one on the curve "
+                f"ENGRAMQ_JWT_KEYS: {path} must hold an RSA key of at least {RSA_BITS} bits, one on the curve "
                 "P-256, P-384 or P-521, or an Ed25519 one."
             )
         self._key = usable
@@ -261,23 +261,24 @@ class JwtAuthenticator:
         return self._caller_in(claims)
 
     def _caller_in(self, claims: dict[str, Any]) -> Caller:
-        settings = self._settings
-        namespace, name = claims.get(settings.jwt_namespace_claim), claims["sub"]
+        called = self._settings.jwt_claims
+        namespace, name = claims.get(called.namespace), claims["sub"]
         if not isinstance(namespace, str) or not _is_name(namespace) or namespace == SYSTEM_NAMESPACE:
             raise _Unfit("it names no namespace")
         if not _is_name(name) or name == SYSTEM_PRINCIPAL or APART in name:
             raise _Unfit("it names no principal")
-        untrusted = claims.get(settings.jwt_untrusted_claim, False)
+        untrusted = claims.get(called.untrusted, False)
         if not isinstance(untrusted, bool):
             raise _Unfit("whether to trust it is neither true nor false")
-        said = claims.get(settings.jwt_scope_claim, claims.get(_SCOPES_ELSEWHERE, ""))
+        said = claims.get(called.scope, claims.get(_SCOPES_ELSEWHERE, ""))
         return Caller(namespace, Principal(name=name, scopes=_scopes(said), untrusted=untrusted))
 
 
 def jwt_authenticator(settings: Settings) -> JwtAuthenticator:
     """Return one with the keys that the settings name; raises SettingsError when their file cannot be used."""
-    file = settings.jwt_key_file
-    return JwtAuthenticator(settings, PublishedKeys(settings.jwt_jwks_url) if file is None else FileKey(file))
+    keys = settings.jwt_keys
+    assert keys is not None  # read_settings refuses jwt without any
+    return JwtAuthenticator(settings, PublishedKeys(keys) if isinstance(keys, str) else FileKey(keys))
 
 
 class _Unfit(Exception):

@@ -245,26 +245,23 @@ async def test_who_comes_with_a_token_is_limited_and_told_so_by_the_tool(redis_u
 PROVIDER = {"auth": "jwt", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
 
 
-def test_jwt_takes_an_issuer_an_audience_and_one_source_of_keys() -> None:
+def test_jwt_takes_an_issuer_an_audience_and_keys() -> None:
     def read(**variables: str) -> Settings:
         return read_settings({f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()})
 
-    for missing in ("jwt_issuer", "jwt_audience"):
+    for missing in ("jwt_issuer", "jwt_audience", "jwt_keys"):
         with pytest.raises(SettingsError, match=f"ENGRAMQ_{missing.upper()}"):
-            read(**{**PROVIDER, missing: ""}, jwt_key_file="/k")
-    for keys_from in ({}, {"jwt_key_file": "/k", "jwt_jwks_url": "https://login.example.org/keys"}):
-        with pytest.raises(SettingsError, match="either ENGRAMQ_JWT_JWKS_URL or ENGRAMQ_JWT_KEY_FILE"):
-            read(**PROVIDER, **keys_from)
+            read(**{**PROVIDER, "jwt_keys": "/k", missing: ""})
     with pytest.raises(SettingsError, match="use https"):
-        read(**PROVIDER, jwt_jwks_url="http://login.example.org/keys")
-    assert read(**PROVIDER, jwt_jwks_url="http://127.0.0.1:1/keys").jwt_audience == (AUDIENCE,)
+        read(**PROVIDER, jwt_keys="http://login.example.org/keys")
+    assert read(**PROVIDER, jwt_keys="http://127.0.0.1:1/keys").jwt_audience == (AUDIENCE,)
 
 
 @pytest.mark.promise("SE-1")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_jwt_says_who_calls(redis_url: str, keys: Keys, tmp_path: Path, mode: str) -> None:
     (tmp_path / "key.pem").write_bytes(public_pem(key_for("ES256")))
-    variables = {**PROVIDER, "jwt_key_file": str(tmp_path / "key.pem")}
+    variables = {**PROVIDER, "jwt_keys": str(tmp_path / "key.pem")}
     async with guarded(redis_url, keys, **variables) as (site, workers):
         async with client_with(site, signed("ES256"), mode) as client:
             await client.call_tool("memory_stats", {})
@@ -280,7 +277,7 @@ async def test_a_jwt_says_who_calls(redis_url: str, keys: Keys, tmp_path: Path, 
 
 async def test_a_jwt_whose_key_cannot_be_fetched_is_503(redis_url: str, keys: Keys) -> None:
     async with key_server(public_jwk("RS256", "k1")) as server:
-        variables = {**PROVIDER, "jwt_jwks_url": server.url}
+        variables = {**PROVIDER, "jwt_keys": server.url}
         async with guarded(redis_url, keys, **variables) as (site, _):
             server.answer = b"HTTP/1.1 500 Oh no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             assert (await site.ask("POST", "/mcp", authorization=f"Bearer {signed()}"))[0] == 503
@@ -289,10 +286,10 @@ async def test_a_jwt_whose_key_cannot_be_fetched_is_503(redis_url: str, keys: Ke
 
 def test_a_key_file_that_is_missing_is_named_at_start() -> None:
     chosen = read_settings(
-        {f"ENGRAMQ_{name.upper()}": value for name, value in PROVIDER.items()} | {"ENGRAMQ_JWT_KEY_FILE": "/no/key.pem"}
+        {f"ENGRAMQ_{name.upper()}": value for name, value in PROVIDER.items()} | {"ENGRAMQ_JWT_KEYS": "/no/key.pem"}
     )
     gateway = Gateway(chosen, bus=None, service=None, redis=None, keys=None)  # type: ignore[arg-type]  # none is reached
-    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEY_FILE"):
+    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEYS"):
         gateway.web()
 
 

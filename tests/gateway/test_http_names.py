@@ -99,8 +99,8 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
         ("allowed_origins", "https://app.example.org/x"),
         ("trusted_proxies", "proxy.example.org"),
         ("trusted_proxies", "10.0.0.1/8"),
-        ("jwt_key_file", "key.pem"),
-        ("jwt_jwks_url", "file:///etc/passwd"),
+        ("jwt_keys", "key.pem"),
+        ("jwt_keys", "file:///etc/passwd"),
         ("rate_limit", "-1"),
     ],
 )

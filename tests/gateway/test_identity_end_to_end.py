@@ -180,7 +180,7 @@ async def test_one_subject_with_and_without_the_untrusted_claim_is_two_principal
 ) -> None:
     pem = tmp_path / "key.pem"
     pem.write_bytes(public_pem(key_for("RS256")))
-    provider = {"auth": "jwt", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_key_file": str(pem)}
+    provider = {"auth": "jwt", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_keys": str(pem)}
     async with served(settings, **provider) as here:
         here.secrets = {
             "trusted": signed(said=claims()),

@@ -29,7 +29,7 @@ from tests.gateway.issuer import (
 )
 
 JWT = {"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT_ISSUER": ISSUER, "ENGRAMQ_JWT_AUDIENCE": AUDIENCE}
-FROM_FILE = {**JWT, "ENGRAMQ_JWT_KEY_FILE": "/key.pem"}
+FROM_FILE = {**JWT, "ENGRAMQ_JWT_KEYS": "/key.pem"}
 NOW = int(time.time())
 
 
@@ -94,9 +94,7 @@ async def test_scopes_come_as_a_text_or_a_list(
 
 
 async def test_claims_have_the_names_that_the_settings_give(pem: Path) -> None:
-    changed = settings_with(
-        namespace_claim="https://example.org/tenant", scope_claim="permissions", untrusted_claim="web"
-    )
+    changed = settings_with(claims="namespace=https://example.org/tenant, scope=permissions, untrusted=web")
     authenticator = JwtAuthenticator(changed, FileKey(pem))
     token = with_claims(**{"https://example.org/tenant": "t", "permissions": ["verify"], "web": True})
     principal = Principal(name="ada", scopes=(Scope.VERIFY,), untrusted=True)

@@ -44,7 +44,7 @@ from tests.gateway.test_jwt import JWT, settings_with, whose
 async def test_a_key_file_may_hold_each_kind_of_key(tmp_path: Path, algorithm: str) -> None:
     path = tmp_path / "key.pem"
     path.write_bytes(public_pem(key_for(algorithm)))
-    changed = read_settings({**JWT, "ENGRAMQ_JWT_KEY_FILE": str(path)})
+    changed = read_settings({**JWT, "ENGRAMQ_JWT_KEYS": str(path)})
     assert await whose(jwt_authenticator(changed), signed(algorithm)) is not None
     assert await whose(jwt_authenticator(changed), signed(algorithm, kid=None)) is not None
 
@@ -61,7 +61,7 @@ def test_a_file_without_a_usable_public_key_is_refused_at_start(tmp_path: Path, 
     path = tmp_path / "key.pem"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEY_FILE") as refusal:
+    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEYS") as refusal:
         FileKey(path)
     assert "PRIVATE" not in str(refusal.value)
 

@@ -181,7 +181,7 @@ def test_all_principals_of_a_namespace_share_its_calls_a_minute() -> None:
     clock.now += 1.001
     with limit.admitted(caller("q")):
         pass
-    settings = read_settings({"ENGRAMQ_QUOTA_CALLS": "120"})
+    settings = read_settings({"ENGRAMQ_QUOTAS": "calls=120"})
     for authenticated in (True, False):
         assert call_limits(settings, authenticated=authenticated)._tenants is not None
     assert call_limits(read_settings({}), authenticated=True)._tenants is None
@@ -210,7 +210,7 @@ def test_a_principal_has_calls_a_minute_of_its_own_and_wastes_none_of_the_others
     clock.now += 20.001  # one more for the namespace; q has lost nothing by being refused
     with limit.admitted(caller("q")):
         pass
-    settings = read_settings({"ENGRAMQ_QUOTA_PRINCIPAL_CALLS": "120"})
+    settings = read_settings({"ENGRAMQ_QUOTAS": "principal_calls=120"})
     for authenticated in (True, False):
         assert call_limits(settings, authenticated=authenticated)._principals is not None
     assert call_limits(read_settings({}), authenticated=True)._principals is None

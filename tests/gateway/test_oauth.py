@@ -65,7 +65,7 @@ async def guarded_by(there: Provider, redis_url: str, keys: Keys) -> AsyncIterat
             "auth": "jwt",
             "jwt_issuer": there.issuer,
             "jwt_audience": site.url,
-            "jwt_jwks_url": there.jwks_url,
+            "jwt_keys": there.jwks_url,
         }
         async with worker_side(redis_url, keys) as workers, gateway_over(redis_url, keys, **door) as gateway:
             web = gateway.web()

@@ -66,9 +66,9 @@ def test_a_public_bind_with_tokens_is_served_to_who_has_one(redis_url: str, keys
                 "ENGRAMQ_AUTH": "jwt",
                 "ENGRAMQ_JWT_ISSUER": "i",
                 "ENGRAMQ_JWT_AUDIENCE": "a",
-                "ENGRAMQ_JWT_KEY_FILE": "/no/key.pem",
+                "ENGRAMQ_JWT_KEYS": "/no/key.pem",
             },
-            "ENGRAMQ_JWT_KEY_FILE: /no/key.pem cannot be read",
+            "ENGRAMQ_JWT_KEYS: /no/key.pem cannot be read",
         ),
         ({"ENGRAMQ_TOOLS": "store_memory,nonsense"}, "ENGRAMQ_TOOLS: there is no tool 'nonsense'"),
         (

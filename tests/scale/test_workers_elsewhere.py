@@ -49,7 +49,7 @@ async def test_every_kind_on_its_own_finds_all_by_settings_and_keeps_no_file(
     shared = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_KEY_PREFIX": key_prefix}
     worker = shared | {
         "ENGRAMQ_DATABASE_URL": database.url,
-        "ENGRAMQ_QUOTA_MEMORIES": "5",  # a limit that workers know
+        "ENGRAMQ_QUOTAS": "memories=5",  # a limit that workers know
         "ENGRAMQ_SWEEP_INTERVAL_S": "0.5",
         "ENGRAMQ_WEBHOOKS_KEY": uuid4().hex,
     }

@@ -223,13 +223,13 @@ async def _waiting(database: Database, *, somebody: bool = True) -> bool:
 
 
 async def test_quotas_refuse_the_rows_that_have_no_room(database: Database, redis_url: str, key_prefix: str) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, quota_memories="3")
+    settings = stage_settings(database, redis_url, key_prefix, quotas="memories=3")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         body = await agent.call("import_memories", records=[{"content": f"{number}"} for number in range(5)])
         assert (body["accepted"], body["rejected"]) == (3, 2)
         receipts = await receipts_of(agent, body)
         assert statuses(receipts) == ["stored"] * 3 + ["rejected"] * 2
-        assert "ENGRAMQ_QUOTA_MEMORIES" in receipts[3]["error"]
+        assert "memories in ENGRAMQ_QUOTAS" in receipts[3]["error"]
 
 
 async def test_to_vouch_takes_the_scope_in_each_row(stage: Stage) -> None:

@@ -65,7 +65,7 @@ class Probed:
 async def worker(settings: Settings) -> AsyncIterator[Probed]:
     """Run a worker of one kind for as long as the block lasts; gives it once it tells its health."""
     assert settings.health_port
-    stop, probed = asyncio.Event(), Probed(settings.health_port)
+    stop, probed = asyncio.Event(), Probed(settings.health_port.port)
     async with asyncio.TaskGroup() as group:
         group.create_task(run((WorkerKind.RECALL,), settings, stop=stop, handle_signals=False))
 

@@ -32,6 +32,7 @@ SHARE: Final = 50  # and for so many times as long as it took, so that counting 
 FAILED_S: Final = 60.0  # for which nobody counts again when that failed
 KEPT: Final = 10_000  # namespaces of which something is known
 UNITS: Final = {"memories": "memories", "bytes": "bytes of contents and metadata"}
+NAMESPACE, PRINCIPAL = "", "principal_"  # before a unit: whose bound it is, in the setting
 
 Amounts = Counter[tuple[str | None, str]]  # by principal, None for all together, and unit
 
@@ -74,13 +75,8 @@ class Quotas:
     """The quotas of one process, and what it knows of each namespace."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self.bounds = {  # 0: none
-            "ENGRAMQ_QUOTA_MEMORIES": settings.quota_memories,
-            "ENGRAMQ_QUOTA_BYTES": settings.quota_bytes,
-            "ENGRAMQ_QUOTA_PRINCIPAL_MEMORIES": settings.quota_principal_memories,
-            "ENGRAMQ_QUOTA_PRINCIPAL_BYTES": settings.quota_principal_bytes,
-        }
-        self.are_set = any(self.bounds.values())
+        self.bounds = settings.quotas
+        self.are_set = any(getattr(self.bounds, each + unit) for each in (NAMESPACE, PRINCIPAL) for unit in UNITS)
         self._store = store
         self._namespaces: OrderedDict[str, CountedNamespace] = OrderedDict()
 
@@ -163,15 +159,14 @@ class Allowance:
 
     def _refusal(self, known: CountedNamespace, owner: str, added: Mapping[str, int]) -> str | None:
         """Return what to say when one of those who have to have the room does not; what asks for no more fits."""
-        holders = [("The namespace", None, "QUOTA"), ("The principal", self.principal, "QUOTA_PRINCIPAL")]
+        holders = [("The namespace", None, NAMESPACE), ("The principal", self.principal, PRINCIPAL)]
         if owner != self.principal:
-            holders.append(("The memory's creator", owner, "QUOTA_PRINCIPAL"))
-        for whose, holder, quota in holders:
+            holders.append(("The memory's creator", owner, PRINCIPAL))
+        for whose, holder, prefix in holders:
             for unit, words in UNITS.items():
-                setting = f"ENGRAMQ_{quota}_{unit.upper()}"
-                bound, has = self.quotas.bounds[setting], known.held(self.written, holder, unit)
+                bound, has = getattr(self.quotas.bounds, prefix + unit), known.held(self.written, holder, unit)
                 if bound and added[unit] > 0 and has + added[unit] > bound:
-                    return f"{whose} may have {bound} {words} and has {has} ({setting})."
+                    return f"{whose} may have {bound} {words} and has {has} ({prefix}{unit} in ENGRAMQ_QUOTAS)."
         return None
 
 

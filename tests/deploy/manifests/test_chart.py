@@ -197,8 +197,7 @@ def test_probes_ask_gateways_by_a_host_that_they_have_and_workers_where_they_tel
             else:
                 variables = {each["name"]: each.get("value") for each in container["env"]}
                 assert {probe["port"] for probe in probes} == {"health"}
-                assert ports["health"] == variables["ENGRAMQ_HEALTH_PORT"]
-                assert variables["ENGRAMQ_HEALTH_HOST"] == "0.0.0.0"
+                assert variables["ENGRAMQ_HEALTH_PORT"] == f"0.0.0.0:{ports['health']}"
 
 
 def test_doctor_looks_for_a_gateway_in_the_pods_of_gateways_alone() -> None:

@@ -82,7 +82,7 @@ async def test_without_a_good_token_only_the_document_is_to_be_had(settings: Set
 async def test_a_caller_has_one_share_of_calls_whatever_the_door(redis_url: str, keys: Keys) -> None:
     async with (
         worker_side(redis_url, keys),
-        gateway_over(redis_url, keys, quota_principal_calls="2") as gateway,
+        gateway_over(redis_url, keys, quotas="principal_calls=2") as gateway,
         site_of(gateway) as site,
     ):
         rest = Rest(site.port)

@@ -155,7 +155,7 @@ async def test_rows_that_stay_out_or_are_skipped_take_no_room(world: World) -> N
     await world.keep("there", external_id="e")
     await world.ask(Forgotten, ForgetMemory(memory_id=str(archived.memory_id)))
     await world.ask(Forgotten, ForgetMemory(memory_id=str(erased.memory_id), erase=True))
-    world.use(settings=read_settings({"ENGRAMQ_QUOTA_MEMORIES": "3"}))
+    world.use(settings=read_settings({"ENGRAMQ_QUOTAS": "memories=3"}))
     records = tuple(ImportRecord(content=f"row {number}") for number in (1, 2, 3, 4))
     records = (ImportRecord(content="e", external_id="e"), *records, records[2])
     command = ImportBatch(records=records, identities=tuple(map(identity, (9, 1, 2, 3, 4, 3))))

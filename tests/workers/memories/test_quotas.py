@@ -38,7 +38,7 @@ BOUND_S = 10.0
 
 
 def bounded(**bounds: int) -> Settings:
-    return read_settings({f"ENGRAMQ_QUOTA_{name.upper()}": str(value) for name, value in bounds.items()})
+    return read_settings({"ENGRAMQ_QUOTAS": ", ".join(f"{name}={value}" for name, value in bounds.items())})
 
 
 def bound(world: World, **bounds: int) -> Quotas:
@@ -93,10 +93,10 @@ async def imported(world: World, *contents: str, **more: Any) -> BatchImported:
 @pytest.mark.parametrize(
     ("bounds", "setting"),
     [
-        ({"memories": 2}, "ENGRAMQ_QUOTA_MEMORIES"),
-        ({"bytes": 7}, "ENGRAMQ_QUOTA_BYTES"),
-        ({"principal_memories": 2}, "ENGRAMQ_QUOTA_PRINCIPAL_MEMORIES"),
-        ({"principal_bytes": 7}, "ENGRAMQ_QUOTA_PRINCIPAL_BYTES"),
+        ({"memories": 2}, "memories in ENGRAMQ_QUOTAS"),
+        ({"bytes": 7}, "bytes in ENGRAMQ_QUOTAS"),
+        ({"principal_memories": 2}, "principal_memories in ENGRAMQ_QUOTAS"),
+        ({"principal_bytes": 7}, "principal_bytes in ENGRAMQ_QUOTAS"),
     ],
 )
 async def test_what_is_over_a_quota_is_refused_by_its_name(world: World, bounds: dict[str, int], setting: str) -> None:
@@ -110,7 +110,7 @@ async def test_what_is_over_a_quota_is_refused_by_its_name(world: World, bounds:
     assert f"({setting})" in fault.error
     assert "raise the setting" in fault.recovery
     await store(world, "three", namespace="elsewhere")
-    if "PRINCIPAL" in setting:
+    if "principal" in setting:
         await store(world, "three", principal=OTHER)
     else:
         with refused(FaultCode.QUOTA_EXCEEDED):
@@ -213,11 +213,11 @@ async def test_rows_of_an_import_over_a_quota_are_rejected_and_the_others_stored
     assert (reply.stored, reply.rejected) == (3, 1)
     (rejected,) = [receipt for receipt in reply.receipts if receipt.status == "rejected"]
     assert (rejected.index, rejected.field) == (3, "content")
-    assert "ENGRAMQ_QUOTA_MEMORIES" in str(rejected.error)
+    assert "(memories in ENGRAMQ_QUOTAS)" in str(rejected.error)
     assert (await imported(world, "one", "two", "three")).skipped == 3
     reply = await imported(world, "a much longer content than before", "dos", on_duplicate=OnDuplicate.UPDATE)
     assert [str(receipt.status) for receipt in reply.receipts] == ["rejected", "updated"]
-    assert "ENGRAMQ_QUOTA_BYTES" in str(reply.receipts[0].error)
+    assert "(bytes in ENGRAMQ_QUOTAS)" in str(reply.receipts[0].error)
     assert {row["content"] for row in world.rows("select content from memories")} == {"one", "dos", "three"}
 
 
