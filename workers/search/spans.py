@@ -19,6 +19,11 @@ LONG: Final = {
 }  # fmt: skip
 
 
+# The days of a unit, and those to each side of a day that is so many units away: whoever says "two weeks ago" counts
+# from today, and means neither a calendar week nor one day. Other units, and several years, are those of the calendar.
+ABOUT: Final = {"week": (7.0, 3), "fortnight": (14.0, 3), "month": (30.44, 15), "year": (365.25, 45)}
+
+
 class Tense(NamedTuple):
     """Whether a question may be about what was, and about what will be."""
 
@@ -115,3 +120,11 @@ def period(unit: str, today: date, ahead: int) -> Span:
     first = date(today.year, (today.month - 1) // count * count + 1, 1)
     first = month_after(first, count * ahead)
     return Span(first, month_after(first, count) - DAY)
+
+
+def away(unit: str, today: date, first: int, last: int) -> Span:
+    """Return what is from so many units after today to so many: "two weeks ago" is the week around that day."""
+    if unit not in ABOUT or (unit == "year" and max(abs(first), abs(last)) > 1):
+        return Span(period(unit, today, first).first, period(unit, today, last).last)
+    days, around = ABOUT[unit]
+    return Span(today + (round(first * days) - around) * DAY, today + (round(last * days) + around) * DAY)

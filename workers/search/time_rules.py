@@ -18,6 +18,7 @@ from engramq.workers.search.spans import (
     Span,
     Spans,
     Tense,
+    away,
     by_tense,
     days_of,
     month_after,
@@ -250,7 +251,7 @@ def _read_rolling(match: Match) -> Spans:
 
 
 def _read_ago(match: Match) -> Spans:
-    """Read "three days ago" and "in two weeks": the day, week, month or year that is so many away."""
+    """Read "three days ago", "two weeks ago", "a year ago"."""
     amount = _amount(match)
     if match.asked_on is None or amount is None:
         return ()
@@ -261,7 +262,7 @@ def _read_ago(match: Match) -> Spans:
             if unit == "hour"
             else (Span(match.asked_on, match.asked_on),)
         )
-    return (Span(period(unit, match.asked_on, -most).first, period(unit, match.asked_on, -least).last),)
+    return (away(unit, match.asked_on, -most, -least),)
 
 
 def _read_ahead(match: Match) -> Spans:
@@ -269,8 +270,7 @@ def _read_ahead(match: Match) -> Spans:
     amount = _amount(match)
     if match.asked_on is None or amount is None or not match.tense.future or _unit(match) in {"minute", "hour"}:
         return ()
-    least, most = amount
-    return (Span(period(_unit(match), match.asked_on, least).first, period(_unit(match), match.asked_on, most).last),)
+    return (away(_unit(match), match.asked_on, *amount),)
 
 
 def _read_weekday(match: Match) -> Spans:
