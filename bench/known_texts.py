@@ -1,6 +1,7 @@
 """Texts for `bench.known_sets`: days and numbers as people spell them, pastes, notes of templates, long notes."""
 
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, Final
@@ -25,6 +26,9 @@ def spelled(value: str | int, form: str) -> str:
     if isinstance(value, int):
         return f"{value:,}".replace(",", form)
     return date.fromisoformat(value).strftime(form)
+
+
+_DAY_IN_TEXT: Final = re.compile(r"\{(-?\d+):")
 
 
 class _Day:
@@ -86,16 +90,13 @@ def spans(name: str, today: date) -> tuple[date, date]:
 
 
 def meant(query: Row, rows: Iterable[Row], today: date) -> list[str]:
-    """Return the keys of the entries of a diary that a query means."""
+    """Return the keys of the memories that a query means: those of its days, by themselves or by what they say."""
     if "expects" in query:
         return list(query["expects"])
     days = [spans(name, today) for name in query["spans"]]
-    return [
-        row["key"]
-        for row in rows
-        if str(row.get("key", "")).startswith("day")
-        and any(first <= today + timedelta(row["day"]) <= last for first, last in days)
-    ]
+    told = {row["key"]: row.get("day", _DAY_IN_TEXT.search(row["content"])) for row in rows if "key" in row}
+    dates = {key: today + timedelta(day if isinstance(day, int) else int(day[1])) for key, day in told.items() if day}
+    return [key for key, day in dates.items() if any(first <= day <= last for first, last in days)]
 
 
 _MODULES: Final = ("api", "cache", "codec", "db", "events", "jobs", "locks", "pool", "retry", "router", "tasks", "wire")
