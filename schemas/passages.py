@@ -15,6 +15,7 @@ from json.encoder import encode_basestring
 from typing import Final
 
 from engramq.schemas.common_words import GRAMMAR
+from engramq.schemas.sentences import sentence_starts
 
 GAP: Final = "..."
 WHOLE_CHARS: Final = 8_000  # of a content's JSON text: with more it comes in parts
@@ -31,8 +32,6 @@ _LINE_CHARS: Final = 400  # a longer line of a list is divided into its sentence
 _WRAPPED_CHARS: Final = 50  # from which a line without an end may go on in the next
 
 # Not compiled here: hooks import this, and most contents are short.
-_SENTENCE: Final = r"[.!?\u2026\u3002\uff01\uff1f][\"')\]\u201d\u2019]*(?:\s+|(?<=[\u3002\uff01\uff1f]))"
-_SHORTENED: Final = frozenset({"Dr", "Mr", "Mrs", "Ms", "St", "No", "vs", "ca", "bzw", "z.B", "e.g", "i.e"})
 _LISTED: Final = r"\s*(?:[-*+|>#\u2022]|\d{1,3}[.)]\s|\w{1,30}: )|\s{4}|\t"
 _WORD: Final = r"[^\W_]+"
 _DENSE: Final = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
@@ -337,14 +336,7 @@ def _sentences(text: str, start: int, end: int) -> list[int]:
     is_short = end - start <= _LINE_CHARS
     if is_short and re.compile(_LISTED).match(text, start, end) and ": " not in text[start : start + 32]:
         return [start]
-    ends = re.compile(_SENTENCE).finditer(text, start, end)
-    return [start, *(found.end() for found in ends if found.end() < end - 1 and not _is_shortened(text, found.start()))]
-
-
-def _is_shortened(text: str, at: int) -> bool:
-    """Say whether a full stop ends an abbreviation, or a letter of a name."""
-    word = text[max(0, at - 4) : at].rpartition(" ")[2]
-    return text[at] == "." and (word in _SHORTENED or (len(word) == 1 and word.isalpha()))
+    return sentence_starts(text, start, end - 1)
 
 
 def _bounded(piece: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from engramq.schemas.common_words import QUESTION, TASKS
 from engramq.schemas.passages import words_of
+from engramq.schemas.sentences import sentences_of
 
 UNTOUCHED: Final = 300  # characters up to which a prompt is a question
 ASKED_CHARS: Final = 600  # of a paragraph that asks, and is taken whole
@@ -60,7 +61,6 @@ _SIGNS: Final = (
     r"yours|--|(?:viele|liebe|beste|mit freundlichen) grüße?n?|cordialement|saludos)[,!. ]*\Z"
 )
 _FENCE: Final = r"\s*(?:```|~~~)"
-_SENTENCE_END: Final = r"(?<=[.!?])\s+(?=\S)|(?<=[\u3002\uff01\uff1f])(?=\S)"
 # Names that tell one thing from another: keys of tickets, kinds of errors, files, words joined by signs or capitals.
 _NAMES: Final = (
     r"\b[A-Z][A-Z0-9]{1,9}-\d{1,7}\b",
@@ -160,7 +160,7 @@ def _units(text: str) -> Iterator[_Unit]:
             if not (
                 len(line) >= _WRAPPED_CHARS and begun[-1] not in ".!?:;" and after[:1].islower() and is_prose(after)
             ):
-                yield from (_Unit(each, paragraph, is_prose=True) for each in re.split(_SENTENCE_END, begun))
+                yield from (_Unit(each, paragraph, is_prose=True) for each in sentences_of(begun))
                 begun = ""
 
 

@@ -8,11 +8,13 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final
 
 from engramq.gateway.identity.authorization import may_send
 from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool
 from engramq.schemas.envelope import Principal
+from engramq.schemas.sentences import sentence_starts
 from engramq.schemas.settings import SettingsError
 from engramq.schemas.vocabulary import Scope
 
@@ -21,8 +23,6 @@ CORE: Final = "core"
 ALL_TOOLS: Final = tuple(TOOLS.values())
 _IN_FULL: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
 _TRUSTED: Final = "`engramq token create` without --untrusted makes a token that may do this."
-# The end of a sentence; "e.g." and "i.e." end none.
-_BETWEEN: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
 _OR: Final = "Or "  # begins no text: what it was the other way to may be left out
 _WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply asks its reader to do
 # Where replies hold refusals and other replies. What callers wrote stays as it is, whatever its keys are called.
@@ -96,7 +96,8 @@ def omit_unavailable(text: str, audience: Audience) -> str:
     """Return the text without the sentences that name a tool which the audience lacks; perhaps nothing."""
     if audience.absent is None or audience.absent.search(text) is None:
         return text
-    left = " ".join(sentence for sentence in _BETWEEN.split(text) if audience.absent.search(sentence) is None)
+    pieces = [text[start:end] for start, end in pairwise([*sentence_starts(text), len(text)])]
+    left = "".join(piece for piece in pieces if audience.absent.search(piece) is None).rstrip()
     return f"{left[len(_OR)].upper()}{left[len(_OR) + 1 :]}" if left.startswith(_OR) else left
 
 

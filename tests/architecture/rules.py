@@ -39,17 +39,18 @@ PURE_LIBRARIES: Final = _words(
 PURE_SCHEMAS: Final = (
     "engramq.schemas.codec",
     "engramq.schemas.commands",
+    "engramq.schemas.common_words",
+    "engramq.schemas.contents",
     "engramq.schemas.digests",
     "engramq.schemas.envelope",
     "engramq.schemas.faults",
     "engramq.schemas.ids.Pair",
     "engramq.schemas.ids.pair_of",
     "engramq.schemas.limits",
-    "engramq.schemas.common_words",
-    "engramq.schemas.contents",
     "engramq.schemas.passages",
     "engramq.schemas.pastes",
     "engramq.schemas.records",
+    "engramq.schemas.sentences",
     "engramq.schemas.vocabulary",
 )
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from engramq.schemas.sentences import sentences_of
+
 PIECE_CHARS: Final = 80
 READ_CHARS: Final = 600  # of a text: what it says of a thing stands at its beginning; code and tables follow
 LOOKED_AT_CHARS: Final = 4 * READ_CHARS  # of which code is left out
@@ -105,7 +107,7 @@ _COPULA: Final = _set("is are was were be turned switched")
 _PARTICLES: Final = _set("on up down")  # these say something where they stand for a state
 
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_SENTENCE: Final = re.compile(r"(?<=\w)[.!?\u2026\u3002)\"']*[.!?\u2026\u3002][)\"']*(?=\s|$)|\n+")
+_ENDS: Final = ".!?\u2026\u3002\"')"
 _BREAK: Final = re.compile(
     r"[;|:]\s+|,\s+(?!\d{4}\b|like\b|such\b|or\b|nor\b)|\s+[\u2013\u2014-]\s+"
     r"|\s(?=(?:but|because|so|which|although|while|and)\s)",
@@ -240,11 +242,10 @@ def _are_of_two(mine: set[str], theirs: set[str], first: _Statement, other: _Sta
 
 
 def _sentences(text: str) -> Iterator[tuple[str, bool]]:
-    start = 0
-    for end in _SENTENCE.finditer(text):
-        yield text[start : end.start()].strip(), "?" in end.group()
-        start = end.end()
-    yield text[start:].strip(), False
+    """Give the sentences of a text without the marks at their ends, and whether each asks."""
+    for sentence in sentences_of(text):
+        said = sentence.rstrip(_ENDS)
+        yield said, "?" in sentence[len(said) :]
 
 
 def _statement(sentence: str, part: str) -> _Statement:

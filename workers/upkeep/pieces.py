@@ -7,7 +7,6 @@ nothing; what changes a content or its vector takes the pieces away, and they ar
 
 import asyncio
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from engramq.schemas import limits
+from engramq.schemas.sentences import sentences_of
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
@@ -31,8 +31,6 @@ AT_ONCE: Final = 10  # memories of a transaction: each costs inserts into all in
 TURN: Final = 20  # transactions of a namespace before it is another's turn
 GIVE_WAY_MAX_S: Final = 0.25  # how long each of them waits while somebody waits for this process
 FIRST: Final = UUID(int=0)
-
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?。！？])\s*(?=\S)|\n+")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,8 +115,8 @@ def pieces_of(content: str) -> Iterator[str]:
 
 
 def _sentences(content: str) -> Iterator[str]:
-    for sentence in _SENTENCE_END.split(content):
-        rest = sentence.strip()
+    for sentence in sentences_of(content):
+        rest = sentence
         while len(rest.encode()) > PIECE_BYTES:
             head = rest.encode()[:PIECE_BYTES].decode(errors="ignore")
             blank = head.rfind(" ", len(head) // 2)
