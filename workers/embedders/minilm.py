@@ -184,11 +184,14 @@ class MiniLmEmbedder(Embedder):
         sessions = self._sessions()
         fastest = _fastest(sessions)
         self._arithmetic = self._arithmetic or fastest
-        return _Loaded(encoder, sessions.get(self._arithmetic), sessions[fastest])
+        loaded = _Loaded(encoder, sessions.get(self._arithmetic), sessions[fastest])
+        sessions.clear()  # the slower one of a new store goes with it
+        return_freed_memory()
+        return loaded
 
-    def _sessions(self) -> Mapping[Arithmetic, Session]:
+    def _sessions(self) -> dict[Arithmetic, Session]:
         """Load what may be used: int8 if it can be had, and float32 unless the store began with int8."""
-        sessions = {}
+        sessions: dict[Arithmetic, Session] = {}
         try:
             sessions[Arithmetic.INT8] = Session(self._folder, Arithmetic.INT8, threads=self._threads)
         except EmbedderUnavailable as problem:
