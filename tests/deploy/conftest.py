@@ -1,15 +1,20 @@
 """A home of its own for every test, stopped and removed at its end whatever happened."""
 
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from engramq.deploy.local import lease
 from engramq.deploy.local.home import Home
+from engramq.deploy.local.lease import StackLease, take_lease
 from engramq.deploy.local.supervisor.state import shut_down
+from tests.deploy.fake_engramq import FAKE_STACK
+from tests.deploy.helpers import BOUND_S
 
 
 @pytest.fixture
@@ -23,6 +28,21 @@ def home() -> Iterator[Home]:
     except OSError:  # a process that was just ending has written a last line to its log meanwhile
         shut_down(place)
         shutil.rmtree(place.path)
+
+
+Hold = Callable[..., StackLease]
+
+
+@pytest.fixture
+def hold(home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
+    """Take a lease of a kind, with more services or other variables; it is closed at the test's end at the latest."""
+    with contextlib.ExitStack() as held:
+
+        def take(kind: str = "command", *services: str, **variables: str) -> StackLease:
+            monkeypatch.setattr(lease, "SUPERVISOR_COMMAND", (*FAKE_STACK, *services))
+            return held.enter_context(contextlib.closing(take_lease(home, kind, environment | variables, BOUND_S)))
+
+        yield take
 
 
 @pytest.fixture

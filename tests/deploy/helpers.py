@@ -53,7 +53,7 @@ def identity(pid: int) -> ProcessIdentity:
 
 
 def engramq(
-    environment: dict[str, str], *arguments: str, folder: Path | None = None
+    environment: dict[str, str], *arguments: str, folder: Path | None = None, bound_s: float = BOUND_S
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", FAKE_ENGRAMQ, *arguments],
@@ -61,7 +61,7 @@ def engramq(
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=BOUND_S,
+        timeout=bound_s,
         check=False,
     )
 

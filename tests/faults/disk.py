@@ -19,6 +19,17 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def made_read_only(folder: Path) -> Iterator[None]:
+    """Let nobody open a file below a folder for writing while the block lasts; what is open stays so."""
+    subprocess.run(["mount", "--bind", str(folder), str(folder)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
 def filled(folder: Path) -> Iterator[None]:
     """Fill the file system of a folder to the last byte for as long as the block lasts."""
     filler = folder / "filler"

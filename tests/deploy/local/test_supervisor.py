@@ -7,41 +7,26 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engramq.deploy.local import lease, settings
+from engramq.deploy.local import settings
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.lease import StackLease, connect, take_lease
+from engramq.deploy.local.lease import connect
 from engramq.deploy.local.ownership import state_text
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
 from engramq.deploy.local.supervisor.stack import HttpDoor, accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
+from tests.deploy.conftest import Hold
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
 
 pytestmark = pytest.mark.timeout(60)
-
-
-Hold = Callable[..., StackLease]
-
-
-@pytest.fixture
-def hold(home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
-    """Take a lease of a kind, with more services or other variables; it is closed at the test's end at the latest."""
-    with contextlib.ExitStack() as held:
-
-        def take(kind: str = "command", *services: str, **variables: str) -> StackLease:
-            monkeypatch.setattr(lease, "SUPERVISOR_COMMAND", (*FAKE_STACK, *services))
-            return held.enter_context(contextlib.closing(take_lease(home, kind, environment | variables, BOUND_S)))
-
-        yield take
 
 
 def request(home: Home, text: bytes) -> dict[str, Any]:
@@ -165,13 +150,13 @@ def test_a_spoilt_state_file_is_no_obstacle(home: Home, hold: Hold, content: str
 def test_children_that_need_the_same_stop_together(home: Home, hold: Hold) -> None:
     """One after the other each took its own time of a busy machine."""
     hold("command", "mutual")
-    assert shut_down(home)
+    assert shut_down(home).was_running
     assert set((home.path / "stopped").read_text().split()) == {"this", "that", "gateway", "worker"}
 
 
 def test_children_stop_in_the_reverse_of_their_order(home: Home, hold: Hold) -> None:
     held = hold()
-    assert shut_down(home)
+    assert shut_down(home).was_running
 
     assert (home.path / "stopped").read_text().split() == ["gateway", "worker"]
     assert held.receive(BOUND_S) == {"event": "stopping"}

@@ -1,0 +1,250 @@
+"""Homes that somebody copied, moved, emptied or made read-only: each command says how it is, and nobody has to help."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.process import ProcessIdentity
+from engramq.deploy.local.embedded.redis import Redis
+from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.lease import ask_status, take_lease
+from engramq.deploy.local.ownership import lock_home, read_ownership, who_holds
+from engramq.deploy.local.supervisor.state import shut_down
+from tests.deploy.conftest import Hold
+from tests.deploy.helpers import await_true, engramq, identity, needs_root, service, status_of
+from tests.faults.disk import made_read_only
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Command:
+    """Run a command over the fake stack, with other variables where they are given."""
+
+    def command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        done = engramq(environment | variables, *arguments, bound_s=60.0)
+        assert "Traceback" not in done.stderr
+        return done
+
+    return command
+
+
+@pytest.fixture
+def detached(home: Home, run: Command) -> Iterator[Home]:
+    """A home whose stack stays until `engramq down`."""
+    assert run("up", "--detach").returncode == 0
+    yield home
+    with contextlib.suppress(DeployError):
+        shut_down(home)
+
+
+def processes_of(home: Home) -> list[ProcessIdentity]:
+    status = status_of(home)
+    pids = [status["pid"], *(each["pid"] for each in status["services"]), *(each["pid"] for each in status["leases"])]
+    return [identity(pid) for pid in pids if pid]
+
+
+def runs_again(home: Home, former: int) -> bool:
+    with contextlib.suppress(DeployError):
+        status = ask_status(home) or {}
+        services = status.get("services")
+        ready = isinstance(services, list) and {each["state"] for each in services} == {"ready", "done"}
+        return ready and status["pid"] != former and bool(status["leases"])
+    return False
+
+
+@pytest.mark.parametrize("how", ["-a", "-al", "-as"], ids=["files", "hard_links", "symbolic_links"])
+def test_a_copy_of_a_running_home_leaves_the_original_alone(detached: Home, run: Command, how: str) -> None:
+    before = processes_of(detached)
+    copy = Home(Path(f"{detached.path}-copy"))
+    for command in (("status",), ("down",), ("doctor", "--fix")):
+        subprocess.run(["cp", how, detached.path, copy.path], check=True)
+        try:
+            run(*command, ENGRAMQ_HOME=str(copy.path))
+            assert [process.is_alive(each) for each in before] == [True] * len(before), command
+            assert {each["restarts"] for each in status_of(detached)["services"]} == {0}, command
+        finally:
+            shutil.rmtree(copy.path)
+
+
+def test_a_copied_home_says_of_which_it_is_a_copy_and_starts_a_stack_of_its_own(detached: Home, run: Command) -> None:
+    copy = Home(Path(f"{detached.path}-copy"))
+    shutil.copytree(detached.path, copy.path, ignore=shutil.ignore_patterns("run"))
+    try:
+        place = {"ENGRAMQ_HOME": str(copy.path)}
+        assert f"copied with the home {detached.path}" in run("status", **place).stdout
+        stopped = run("down", **place)
+        assert f"{copy.path} is a copy of {detached.path}" in stopped.stderr
+        assert stopped.stdout == f"engramq is not running in {copy.path}.\n"
+        assert run("up", "--detach", **place).returncode == 0
+        assert status_of(copy)["pid"] != status_of(detached)["pid"]
+    finally:
+        run("down", ENGRAMQ_HOME=str(copy.path))
+        shutil.rmtree(copy.path)
+
+
+def test_a_home_that_was_moved_is_still_the_same(detached: Home, run: Command) -> None:
+    moved = Home(Path(f"{detached.path}-moved"))
+    before = processes_of(detached)
+    os.kill(before[0].pid, signal.SIGSTOP)  # so that its stack does not end by itself
+    detached.path.rename(moved.path)
+    try:
+        owned = read_ownership(moved)
+        assert owned.holder is not None
+        assert owned.holder.process == before[0]
+        assert run("down", ENGRAMQ_HOME=str(moved.path)).returncode == 0
+        assert not any(process.is_alive(each) for each in before)
+    finally:
+        moved.path.rename(detached.path)
+
+
+def test_a_stack_ends_with_its_home(detached: Home) -> None:
+    before = processes_of(detached)
+    shutil.rmtree(detached.path, ignore_errors=True)
+    await_true(lambda: not any(process.is_alive(each) for each in before[1:-1]))
+    detached.path.mkdir(exist_ok=True)  # which the fixture removes
+
+
+def test_a_lock_that_was_removed_is_taken_again(detached: Home) -> None:
+    detached.lock.unlink()
+    await_true(lambda: read_ownership(detached).is_held)
+    assert who_holds(detached) == f"the supervisor (pid {status_of(detached)['pid']})"
+
+
+@pytest.mark.parametrize("what", ["supervisor.sock", "gateway.sock", "run"])
+def test_sockets_that_somebody_removes_are_made_again(detached: Home, what: str) -> None:
+    before = status_of(detached)["pid"]
+    if what == "run":
+        shutil.rmtree(detached.run)
+    else:
+        (detached.run / what).unlink()
+    await_true(lambda: detached.supervisor_socket.exists() and detached.gateway_socket.exists())
+    await_true(lambda: service(detached, "gateway")["state"] == "ready")
+    assert status_of(detached)["pid"] == before
+
+
+@pytest.mark.parametrize("folder", ["run", "run-pg"])
+def test_servers_whose_sockets_somebody_removes_are_back(home: Home, run: Command, folder: str) -> None:
+    assert run("up", "--detach", FAKE_SERVICES="servers").returncode == 0
+    before = {each["name"]: each["pid"] for each in status_of(home)["services"]}
+    shutil.rmtree(home.path / folder)
+    name = "redis" if folder == "run" else "postgres"
+
+    def is_back() -> bool:
+        if not home.supervisor_socket.exists():
+            return False
+        found = service(home, name)
+        return found["state"] == "ready" and found["pid"] != before[name]
+
+    await_true(is_back)
+    assert Redis(home).is_ready()
+
+
+def test_a_stack_whose_supervisor_was_killed_while_postgresql_hangs_is_back_by_itself(home: Home, run: Command) -> None:
+    assert run("up", "--detach", FAKE_SERVICES="servers").returncode == 0
+    before = status_of(home)
+    hanging = process.working_in(home.postgres / "data", "postgres")
+    for each in hanging:
+        os.kill(each.pid, signal.SIGSTOP)
+    os.kill(before["pid"], signal.SIGKILL)
+    assert process.wait_until(lambda: runs_again(home, before["pid"]), 30.0)
+    assert not any(process.is_alive(each) for each in hanging)
+
+
+def test_what_a_killed_supervisor_left_hanging_is_named_and_brought_down(home: Home, hold: Hold, run: Command) -> None:
+    """Without anybody who starts it again."""
+    hold("command", "servers")
+    before = status_of(home)
+    hanging = process.working_in(home.postgres / "data", "postgres")
+    for each in hanging:
+        os.kill(each.pid, signal.SIGSTOP)
+    os.kill(before["pid"], signal.SIGKILL)
+    await_true(lambda: not read_ownership(home).is_held)
+    postgres = next(each["pid"] for each in before["services"] if each["name"] == "postgres")
+    shown = run("status")
+    assert f"postgres (pid {postgres}) runs without its supervisor." in shown.stdout
+    assert run("down").stdout == f"Stopped engramq in {home.path}.\n"
+    assert not any(process.is_alive(each) for each in hanging)
+    assert run("down").stdout == f"engramq is not running in {home.path}.\n"
+
+
+@needs_root
+def test_a_detached_stack_that_cannot_start_again_goes_on_trying_until_down(home: Home, run: Command) -> None:
+    assert run("up", "--detach").returncode == 0
+    before = status_of(home)
+    holder = before["leases"][0]["pid"]
+    with made_read_only(home.path):
+        os.kill(before["pid"], signal.SIGKILL)
+        await_true(lambda: not read_ownership(home).is_held)
+        shown = run("status")
+        assert f"engramq up --detach (pid {holder}) tries to start the stack again" in shown.stdout
+        assert (shown.returncode, "read-only" in run("doctor").stdout) == (3, True)
+    assert process.wait_until(lambda: runs_again(home, before["pid"]), 30.0)
+    with made_read_only(home.path):
+        os.kill(status_of(home)["pid"], signal.SIGKILL)
+        await_true(lambda: not read_ownership(home).is_held)
+        assert run("down").stdout == f"Stopped engramq in {home.path}.\n"
+        assert process.identify(holder) is None
+
+
+@needs_root
+@pytest.mark.parametrize("ran", [True, False], ids=["that_ran", "that_is_new"])
+def test_a_home_on_a_read_only_disk_is_named(home: Home, hold: Hold, run: Command, ran: bool) -> None:
+    if ran:
+        hold().close()
+        shut_down(home)
+    with made_read_only(home.path):
+        done = {command: run(*command.split()) for command in ("down", "status", "doctor --fix", "up")}
+    idle = f"engramq is not running in {home.path}.\n"
+    assert (done["down"].returncode, done["down"].stdout) == (0, idle)
+    assert (done["status"].returncode, done["status"].stdout) == (3, idle)
+    for command in ("doctor --fix", "up"):
+        assert done[command].returncode == 1
+        assert "is read-only" in done[command].stdout + done[command].stderr
+
+
+@needs_root
+def test_a_stack_on_a_disk_that_became_read_only_is_brought_down(home: Home, run: Command) -> None:
+    assert run("up", "--detach").returncode == 0
+    before = processes_of(home)
+    with made_read_only(home.path):
+        assert run("down").stdout == f"Stopped engramq in {home.path}.\n"
+        assert not any(process.is_alive(each) for each in before)
+
+
+def test_who_has_the_lock_is_named_with_its_process(home: Home, run: Command) -> None:
+    home.ensure()
+    lock = lock_home(home, "engramq backup")
+    try:
+        with pytest.raises(DeployError, match=f"in use by engramq backup \\(pid {os.getpid()}\\)"):
+            lock_home(home, "engramq restore")
+        with pytest.raises(DeployError, match="engramq backup"):
+            take_lease(home, "command", {"ENGRAMQ_HOME": str(home.path)}, 0.01)
+        with pytest.raises(DeployError, match="no stack of it"):
+            shut_down(home, answer_bound_s=0.1)
+    finally:
+        os.close(lock)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"process": 1}', '{"process": ["x", "y"], "home": "/"}', "\0" * 64]
+)
+def test_a_lock_that_says_nothing_is_a_lock_all_the_same(home: Home, content: str) -> None:
+    home.ensure()
+    lock = lock_home(home, "a test")
+    home.lock.write_text(content)
+    try:
+        assert who_holds(home) == "another process"
+    finally:
+        os.close(lock)
+    os.close(lock_home(home, "another test"))
+    assert who_holds(home) == ""
