@@ -266,7 +266,7 @@ def withhold_contents(reply: msgspec.Struct, command: object = None) -> tuple[ms
             links = getattr(command, "edges", ())
             asked = links[node.index] if node.index < len(links) else None
         kept = {
-            name: _repeated(getattr(node, name), getattr(asked, name, UNSET), blank)
+            name: _keep_sent(getattr(node, name), getattr(asked, name, UNSET), blank)
             for name, blank in contents_of(type(node)).items()
         }
         hidden = {name: value for name, value in kept.items() if value != getattr(node, name)}
@@ -282,7 +282,7 @@ def withhold_contents(reply: msgspec.Struct, command: object = None) -> tuple[ms
     return changed(reply, hide), had_any
 
 
-def _repeated(value: Any, asked: Any, blank: Any) -> Any:
+def _keep_sent(value: Any, asked: Any, blank: Any) -> Any:
     """Return what of a field the caller has sent in the same words, else what stands there instead."""
     if isinstance(value, dict) and isinstance(asked, dict):
         return {key: part for key, part in value.items() if key in asked and asked[key] == part}

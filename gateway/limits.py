@@ -84,7 +84,7 @@ class CallLimits:
         self.are_set = any((self._buckets, self._concurrency, self._tenants, self._principals))
 
     @contextmanager
-    def admitted(self, caller: Caller) -> Iterator[None]:
+    def admit(self, caller: Caller) -> Iterator[None]:
         """Count a call of this caller while the block lasts; raises EngramqError with `rate_limited`."""
         key = (caller.namespace, caller.principal.name, caller.principal.untrusted)
         under_way = self._under_way.get(key, 0)

@@ -47,7 +47,7 @@ class GatewayMetrics:
         self._looks: Shared[bytes] = Shared(1)
         self.bodies = Bodies(refused=partial(self._figures.count, catalog.BODIES_REFUSED))
 
-    def called(self, tool: str, outcome: str, taken_s: float) -> None:
+    def count_call(self, tool: str, outcome: str, taken_s: float) -> None:
         """Count a call of a tool."""
         self._figures.count(catalog.CALLS, tool, outcome)
         self._figures.observe(catalog.CALL_SECONDS, taken_s, tool)

@@ -114,9 +114,9 @@ class Redaction:
         self.go_on()
         text, keys = without_private_keys(text)
         self.count += keys
-        return self._marked(text, secrets_in(text))
+        return self._put_marks(text, secrets_in(text))
 
-    def _marked(self, text: str, places: list[SecretSpan]) -> str:
+    def _put_marks(self, text: str, places: list[SecretSpan]) -> str:
         """Return a text with one mark in the place of secrets that overlap, of the kind that was listed first."""
         rank = {kind: number for number, kind in reversed(list(enumerate(place.kind for place in places)))}
         merged: list[SecretSpan] = []

@@ -82,7 +82,7 @@ class ReplyStyle:
 def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
     """Return a reply as plain values, in the detail asked for; what waits for a verdict with its digest."""
     if isinstance(reply, CommandReport):
-        report, recorded = reply_body(reply), _recorded(reply.reply)
+        report, recorded = reply_body(reply), _read_recorded(reply.reply)
         if recorded is not None:
             report["reply"] = body_of(recorded, detail, caller)
         return report
@@ -126,7 +126,7 @@ def _in_order(body: Body, reply: Reply) -> Body:
     return ordered
 
 
-def _recorded(reply: dict[str, Any] | None) -> Reply | None:
+def _read_recorded(reply: dict[str, Any] | None) -> Reply | None:
     form = None if reply is None else _RECORDED.get(reply.get("status", ""))
     if form is None:
         return None
@@ -196,7 +196,7 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
     memory = body.get("memory") or body.get("stored")
     if isinstance(memory, dict) and not is_advised and "id" in memory:
         return f"{_part_of(memory, memory.get('part', 1))} shows that part whole."
-    shown = [] if is_advised else _shown(body)
+    shown = [] if is_advised else _parts_with_contents(body)
     too = _too(shown)
     in_parts = f" get_memory(memory_id, part{too}) shows one whole, in parts." if shown else ""
     if "next_cursor" in body:
@@ -217,7 +217,7 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
     return f"{budget} shows more, and {narrower} more of each.{in_parts}"
 
 
-def _shown(body: Body) -> list[Body]:
+def _parts_with_contents(body: Body) -> list[Body]:
     """Return what holds contents in a reply that shows some."""
     if not any(name in body for name in ("memories", "old", "source_content")):
         return []

@@ -51,7 +51,7 @@ class Allowed:
         return local or origin.lower() in self.origins
 
 
-def allowed(settings: Settings) -> Allowed:
+def read_allowed(settings: Settings) -> Allowed:
     """Return what the settings allow: loopback, the bound address, the public address, and what they list."""
     host = settings.host.lower().strip("[]")
     names = {*_LOOPBACK, *settings.allowed_hosts, f"[{host}]" if ":" in host else host} - {"0.0.0.0", "[::]"}  # noqa: S104 - no name
@@ -129,7 +129,7 @@ class Router:
 
     def __init__(self, routes: Routes, settings: Settings, bodies: Bodies) -> None:
         self.routes = routes
-        self._welcome = allowed(settings)
+        self._welcome = read_allowed(settings)
         self._bodies = bodies
         self._app: ASGIApp = self._route
         if settings.allowed_origins:

@@ -123,7 +123,7 @@ class Gateway:
         from engramq.gateway.metrics import GatewayMetrics  # noqa: PLC0415 - 0.1 s of imports, for HTTP only
 
         metrics = GatewayMetrics(waiting=lambda: self._bus.waiting)
-        service = replace(self.service, observe=metrics.called)
+        service = replace(self.service, observe=metrics.count_call)
         return Gateway(settings, self._bus, service, self._redis, self._keys, metrics=metrics)
 
     def web(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
@@ -257,7 +257,7 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
         await _serve(gateway, listener, web, stopping)
 
 
-class _Doors:
+class _HttpSwitch:
     """HTTP of this process, which opens and closes while it runs, and what the home's supervisor asks of it."""
 
     def __init__(self, gateway: Gateway, tasks: TaskGroup, stopping: anyio.Event) -> None:
@@ -312,7 +312,7 @@ async def _serve(
     stopping: anyio.Event,
 ) -> None:
     async with anyio.create_task_group() as tasks:
-        doors = _Doors(gateway, tasks, stopping)
+        doors = _HttpSwitch(gateway, tasks, stopping)
         awaiting_signal = await tasks.start(_await_signal, stopping)
         if listener is not None:
             tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, doors.answer)

@@ -70,7 +70,7 @@ def passwords(line: str) -> Iterator[tuple[int, int]]:
     at = 0
     while (head := _ASSIGNED.search(line, at)) is not None:
         at = head.end()
-        told = _quoted(line, at, head[1]) if head[1] else None
+        told = _find_quoted(line, at, head[1]) if head[1] else None
         start, end = told or _word(line, at)
         if told is None:  # another name may stand where the word ends: auth_key=db_password = "value"
             at = max(at, end - _HEAD_CHARS)
@@ -82,7 +82,7 @@ def passwords(line: str) -> Iterator[tuple[int, int]]:
             yield start, tail.start()
 
 
-def _quoted(line: str, at: int, quote: str) -> tuple[int, int] | None:
+def _find_quoted(line: str, at: int, quote: str) -> tuple[int, int] | None:
     """Return where a value begins and ends whose quote ends at `at`; None where no quote closes it."""
     if len(quote) == 1:
         found = _TO_QUOTE[quote].match(line, at)

@@ -123,7 +123,7 @@ class Service:
             traceparent, trace_id = join_trace(active.traceparent or call.traceparent)
             with about(trace_id) as subject:
                 try:
-                    with self.limits.admitted(call.caller) if self.limits.are_set else nullcontext():
+                    with self.limits.admit(call.caller) if self.limits.are_set else nullcontext():
                         reply = await self._answer(call, audience, traceparent, subject)
                 except EngramqError as refusal:
                     reply = fault_reply(refusal.fault, audience)

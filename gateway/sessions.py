@@ -114,7 +114,7 @@ async def resolve_references(tool: Tool, envelope: Envelope, sessions: Breadcrum
     holders: list[tuple[Any, tuple[str, ...]]] = [(command, names)]
     for name, items in tool.batches.items():
         holders += [(item, items.ids) for item in getattr(command, name) if item.fault is UNSET]
-    ids = [(name, text) for holder, names in holders for name in names for text in _given(getattr(holder, name))]
+    ids = [(name, text) for holder, names in holders for name in names for text in _ids_in(getattr(holder, name))]
     fields = {text: name for name, text in reversed(ids) if text.startswith("@")}
     if not fields:
         return envelope
@@ -142,7 +142,7 @@ async def resolve_references(tool: Tool, envelope: Envelope, sessions: Breadcrum
     return msgspec.structs.replace(envelope, command=command, references=references)
 
 
-def _given(value: Any) -> Iterator[str]:
+def _ids_in(value: Any) -> Iterator[str]:
     """Give the ids, or references, that a field has."""
     if isinstance(value, str):
         yield value
@@ -185,11 +185,11 @@ def _ids(
         if isinstance(given, str):
             found[name] = _id(given, name, known, session)
         elif given is not UNSET:
-            found[name] = tuple(_resolved(each, name, known, session) for each in given)
+            found[name] = tuple(_resolve(each, name, known, session) for each in given)
     return found
 
 
-def _resolved(given: Any, name: str, known: Mapping[str, str | None], session: str) -> Any:
+def _resolve(given: Any, name: str, known: Mapping[str, str | None], session: str) -> Any:
     if not isinstance(given, Citation):
         return _id(given, name, known, session)
     if given.memory_id is UNSET:

@@ -60,7 +60,7 @@ _READS: Final = ROOT / "deploy" / "local" / "conversation.py"
 def texts() -> Mapping[Path, str]:
     """Return what each generated file has to hold, except the types of TypeScript."""
     docs = ROOT / "docs"
-    document = openapi.written()
+    document = openapi.write_document()
     return {
         docs / "tools.md": reference(),
         docs / "settings.md": settings_page(),
@@ -84,7 +84,7 @@ def stale() -> list[str]:
 
 def origin() -> str:
     """Return the first line of the types of TypeScript."""
-    digest = hashlib.sha256(openapi.written().encode()).hexdigest()
+    digest = hashlib.sha256(openapi.write_document().encode()).hexdigest()
     return f"// Of docs/openapi.json with the sha256 {digest}.\n"
 
 

@@ -68,7 +68,7 @@ def authorize(command: Command, principal: Principal) -> None:
     where they are looked up.
     """
     if command.scope not in principal.scopes:
-        raise _lacks(command.scope, principal)
+        raise _refuse_without(command.scope, principal)
     if isinstance(command, StoreMemory) and command.verification is not Verification.UNVERIFIED:
         require(Scope.VERIFY, principal)  # to vouch for a memory while storing it
     if isinstance(command, ReclassifySector) and command.actor not in (UNSET, principal.name):
@@ -89,13 +89,13 @@ def admit(kind: type[Struct], scope: Scope, principal: Principal) -> None:
     """Return if the principal may send some command of this kind; raises EngramqError with `forbidden`, saying why."""
     if not may_send(kind, scope, principal):
         require(scope, principal)
-        raise _untrusted()
+        raise _refuse_untrusted()
 
 
 def require(scope: Scope, principal: Principal) -> None:
     """Return if the principal has the scope; raises EngramqError with `forbidden`, naming it."""
     if scope not in principal.scopes:
-        raise _lacks(scope, principal)
+        raise _refuse_without(scope, principal)
 
 
 def _authorize_untrusted(command: Command) -> None:
@@ -105,20 +105,20 @@ def _authorize_untrusted(command: Command) -> None:
     """
     match command:
         case StoreMemory(verification=verification) if verification is not Verification.UNVERIFIED:
-            raise _forbidden("An untrusted principal may not vouch for memories.")
+            raise _refuse("An untrusted principal may not vouch for memories.")
         case StoreMemory(partition=Partition.TRUSTED):
             raise refuse(FaultCode.UNTRUSTED_SOURCE, "An untrusted principal cannot store into trusted.")
     if not isinstance(command, _OPEN_TO_UNTRUSTED):
-        raise _untrusted()
+        raise _refuse_untrusted()
 
 
-def _untrusted() -> EngramqError:
-    return _forbidden("An untrusted principal may only read, store, link and supersede.")
+def _refuse_untrusted() -> EngramqError:
+    return _refuse("An untrusted principal may only read, store, link and supersede.")
 
 
-def _forbidden(error: str) -> EngramqError:
+def _refuse(error: str) -> EngramqError:
     return refuse(FaultCode.FORBIDDEN, error)
 
 
-def _lacks(scope: Scope, principal: Principal) -> EngramqError:
-    return _forbidden(f"This needs the scope {scope.value!r}, which {principal.name!r} does not have.")
+def _refuse_without(scope: Scope, principal: Principal) -> EngramqError:
+    return _refuse(f"This needs the scope {scope.value!r}, which {principal.name!r} does not have.")

@@ -100,7 +100,7 @@ class Bearer:
         request = HTTPConnection(scope)
         presented = request.headers.getlist("authorization")
         if not any(header.partition(" ")[0].lower() == "bearer" for header in presented):
-            return self._unauthorized(request, "A bearer token is needed.")
+            return self._challenge(request, "A bearer token is needed.")
         address = request.client.host if request.client is not None else ""
         token = _BEARER.fullmatch(presented[0]) if len(presented) == 1 else None
         try:
@@ -109,18 +109,18 @@ class Bearer:
             if caller is None:
                 self._failures.note(address)
         except EngramqError as refusal:
-            return _refused(refusal)
+            return _answer_refusal(refusal)
         if caller is None:
             log.info("Authentication failed", extra={"address": address})
-            return self._unauthorized(request, "The token is unknown, expired or not valid here.", "invalid_token")
+            return self._challenge(request, "The token is unknown, expired or not valid here.", "invalid_token")
         return caller
 
-    def _unauthorized(self, request: HTTPConnection, text: str, error: str = "") -> JSONResponse:
+    def _challenge(self, request: HTTPConnection, text: str, error: str = "") -> JSONResponse:
         challenge = self._resource.challenge(request, error=error)
         return JSONResponse({"status": Status.ERROR, "error": text}, 401, {"www-authenticate": challenge})
 
 
-def _refused(refusal: EngramqError) -> JSONResponse:
+def _answer_refusal(refusal: EngramqError) -> JSONResponse:
     """Return 429 after too many failures, else 503: a token that could not be checked is not accepted."""
     fault = refusal.fault
     if fault.code is FaultCode.RATE_LIMITED:

@@ -54,17 +54,17 @@ def owner_of(peer: Address, server: Address) -> int | None:
     it root's, without an inode.
     """
     try:
-        return _asked(peer, server)
+        return _ask_kernel(peer, server)
     except OSError as problem:
         log.debug("The kernel tells no owners", extra={"error": str(problem)})
-        return _listed(peer, server) if _is_loopback(peer[0]) else None
+        return _read_tables(peer, server) if _is_loopback(peer[0]) else None
 
 
-def _asked(peer: Address, server: Address) -> int | None:
+def _ask_kernel(peer: Address, server: Address) -> int | None:
     """Ask the kernel; raises OSError when it does not answer such questions, or knows no such socket."""
     if _NETLINK is None:
         raise OSError("there is no netlink")
-    near, far = _packed(peer), _packed(server)
+    near, far = _pack(peer), _pack(server)
     if near.startswith(_MAPPED) and far.startswith(_MAPPED):
         family, near, far = socket.AF_INET, near[len(_MAPPED) :], far[len(_MAPPED) :]
     else:
@@ -84,7 +84,7 @@ def _asked(peer: Address, server: Address) -> int | None:
     return int(uid) if is_this and inode else None
 
 
-def _listed(peer: Address, server: Address) -> int | None:
+def _read_tables(peer: Address, server: Address) -> int | None:
     """Look for the socket in the kernel's tables, proc(5)."""
     wanted = {(_in_table(peer, family), _in_table(server, family)) for family in (socket.AF_INET, socket.AF_INET6)}
     for table in _TABLES:
@@ -102,14 +102,14 @@ def _listed(peer: Address, server: Address) -> int | None:
 
 def _in_table(address: Address, family: socket.AddressFamily) -> str:
     """Return an address as the table of this family writes it: words of 4 bytes in the machine's order."""
-    packed = _packed(address)
+    packed = _pack(address)
     if family == socket.AF_INET:
         packed = packed.removeprefix(_MAPPED)
     words = (struct.unpack_from("=I", packed, at)[0] for at in range(0, len(packed), 4))
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
 
 
-def _packed(address: Address) -> bytes:
+def _pack(address: Address) -> bytes:
     """Return an address as one of IPv6."""
     host = address[0].partition("%")[0]
     return socket.inet_pton(socket.AF_INET6, host) if ":" in host else _MAPPED + socket.inet_pton(socket.AF_INET, host)
@@ -153,7 +153,7 @@ class LocalConnection:
         if self._is_known or not self._is_local or peer is None or server is None:
             return self._owner
         try:
-            self._owner = _asked(peer, server)
+            self._owner = _ask_kernel(peer, server)
         except OSError:
             return None  # `owner` looks further
         self._is_known = True

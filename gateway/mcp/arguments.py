@@ -67,7 +67,7 @@ class Parameter:
     @property
     def expected(self) -> str:
         """What the parameter takes, in words: 'a whole number from 1 to 50'."""
-        return _expected(self.schema)
+        return _describe_type(self.schema)
 
     def is_absent(self, given: Any) -> bool:
         """Say whether a value means: not given."""
@@ -135,8 +135,8 @@ class Parameter:
             unfit = [len(item) for item in value if isinstance(item, str) and not (item.strip() and len(item) <= most)]
             if not wrong and unfit:
                 return f"one with a text of {unfit[0]} characters" if unfit[0] > most else "one with an empty text"
-            return f"one with {shown(wrong[0])}" if wrong else f"one of {len(value)}"
-        return shown(value)
+            return f"one with {describe_value(wrong[0])}" if wrong else f"one of {len(value)}"
+        return describe_value(value)
 
 
 def _place(problem: msgspec.ValidationError) -> str:
@@ -161,7 +161,7 @@ class BatchParameter(Parameter):
         return tuple(self.check_item(item, zone) for item in value)
 
 
-def _expected(schema: Mapping[str, Any]) -> str:
+def _describe_type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return f"one of {', '.join(schema['enum'])}"
     return _EXPECTED[schema["type"]](schema)
@@ -186,7 +186,7 @@ def _expected_list(schema: Mapping[str, Any]) -> str:
     least = schema.get("minItems", 0)
     amount = f"at most {schema['maxItems']}" if least == 0 else f"{least} to {schema['maxItems']}"
     items = schema["items"]
-    return f"a list of {amount}, each {_expected(items)}"
+    return f"a list of {amount}, each {_describe_type(items)}"
 
 
 def _expected_object(schema: Mapping[str, Any]) -> str:
@@ -246,7 +246,7 @@ def _number_problem(value: Any) -> str | None:
     return None
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return a short, printable form of a value for an error text: never long, never a raw control character."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -342,7 +342,7 @@ class Arguments:
 @cache
 def parameters_of(tool: Tool) -> Mapping[str, Parameter]:
     """Return the tool's parameters by name, in the order of its schema."""
-    listed = _listed(input_schema(tool), *parameter_structs(tool))
+    listed = _parameters_in(input_schema(tool), *parameter_structs(tool))
     for name, items in tool.batches.items():
         whole = listed[name]
         listed[name] = BatchParameter(
@@ -350,7 +350,7 @@ def parameters_of(tool: Tool) -> Mapping[str, Parameter]:
             type=whole.type,
             schema=whole.schema,
             required=whole.required,
-            check_item=partial(_item, tool, name, items, _listed(object_schema(items.taken), items.taken)),
+            check_item=partial(_item, tool, name, items, _parameters_in(object_schema(items.taken), items.taken)),
         )
     return listed
 
@@ -361,7 +361,7 @@ def check_arguments(tool: Tool, given: Any, zone: tzinfo = UTC) -> Arguments:
     `zone`: of times that are given without an offset.
     """
     if not isinstance(given, Mapping):
-        raise invalid(ARGUMENTS, f"arguments must be a JSON object, not {shown(given)}.")
+        raise invalid(ARGUMENTS, f"arguments must be a JSON object, not {describe_value(given)}.")
     if tool.aliases:
         given = _with_own_names(tool, given)
     checked = _values(tool.name, tool.example, parameters_of(tool), given, zone)
@@ -412,7 +412,7 @@ def _values(
             )
     for name in given:
         if name not in parameters:
-            raise _unknown(what, name, parameters)
+            raise _refuse_unknown(what, name, parameters)
     checked = {name: parameter.check(given[name], zone) for name, parameter in parameters.items() if name in given}
     values = {name: value for name, value in checked.items() if value is not ABSENT}
     for name in OFFSETS.keys() & values.keys():
@@ -421,11 +421,11 @@ def _values(
     return values
 
 
-def _unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> EngramqError:
+def _refuse_unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> EngramqError:
     known = f"It takes {', '.join(parameters)}." if parameters else "It takes no parameters."
     readable = isinstance(name, str) and name.strip() and len(name) <= 60 and problem_in(name) is None
-    field = name if readable else shown(name)
-    return invalid(field, f"{what} has no parameter {shown(name)}.", known)
+    field = name if readable else describe_value(name)
+    return invalid(field, f"{what} has no parameter {describe_value(name)}.", known)
 
 
 def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Parameter], given: Any, zone: tzinfo) -> Any:
@@ -433,7 +433,7 @@ def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Paramete
     given = meaning(name, _ANY_OBJECT, given, required=True)
     try:
         if not isinstance(given, Mapping):
-            raise invalid(name, f"An item of {name} must be a JSON object, not {shown(given)}.")
+            raise invalid(name, f"An item of {name} must be a JSON object, not {describe_value(given)}.")
         item = items.kept(**_values(f"An item of {name}", tool.example, parameters, given, zone))
         item.check()
     except EngramqError as refusal:
@@ -441,7 +441,7 @@ def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Paramete
     return item
 
 
-def _listed(schema: Mapping[str, Any], *structs: type[msgspec.Struct]) -> dict[str, Parameter]:
+def _parameters_in(schema: Mapping[str, Any], *structs: type[msgspec.Struct]) -> dict[str, Parameter]:
     fields = {field.name: field for struct in structs for field in msgspec.structs.fields(struct)}
     return {
         name: Parameter(

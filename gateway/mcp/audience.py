@@ -63,14 +63,14 @@ def audience_with(tools: Collection[str], elsewhere: Mapping[str, str]) -> Audie
     return Audience(frozenset(tools), elsewhere, absent)
 
 
-def allowed(tool: Tool, principal: Principal) -> bool:
+def may_call(tool: Tool, principal: Principal) -> bool:
     """Say whether the principal may call the tool at all; what its arguments need is decided when it is called."""
     return may_send(tool.parameters, tool.scope, principal)
 
 
 def tools_for(tools: tuple[Tool, ...], principal: Principal) -> tuple[Tool, ...]:
     """Return those of a profile's tools that the principal may call."""
-    return tuple(tool for tool in tools if allowed(tool, principal))
+    return tuple(tool for tool in tools if may_call(tool, principal))
 
 
 @lru_cache(maxsize=256)

@@ -191,12 +191,12 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
         return node
     if "$ref" in node:
         name = node["$ref"].removeprefix(_REF)
-        target = _ordered(name, definitions[name])
+        target = _order_words(name, definitions[name])
         return {**_inline(target, definitions), **{key: value for key, value in node.items() if key != "$ref"}}
     return {key: _inline(value, definitions) for key, value in node.items()}
 
 
-def _ordered(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
+def _order_words(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return a definition without its title and remark; an enumeration lists its words as the vocabulary does."""
     words: type[StrEnum] | None = getattr(vocabulary, name, None)
     bare = {key: value for key, value in definition.items() if key not in {"title", "description"}}
@@ -226,7 +226,7 @@ def _structs_within(structs: Iterable[type[msgspec.Struct]]) -> dict[str, type[m
 def _as_answered(definition: Mapping[str, Any], struct: type[msgspec.Struct] | None) -> dict[str, Any]:
     """Return how a Struct looks in a reply: without its tag, and a field with a default is always there."""
     if "properties" not in definition:
-        return _ordered(definition.get("title", ""), definition)
+        return _order_words(definition.get("title", ""), definition)
     tag = None if struct is None else _tag_of(struct)
     always = struct is not None and not struct.__struct_config__.omit_defaults
     properties = {

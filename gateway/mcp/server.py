@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
-from engramq.gateway.mcp.audience import CORE, Audience, allowed, audience_of, choose_tools, omit_unavailable
+from engramq.gateway.mcp.audience import CORE, Audience, audience_of, choose_tools, may_call, omit_unavailable
 from engramq.gateway.mcp.schema import listed_schema, output_schema
 from engramq.gateway.router import CallerLeft, while_there
 from engramq.gateway.service import Call, Service, ToolReply
@@ -269,7 +269,7 @@ class _Handlers:
 
     def _may_read(self, ctx: Context, uri: str) -> bool:
         reading = resource_call(uri)
-        return reading is not None and allowed(TOOLS[reading.tool], self._caller_of(ctx).principal)
+        return reading is not None and may_call(TOOLS[reading.tool], self._caller_of(ctx).principal)
 
     async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(params.uri)

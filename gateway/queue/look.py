@@ -67,7 +67,7 @@ async def _look_at_lane(server: Server, keys: Keys) -> Look:
     names = [keys.clocks, *names, *keys.guard]
     asked_at = time.time()
     look = pack("EVAL", LOOK.text, len(names), *names, SILENT_S)
-    async with _connected(server, keys) as connection:
+    async with _connect(server, keys) as connection:
         found, pong = await connection.exchange([look, pack("PING")], LOOK_S)
     if isinstance(found, RedisError):
         raise NoLook(refusal_of(found))
@@ -86,12 +86,12 @@ async def missing_rights(lanes: Lanes) -> str:
 
 
 async def _missing_rights(server: Server, keys: Keys) -> str:
-    async with _connected(server, keys) as connection:
+    async with _connect(server, keys) as connection:
         return await connection.missing_rights(keys)
 
 
 @asynccontextmanager
-async def _connected(server: Server, keys: Keys) -> AsyncIterator[RedisConnection]:
+async def _connect(server: Server, keys: Keys) -> AsyncIterator[RedisConnection]:
     """Open a connection for a block; NoLook is raised in place of the errors of Redis."""
     connection = RedisConnection(server, key=keys.prefix)
     try:

@@ -54,7 +54,7 @@ def document() -> dict[str, Any]:
     """Return the whole document."""
     paths: dict[str, Any] = {}
     for tool in TOOLS.values():
-        paths.setdefault(tool.path, {})[tool.method.lower()] = _described(tool)
+        paths.setdefault(tool.path, {})[tool.method.lower()] = _describe(tool)
     return {
         "openapi": "3.1.0",
         "info": {"title": "engramq", "version": VERSION, "description": _DESCRIPTION, "license": _LICENSE},
@@ -63,7 +63,7 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": _schemas(),
-            "responses": {name: _shared(*said) for name, said in _SHARED.items()},
+            "responses": {name: _share_answer(*said) for name, said in _SHARED.items()},
             "securitySchemes": {
                 "token": {
                     "type": "http",
@@ -78,7 +78,7 @@ def document() -> dict[str, Any]:
 _LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
 
 
-def _described(tool: Tool) -> dict[str, Any]:
+def _describe(tool: Tool) -> dict[str, Any]:
     listed = parameters_of(tool)
     example = example_of(tool)
     beside = {name: parameter.schema for name, parameter in listed.items() if name not in tool.in_path and name != KEY}
@@ -182,7 +182,7 @@ def _answer(description: str, shapes: Iterable[str]) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-def _shared(status: int, meaning: str, ahead: bool) -> dict[str, Any]:
+def _share_answer(status: int, meaning: str, ahead: bool) -> dict[str, Any]:
     codes = ", ".join(f"`{code}`" for code in FaultCode if code.http_status == status)
     said = _answer(f"{meaning} Codes: {codes}." if codes else meaning, [*(_REJECTED for _ in range(ahead)), "Fault"])
     if status in (429, 503):
@@ -202,25 +202,25 @@ def _schemas() -> dict[str, Any]:
     }
     for tool in TOOLS.values():
         for name, shape in output_schema(tool)["$defs"].items():
-            moved = _moved(shape)
+            moved = _move_references(shape)
             if found.setdefault(name, moved) != moved:
                 raise ValueError(f"{name} means two shapes")
     return dict(sorted(found.items()))
 
 
-def _moved(node: Any) -> Any:
+def _move_references(node: Any) -> Any:
     """Return a schema whose references are to the document's components."""
     match node:
         case dict():
-            moved = {key: _moved(value) for key, value in node.items()}
+            moved = {key: _move_references(value) for key, value in node.items()}
             if "$ref" in moved:
                 moved["$ref"] = _REF + moved["$ref"].rpartition("/")[2]
             return moved
         case list():
-            return [_moved(item) for item in node]
+            return [_move_references(item) for item in node]
     return node
 
 
-def written() -> str:
+def write_document() -> str:
     """Return the document as docs/openapi.json holds it."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"

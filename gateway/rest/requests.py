@@ -89,11 +89,11 @@ async def arguments_of(
 
     Raises WrongRequest or EngramqError when they cannot be read, and CallerLeft.
     """
-    asked = _queried(tool, query)
+    asked = _read_query(tool, query)
     if tool.has_body:
         if asked:
             raise invalid(next(iter(asked)), "This operation takes no query.", "Give parameters in the JSON body.")
-        asked = _decoded(await _body(receive), headers)
+        asked = _read_body(await _body(receive), headers)
     for name, value in zip(tool.in_path, values, strict=True):
         if name in asked:
             raise invalid(name, f"{name} stands in the path.", f"Leave {name} out elsewhere.")
@@ -103,7 +103,7 @@ async def arguments_of(
     return asked
 
 
-def _queried(tool: Tool, query: bytes) -> dict[str, Any]:
+def _read_query(tool: Tool, query: bytes) -> dict[str, Any]:
     """Return the parameters of a query; a list has its name once for each item."""
     parameters = parameters_of(tool)
     found: dict[str, Any] = {}
@@ -140,7 +140,7 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _decoded(body: bytes, headers: Headers) -> dict[str, Any]:
+def _read_body(body: bytes, headers: Headers) -> dict[str, Any]:
     """Return the object in a body; an empty one is an object without members."""
     if not body:
         return {}

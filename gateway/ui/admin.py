@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.memory import SEEN, as_changed, require_look, undo_of
+from engramq.gateway.ui.memory import SEEN, explain_conflict, require_look, undo_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
@@ -110,7 +110,7 @@ async def decide_proposal(page: PageRequest) -> Response:
             seen=page.entry(SEEN),
         )
     except PageCallRefused as refused:
-        return await _proposals(page, as_changed(refused))
+        return await _proposals(page, explain_conflict(refused))
     if reply["status"] == "not_found":
         return page.missing("proposal")
     if reply["status"] == "closed":

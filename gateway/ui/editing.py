@@ -79,7 +79,7 @@ async def edit(page: PageRequest, memory_id: str, seen: str) -> Body:
     return await page.ask("update_memory", memory_id=memory_id, seen=seen, **changes)
 
 
-def entered(page: PageRequest) -> dict[str, str]:
+def read_entries(page: PageRequest) -> dict[str, str]:
     """Return what was entered into the fields of a form, by name."""
     return {name: page.entry(name) for name in (*ENTRIES, _SECTOR)}
 
@@ -233,7 +233,7 @@ def words_of(page: PageRequest, memory: Body, refusal: Body | None) -> dict[str,
 def _new_memory(page: PageRequest) -> dict[str, Any]:
     """Return what the form of a new memory shows: what was entered, under a key that was never used."""
     return {
-        "entries": entered(page),
+        "entries": read_entries(page),
         ONCE: uuid7(),
         "sectors": list(Sector),
         "partitions": list(Partition),

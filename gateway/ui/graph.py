@@ -19,7 +19,7 @@ NODE_ROWS: Final = 50
 
 async def show_graph(page: PageRequest) -> Response:
     """Show the page with the tables of what is around the start, or without a start with the nodes that there are."""
-    found = await _around(page)
+    found = await _load_around(page)
     listed = None if found is not None else await _nodes(page)
     return page.render(
         "graph.html",
@@ -35,7 +35,7 @@ async def show_graph(page: PageRequest) -> Response:
 
 async def graph_data(page: PageRequest) -> Response:
     """Answer the drawing with what is around one more memory or node."""
-    found = await _around(page) or {"nodes": [], "edges": []}
+    found = await _load_around(page) or {"nodes": [], "edges": []}
     return JSONResponse(found, 404 if "missing" in found else 200)
 
 
@@ -51,7 +51,7 @@ async def _nodes(page: PageRequest) -> dict[str, Any]:
     return {"nodes": nodes, "next": urlencode(further) if found["more"] else ""}
 
 
-async def _around(page: PageRequest) -> dict[str, Any] | None:
+async def _load_around(page: PageRequest) -> dict[str, Any] | None:
     """Return what is around the memory or node in the address, None when there is none in it."""
     if page.query("memory"):
         return await around_memory(page, page.query("memory"))

@@ -121,8 +121,8 @@ def environment(assets: Mapping[str, Asset]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"when": when, "day": day, "ago": ago, "short": short, "unhidden": unhidden}
-    made.filters |= {"number": number, "signed": signed, "json": as_json}
+    made.filters |= {"when": when, "day": day, "ago": ago, "short": short, "unhidden": reveal}
+    made.filters |= {"number": number, "signed": with_sign, "json": as_json}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
     made.globals |= {"LIST_CHARS": LIST_CHARS, "part_kind": kind_of_part, "action_words": ACTIONS}
     return made
@@ -134,12 +134,12 @@ def row_seen(memory: Mapping[str, Any]) -> str:
     return f"{memory['id']}.{memory['digest']}" if is_whole and memory.get("digest") else str(memory["id"])
 
 
-def unhidden(text: str) -> Markup:
+def reveal(text: str) -> Markup:
     """Return a text with what is invisible in it named: an instruction may hide in it from whom it asks to be promoted.
 
     Of variation selectors and tags too, which can carry any text.
     """
-    return Markup("").join(_named(char) if _is_unseen(char) else char for char in text)
+    return Markup("").join(_name_character(char) if _is_unseen(char) else char for char in text)
 
 
 def _is_unseen(char: str) -> bool:
@@ -148,7 +148,7 @@ def _is_unseen(char: str) -> bool:
     return unicodedata.category(char) in _UNSEEN_KINDS or _UNSEEN.match(char) is not None
 
 
-def _named(char: str) -> Markup:
+def _name_character(char: str) -> Markup:
     name = unicodedata.name(char, "no character")
     return Markup('<span class="unseen" title="{}">U+{}</span>').format(name, f"{ord(char):04X}")
 
@@ -192,7 +192,7 @@ def number(value: float | None, digits: int = 0) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
-def signed(value: float) -> str:
+def with_sign(value: float) -> str:
     """Return a number with its sign and three digits; what is nothing by then has no sign to its disadvantage."""
     return f"{round(value, 3) + 0.0:+.3f}"
 

@@ -9,7 +9,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.bulk_actions import CHANGES, VERDICTS, decide
 from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.memories import MemoryFilters, list_memories
-from engramq.gateway.ui.memory import Undo, as_changed, carried_out, done_by, read, verify_again
+from engramq.gateway.ui.memory import Undo, carry_out, explain_conflict, outcome_of, read, verify_again
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.vocabulary import Partition, Verification
 
@@ -44,17 +44,19 @@ async def decide_memory(page: PageRequest) -> Response:
     memory_id, action = page.request.path_params["memory_id"], page.request.path_params["action"]
     refusal = None
     try:
-        reply = await carried_out(page)
+        reply = await carry_out(page)
     except PageCallRefused as refused:
-        reply = refusal = as_changed(refused)
+        reply = refusal = explain_conflict(refused)
     if isinstance(reply, Response):
         return reply
     if not page.is_partial:
-        return await _inbox(page, status=409, refusal=refusal) if refusal else page.go("/ui/inbox", done=done_by(reply))
+        return (
+            await _inbox(page, status=409, refusal=refusal) if refusal else page.go("/ui/inbox", done=outcome_of(reply))
+        )
     memory = (await read(page, memory_id))["memory"]
     if memory is None:
         return page.missing("memory")
-    said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(done_by(reply), "")
+    said = f"{refusal['error']} {refusal['recovery']}" if refusal else DONE.get(outcome_of(reply), "")
     undo = None if refusal else _undo_of(action, memory, reply)
     return page.render("inbox_row.html", status=409 if refusal else 200, memory=memory, said=said, undo=undo)
 

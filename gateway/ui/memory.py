@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.editing import KEPT_TAGS, edit, entered, entries_of, reword, words_of
+from engramq.gateway.ui.editing import KEPT_TAGS, edit, entries_of, read_entries, reword, words_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid, refuse
@@ -100,13 +100,13 @@ async def _as_left(page: PageRequest, memory_id: str) -> str:
     memory: Body | None = (await read(page, memory_id))["memory"]
     if memory is None:
         return ""  # the update says that it is gone
-    if any(_written(memory.get(name)) != value for name, value in left.items()):
+    if any(_text_of(memory.get(name)) != value for name, value in left.items()):
         raise refuse(FaultCode.CONFLICT, "It was changed again since: nothing was done.", recovery="Open the memory.")
     digest: str = memory["digest"]
     return digest
 
 
-def _written(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
@@ -133,7 +133,7 @@ def require_look(seen: str) -> None:
         raise invalid(SEEN, "The form does not say what was shown: nothing was done.", "Load the page again.")
 
 
-def as_changed(refused: PageCallRefused) -> Body:
+def explain_conflict(refused: PageCallRefused) -> Body:
     """Return the refusal of what is not as it was seen, in words for people; raises any other refusal."""
     if refused.body["code"] != FaultCode.CONFLICT:
         raise refused
@@ -157,7 +157,7 @@ ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
 _SAID: Final = {"success": "verified", "updated": "changed", "refused": "built_on"}
 
 
-def done_by(reply: Body) -> str:
+def outcome_of(reply: Body) -> str:
     """Return the word by which the next page says what an action has done."""
     status: str = reply["status"]
     return _SAID.get(status, status)
@@ -189,7 +189,7 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
     if action in _GRAPH:
         return Undo(f"/ui/audit/{entry['id']}/restore", (), "Restore")
     fields, new = _set_back(old) if action == AuditAction.UPDATE else (), entry["new"] or {}
-    left = [(f"{LEFT}{name}", _written(new.get(name))) for name in SET_BACK if name in old]
+    left = [(f"{LEFT}{name}", _text_of(new.get(name))) for name in SET_BACK if name in old]
     as_seen = [(SEEN, seen)] if seen else left
     return Undo(f"{memory}/set_back", (*fields, *as_seen), "Set back") if fields else None
 
@@ -270,30 +270,30 @@ def _as_sent(page: PageRequest, refused: PageCallRefused) -> dict[str, Any]:
     """Return what the form of a correction shows by what it sent alone, for when the memory may not be read either."""
     kept = page.form.get(KEPT_TAGS, [])
     memory = {"id": page.request.path_params["memory_id"], "digest": page.entry(SEEN), "tags": kept}
-    said = {"entries_said": entered(page), "kept_tags": kept, "sectors": list(Sector)}
+    said = {"entries_said": read_entries(page), "kept_tags": kept, "sectors": list(Sector)}
     return {"memory": memory, **said, **words_of(page, {"content": ""}, refused.body)}
 
 
 async def change_memory(page: PageRequest) -> Response:
     """Do to a memory what a button says, and show it again."""
     try:
-        reply = await carried_out(page)
+        reply = await carry_out(page)
     except PageCallRefused as refused:
         if page.request.path_params["action"] not in (EDIT, REWORD) or refused.body["code"] == FaultCode.CONFLICT:
-            return await _memory_page(page, as_changed(refused))
+            return await _memory_page(page, explain_conflict(refused))
         if refused.status == 400:
             return await _memory_page(page, refused.body)
         return await page.refuse("edit_refused.html", refused.body, **_as_sent(page, refused))
     if isinstance(reply, Response):
         return reply
     if reply["status"] == "superseded":
-        return page.go(f"/ui/memories/{reply['new']['id']}", done=done_by(reply))
+        return page.go(f"/ui/memories/{reply['new']['id']}", done=outcome_of(reply))
     if reply["status"] == "erased":
-        return page.go("/ui/memories", done=done_by(reply))
-    return page.go(f"/ui/memories/{page.request.path_params['memory_id']}", done=done_by(reply))
+        return page.go("/ui/memories", done=outcome_of(reply))
+    return page.go(f"/ui/memories/{page.request.path_params['memory_id']}", done=outcome_of(reply))
 
 
-async def carried_out(page: PageRequest) -> Body | Response:
+async def carry_out(page: PageRequest) -> Body | Response:
     """Do to a memory what a button says; return the reply, or the page where the button or the memory is none."""
     act_on = ACTIONS_ON_MEMORIES.get(page.request.path_params["action"])
     if act_on is None:

@@ -17,7 +17,6 @@ from engramq.gateway.overview import AskHealth
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.service import Service
 from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, timeline
-from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.request import (
     FORM_BYTES,
@@ -27,6 +26,7 @@ from engramq.gateway.ui.request import (
     Site,
     read_form,
 )
+from engramq.gateway.ui.sign_in import FORM_FIELD, FORM_HEADER, SignedIn, SignIn, Visitor, new_cookie
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
@@ -60,18 +60,18 @@ async def show_sign_in(page: PageRequest) -> Response:
 async def sign_in(page: PageRequest) -> Response:
     """Let somebody in by the token of the form."""
     path = _own_path(page.entry("next"))
-    visitor = await page.site.door.let_in(page.request, page.entry("token"))
+    visitor = await page.site.sign_in.let_in(page.request, page.entry("token"))
     if visitor is None:
         problem = "The token is unknown, expired, revoked or not valid here."
         return page.render("sign_in.html", status=401, next=path, problem=problem)
     response = page.go(path)
-    page.site.door.remember(page.request, response, visitor)
+    page.site.sign_in.remember(page.request, response, visitor)
     return response
 
 
 async def sign_out(page: PageRequest) -> Response:
     """Let the cookie stand for nothing any more."""
-    await page.site.door.let_go(page.visitor)
+    await page.site.sign_in.let_go(page.visitor)
     return page.go("/ui/sign-in", done="signed_out")
 
 
@@ -148,7 +148,7 @@ class PageApp:
         self._assets: Mapping[str, Asset] = read_assets()
         self._site = Site(
             service=service,
-            door=Door(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url),
+            sign_in=SignIn(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url),
             look=look,
             templates=environment(self._assets),
             has_tokens=settings.auth is not Auth.JWT,
@@ -183,15 +183,15 @@ class PageApp:
             page = PageRequest(site=self._site, request=request, visitor=stranger)
             try:
                 if request.method == "POST":
-                    self._site.door.require_origin(request)  # before anything of the body is read
-                visitor = await self._site.door.visitor(request)
+                    self._site.sign_in.require_origin(request)  # before anything of the body is read
+                visitor = await self._site.sign_in.visitor(request)
                 is_long = visitor.caller is not None and view in _WITH_A_MEMORY
                 most = MEMORY_FORM_BYTES if is_long else FORM_BYTES
                 form = await read_form(request, most) if request.method == "POST" else {}
                 page = PageRequest(site=self._site, request=request, visitor=visitor, form=form)
                 if request.method == "POST":
                     given = request.headers.get(FORM_HEADER) or page.entry(FORM_FIELD)
-                    self._site.door.require_own(visitor, given)
+                    self._site.sign_in.require_own(visitor, given)
                 if visitor.caller is None and view not in _FOR_EVERYBODY:
                     url = request.url
                     own = f"{url.path}?{url.query}" if url.query else url.path  # filters stay
@@ -204,7 +204,7 @@ class PageApp:
             except PageCallRefused as refusal:
                 response = await show_refusal(page, refusal)
             if page.visitor is not stranger and "set-cookie" not in response.headers:
-                self._site.door.remember(request, response, page.visitor)
+                self._site.sign_in.remember(request, response, page.visitor)
             return response
 
         return endpoint

@@ -15,8 +15,8 @@ from engramq.gateway.mcp.audience import audience_with, omit_unavailable
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.router import while_there
 from engramq.gateway.service import Call, Service
-from engramq.gateway.ui.door import Door, Visitor
 from engramq.gateway.ui.html import DONE
+from engramq.gateway.ui.sign_in import SignIn, Visitor
 from engramq.schemas.commands import (
     OPERATOR_TOOLS,
     TOOLS,
@@ -97,7 +97,7 @@ class Site:
     """What all requests to the page share. `has_tokens`: visitors come in by tokens that engramq has made."""
 
     service: Service
-    door: Door
+    sign_in: SignIn
     look: AskHealth
     templates: Environment
     has_tokens: bool

@@ -33,7 +33,7 @@ class Bar:
 async def show_timeline(page: PageRequest) -> Response:
     """Show the timeline of all memories that pass the filters; of a day that is chosen the days around it, too."""
     filters = MemoryFilters.of(page)
-    around = _around(filters)
+    around = _widen_to_month(filters)
     counted = await page.ask("count_memories", **around.of_list)
     bars = _bars(counted, filters)
     return page.render(
@@ -47,7 +47,7 @@ async def show_timeline(page: PageRequest) -> Response:
     )
 
 
-def _around(filters: MemoryFilters) -> MemoryFilters:
+def _widen_to_month(filters: MemoryFilters) -> MemoryFilters:
     """Return the filters with the month in the place of a day: a timeline of one bar leads nowhere."""
     if filters.since != filters.until:
         return filters

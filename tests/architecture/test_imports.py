@@ -25,7 +25,7 @@ OWNERS = [
         "cryptography",
         (
             "engramq.gateway.identity",
-            "engramq.gateway.ui.door",
+            "engramq.gateway.ui.sign_in",
             "engramq.workers.receipts",
             "engramq.deploy.cli.receipt",
         ),

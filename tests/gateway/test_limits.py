@@ -71,33 +71,33 @@ def test_a_principal_is_told_when_to_come_again() -> None:
     clock = Clock()
     limit = CallLimits(2.0, None, clock)
     for _ in range(4):
-        with limit.admitted(caller()):
+        with limit.admit(caller()):
             pass
-    with pytest.raises(EngramqError) as refusal, limit.admitted(caller()):
+    with pytest.raises(EngramqError) as refusal, limit.admit(caller()):
         pass
     fault = refusal.value.fault
     assert fault.code is FaultCode.RATE_LIMITED
     assert isinstance(fault.retry_after_s, float)
     assert 0.5 <= fault.retry_after_s < 0.51
     for other in (caller("q"), caller(namespace="other"), caller(untrusted=True)):
-        with limit.admitted(other):
+        with limit.admit(other):
             pass
     clock.now += fault.retry_after_s
-    with limit.admitted(caller()):
+    with limit.admit(caller()):
         pass
 
 
 @pytest.mark.promise("SE-9")
 def test_only_so_many_calls_of_a_principal_are_under_way() -> None:
     limit = CallLimits(None, 2)
-    with limit.admitted(caller()), limit.admitted(caller()):
-        with pytest.raises(EngramqError) as refusal, limit.admitted(caller()):
+    with limit.admit(caller()), limit.admit(caller()):
+        with pytest.raises(EngramqError) as refusal, limit.admit(caller()):
             pass
         assert refusal.value.fault.code is FaultCode.RATE_LIMITED
         assert refusal.value.fault.retry_after_s
-        with limit.admitted(caller("q")):
+        with limit.admit(caller("q")):
             pass
-    with limit.admitted(caller()):
+    with limit.admit(caller()):
         pass
     assert limit._under_way == {}
 
@@ -169,17 +169,17 @@ def test_all_principals_of_a_namespace_share_its_calls_a_minute() -> None:
     limit = CallLimits(None, None, clock, a_minute=60)
     assert limit.are_set
     for number in range(60):
-        with limit.admitted(caller(f"p{number}")):
+        with limit.admit(caller(f"p{number}")):
             pass
-    with pytest.raises(EngramqError) as refusal, limit.admitted(caller("q")):
+    with pytest.raises(EngramqError) as refusal, limit.admit(caller("q")):
         pass
     fault = refusal.value.fault
     assert (fault.code, fault.retry_after_s) == (FaultCode.RATE_LIMITED, 1.001)
     assert "a minute" in fault.error
-    with limit.admitted(caller(namespace="other")):
+    with limit.admit(caller(namespace="other")):
         pass
     clock.now += 1.001
-    with limit.admitted(caller("q")):
+    with limit.admit(caller("q")):
         pass
     settings = read_settings({"ENGRAMQ_QUOTAS": "calls=120"})
     for authenticated in (True, False):
@@ -194,7 +194,7 @@ def test_a_principal_has_calls_a_minute_of_its_own_and_wastes_none_of_the_others
     refusals = []
     for name, untrusted in (("p", False), ("p", True), ("p", True), ("q", False), ("q", False)):
         try:
-            with limit.admitted(caller(name, untrusted=untrusted)):
+            with limit.admit(caller(name, untrusted=untrusted)):
                 refusals.append("")
         except EngramqError as refusal:
             refusals.append(refusal.fault.error)
@@ -205,10 +205,10 @@ def test_a_principal_has_calls_a_minute_of_its_own_and_wastes_none_of_the_others
         "",
         "all principals of the namespace may make together.",
     ]
-    with limit.admitted(caller(namespace="other")):
+    with limit.admit(caller(namespace="other")):
         pass
     clock.now += 20.001  # one more for the namespace; q has lost nothing by being refused
-    with limit.admitted(caller("q")):
+    with limit.admit(caller("q")):
         pass
     settings = read_settings({"ENGRAMQ_QUOTAS": "principal_calls=120"})
     for authenticated in (True, False):

@@ -17,7 +17,7 @@ from engramq.gateway.queue import lane as lane_module
 from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.lane import BusLane
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.gateway.ui.door import SignedIn
+from engramq.gateway.ui.sign_in import SignedIn
 from engramq.schemas import connection as lanes_module
 from engramq.schemas import scripts
 from engramq.schemas.commands import Ping, StoreMemory

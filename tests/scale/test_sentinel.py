@@ -15,7 +15,7 @@ from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.gateway.ui.door import SignedIn
+from engramq.gateway.ui.sign_in import SignedIn
 from engramq.schemas.connection import RedisConnection, UnsupportedServer, server_of
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys

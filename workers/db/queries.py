@@ -140,12 +140,12 @@ def native(query: Query) -> Native:
     """
     numbers: dict[str, int] = {}
 
-    def numbered(found: re.Match[bytes]) -> bytes:
+    def number(found: re.Match[bytes]) -> bytes:
         if found[1] is None:
             return b"%"
         return b"$%d" % numbers.setdefault(found[1].decode(), len(numbers) + 1)
 
-    text = _PARAMETER.sub(numbered, sql(query) if isinstance(query, str) else query)
+    text = _PARAMETER.sub(number, sql(query) if isinstance(query, str) else query)
     _names.setdefault(text, name_of(query))
     return Native(text, tuple(numbers))
 
@@ -206,8 +206,8 @@ LISTS: Final = MappingProxyType(_lists())
 def with_columns(text: str) -> str:
     """Return the text of a query with each repeated part written out."""
 
-    def repeated(part: re.Match[str]) -> str:
+    def write_out(part: re.Match[str]) -> str:
         columns = LISTS[part[1]]
         return ", ".join(part[2].replace("$name", name).replace("$type", kind) for name, kind in columns)
 
-    return _EACH.sub(repeated, text)
+    return _EACH.sub(write_out, text)

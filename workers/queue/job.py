@@ -309,16 +309,16 @@ class ClaimedJob:
 
         Returns how sessions were used, which is unknown when the answer to the first attempt was lost.
         """
-        repeated = False
+        is_uncertain = False
         while True:
             try:
                 written = await self.mailbox.pipeline.call(packed)
             except ConnectionLost:
                 self.lease.require()
-                repeated = True
+                is_uncertain = True
                 await asyncio.sleep(SETTLE_AGAIN_S)
                 continue
-            if written in (LOST, GONE) and not repeated:
+            if written in (LOST, GONE) and not is_uncertain:
                 self.lease.lost, self.lease.abandoned = True, written == GONE
                 raise LeaseLost
             if not isinstance(written, list):

@@ -7,9 +7,9 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.gateway.limits import SIGN_IN_BURST
-from engramq.gateway.ui.door import COOKIE, PAGES_OF_ONE, SECURE_COOKIE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
 from engramq.gateway.ui.request import FORM_BYTES, PAGE_TOOLS
+from engramq.gateway.ui.sign_in import COOKIE, PAGES_OF_ONE, SECURE_COOKIE
 from engramq.schemas.commands import OPERATOR_TOOLS, TOOLS
 from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.settings import Settings

@@ -146,7 +146,7 @@ class KnowsOwner(Protocol):
         """Return the caller, None where the account is another's or cannot be known."""
 
 
-class Door:
+class SignIn:
     """Finds out who is at the page, lets people in by their token, and lets them go."""
 
     def __init__(
