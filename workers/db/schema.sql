@@ -81,7 +81,7 @@ $$;
 
 -- A text with a mark between the parts of its compound words, where a stranger would look for either part:
 -- src|billing|charge.py, ada|@|mail, ENG|-123, python|3.11, get|User|Name. Hyphens between letters stay: the parser knows
--- those words. A sign before a number is a mark, too.
+-- those words. A sign before a number is a mark, too, and so is what begins a path (/|healthz), but not a closing tag's.
 create function marked_compounds(content text) returns text
 language plpgsql immutable parallel safe as $$
 declare
@@ -95,7 +95,8 @@ begin
     end if;
     -- Without groups, which take five times as long.
     content := regexp_replace(
-        content, '(?<=' || letter || ')[._/\\:@=&+#~?%](?=' || letter || ')|(?<=\d)-(?=' || letter || ')|[-+](?=\d)',
+        content, '(?<=' || letter || ')[._/\\:@=&+#~?%](?=' || letter || ')|(?<=\d)-(?=' || letter || ')|[-+](?=\d)'
+            || '|(?<![:/<])/(?=\.?' || letter || ')',
         E'\x01', 'g'
     );
     if content ~ '\m[a-zA-Z]+\d+\M' then

@@ -40,6 +40,9 @@ async def test_parts_of_a_compound_word_are_words_and_so_is_each_pair_of_neighbo
         "C# C++ .NET #1234 @ada": "c c# c++ net .net 1234 #1234 ada @ada",
         "wait... what? 1, 2": "wait 1 2",
         "a 12 <b>bold</b> x-1": "12 bold x 1 x-1",
+        "/healthz ~/.zshrc": "healthz zshrc .zshrc",
+        "in /.well-known, x": "well-known well known .well x",
+        "https://a.example/etc": "exampl a-example etc example-etc",
     }.items():
         assert words_of(scene, text) == set(words.split()), text
     assert {"ключ", "7", "ключ-7"} <= words_of(scene, "ключ_7", "simple")
