@@ -12,12 +12,12 @@ from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.deploy.importing.rows import Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, importing
-from engramq.deploy.importing.transcript_files import Spoken, StoredSession, unreadable
+from engramq.deploy.importing.transcript_files import StoredSession, unreadable
 from engramq.deploy.importing.transcripts import READERS, Listed
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.capture import records_of
 from engramq.deploy.local.hooks.projects import KnownProject, known_projects, project_named, project_of
-from engramq.deploy.local.hooks.turns import SessionFacts
+from engramq.deploy.local.hooks.turns import SessionFacts, Spoken
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ReceiptStatus, TranscriptFormat

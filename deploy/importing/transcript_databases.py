@@ -30,12 +30,11 @@ from engramq.deploy.importing.transcript_files import (
     TOO_LONG,
     UNSPOKEN,
     Said,
-    Spoken,
     StoredSession,
     unreadable,
 )
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parsed
-from engramq.deploy.local.hooks.turns import ASSISTANT, SUMMARY, USER, SessionFacts, make_turn, text_at
+from engramq.deploy.local.hooks.turns import ASSISTANT, SUMMARY, USER, SessionFacts, Spoken, make_turn, text_at
 from engramq.schemas.packed_lines import UnusableFile
 
 _PARTS: Final = re.split(r"^-- name: (\w+)$", Path(__file__).with_name("databases.sql").read_text("utf-8"), flags=re.M)

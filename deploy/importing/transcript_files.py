@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +18,11 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, open_plain, read_plain
 from engramq.deploy.importing.records import FILE, LINE, Rejection
-from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, may_speak, parsed, whole_lines
-from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Turn
+from engramq.deploy.local.hooks.transcripts import HEAD_LINES, LONGEST_LINE, Transcript, parsed, whole_lines
+from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Spoken
 from engramq.schemas.packed_lines import UnusableFile
 
-# A folder of a session is named in its first lines; of the longest known the first has 40,000 bytes.
-HEAD_LINES: Final = 50
-HEAD_BYTES: Final = 512 * 1024
+HEAD_BYTES: Final = 512 * 1024  # of the longest known the first line has 40,000
 _FOLDER_BYTES: Final = 16 * 1024  # of the file that names a project's folder
 _LINK: Final = "It is a symbolic link, and none is followed."
 _PACKED: Final = ".zst"
@@ -45,6 +43,14 @@ OF_TOOLS: Final = LeftOut("lines of tools and of the client itself", "line of a 
 _HALF: Final = LeftOut("last lines that are half written", "last line that is half written")
 
 
+def unknown_kind(kind: str) -> LeftOut:
+    """Return what is left out of a line of a kind that this version does not know."""
+    return LeftOut(
+        f"lines of a kind that this version does not know: {kind}",
+        f"line of a kind that this version does not know: {kind}",
+    )
+
+
 class StoredSession(NamedTuple):
     """A session on the disk: the file or database that it is in, and in a database its id.
 
@@ -55,13 +61,6 @@ class StoredSession(NamedTuple):
     size: int
     began: float
     key: str = ""
-
-
-class Spoken(NamedTuple):
-    """A turn, and the line on which it stands."""
-
-    turn: Turn
-    line: int = 0
 
 
 Said: TypeAlias = SessionFacts | Spoken | LeftOut | Rejection
@@ -161,6 +160,7 @@ class _Reading:
 
     client: ClientFormat
     facts: SessionFacts
+    transcript: Transcript
     line: int = 0
     damaged: int = 0  # lines
     first_damaged: int = 0
@@ -168,36 +168,42 @@ class _Reading:
     keys: set[str] = field(default_factory=set)
 
     def of(self, line: bytes) -> Iterator[Said]:
-        """Yield what a line says; a line that no turn can be in is not parsed, once it is clear whose it is."""
-        speaks = may_speak(line, self.client)
+        """Yield what a line says."""
         if not line:
             yield TOO_LONG
-        elif not speaks and self.line > HEAD_LINES:
-            yield OF_TOOLS
-        elif (content := parsed(line)) is not None:
+        elif (content := self.transcript.parse(line)) is not None:
             yield from self.of_object(content)
         elif line.strip():
             self.damaged += 1
             self.first_damaged = self.first_damaged or self.line
 
-    def of_object(self, content: Any) -> Iterator[Said]:
+    def of_object(self, content: Mapping[str, Any]) -> Iterator[Said]:
         """Yield what an object says."""
         self.is_ours = self.is_ours or self.client.is_ours(content)
         facts = _learned(self.facts, self.client.facts_of(content))
         if facts != self.facts:
             self.facts = facts
             yield facts
-        turn = self.client.turn_of(content)
-        if turn is not None and turn.key not in self.keys:  # Gemini CLI writes a message anew for each of its tools
-            self.keys.add(turn.key)
-            yield Spoken(turn, self.line)
-        else:
+        unknown = self.transcript.unknown.total()
+        has_turn = False
+        for spoken in self.transcript.read(content, self.line):
+            has_turn = True
+            yield from self.once(spoken)
+        if not has_turn and self.transcript.unknown.total() == unknown:
             yield UNSPOKEN.get(self.client.unspoken(content), OF_TOOLS)
+
+    def once(self, spoken: Spoken) -> Iterator[Said]:
+        """Yield a turn the first time that it comes: Gemini CLI writes a message anew for each of its tools."""
+        if spoken.turn.key in self.keys:
+            yield OF_TOOLS
+        else:
+            self.keys.add(spoken.turn.key)
+            yield spoken
 
 
 def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]:
     """Yield what a session says, its facts before the turns that they are of; raises OSError and UnusableFile."""
-    reading = _Reading(client, _begin(session))
+    reading = _Reading(client, _begin(session), Transcript(client))
     if reading.facts.folder:
         yield reading.facts
     if session.path.endswith(_OBJECT):
@@ -240,6 +246,10 @@ def _ended(reading: _Reading, path: str) -> Iterator[Said]:
     if reading.damaged:
         several = f"{reading.damaged} lines are" if reading.damaged > 1 else "The line is"
         yield Rejection(reading.first_damaged, LINE, f"{several} no JSON object in UTF-8.", path)
+    for spoken in reading.transcript.rest(has_ended=True):
+        yield from reading.once(spoken)
+    for kind, count in reading.transcript.unknown.items():
+        yield from [unknown_kind(kind)] * count
     if not reading.keys:
         yield SILENT
 

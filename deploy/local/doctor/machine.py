@@ -24,7 +24,7 @@ from engramq.deploy.connect.catalogue import UserPlaces
 from engramq.deploy.connect.files import Unchangeable
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, misses_files
 from engramq.deploy.local.home import DeployError, Home, exists
-from engramq.deploy.local.hooks.notes import sessions_not_understood
+from engramq.deploy.local.hooks.notes import sessions_not_understood, unknown_kinds
 from engramq.deploy.local.hooks.projects import known_projects
 from engramq.deploy.local.ownership import Ownership, dead_ups, read_ownership, read_recorded
 from engramq.deploy.local.supervisor.stack import GATEWAY, WORKER, accepts, free_address
@@ -104,6 +104,9 @@ def hooks_check(home: Home) -> Check:
         return degraded(CheckName.HOOKS, told)
     old = [client for client in HOOK_CLIENTS.values() if _misses_files(client)]
     titles = " and ".join(client.title for client in old)
+    unknown = [f"{count} lines of {client}: {kind}" for (client, kind), count in unknown_kinds(home).items()]
+    if unknown and not old:
+        return degraded(CheckName.HOOKS, f"Kinds of lines that this version does not know: {', '.join(unknown)}.")
     told = f"The hooks of {titles} are of an earlier release, which told nothing of files."
     mend = "; ".join(f"engramq hooks install {client.name}" for client in old)
     return degraded(CheckName.HOOKS, told, mend) if old else passed(CheckName.HOOKS)

@@ -10,14 +10,15 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.connection import Away, HookCallRefused, HookConnection
 from engramq.deploy.local.hooks.notes import SessionNotes
-from engramq.deploy.local.hooks.transcripts import CLIENTS, opened, turn_in, whole_lines
-from engramq.deploy.local.hooks.turns import UNTRUSTED, ClientFormat, Turn, split
+from engramq.deploy.local.hooks.transcripts import CLIENTS, Transcript, known_kinds, opened, whole_lines
+from engramq.deploy.local.hooks.turns import UNTRUSTED, Turn, split
 
 TAG: Final = "captured"
 SOURCE_TYPE: Final = "conversation"
@@ -32,17 +33,20 @@ _LOG_BYTES: Final = 256 * 1024  # some thousand refusals; then it is begun anew,
 _ERROR_CHARS: Final = 300
 
 
-def capture(memory: HookConnection, notes: SessionNotes) -> None:
+def capture(memory: HookConnection, notes: SessionNotes, *, has_ended: bool = False) -> None:
     """Store the turns that the session's transcript has beyond its notes, and note how far it is now.
 
-    Raises Away when that was not acknowledged, and OSError when the transcript cannot be read: the next event of the
-    session goes on from where the notes say.
+    `has_ended`: the session has, so that no line settles what another one leaves open. Raises Away when that was not
+    acknowledged, and OSError when the transcript cannot be read: the next event of the session goes on from where the
+    notes say.
     """
+    client = CLIENTS[notes.client]
     waiting: list[Turn] = []
     chars = 0
-    is_understood = False
+    is_understood = notes.go_back(known_kinds(client))
     begin = end = notes.offset
-    for end, turn in _turns_after(notes.transcript, notes.offset, CLIENTS[notes.client]):
+    transcript = Transcript(client)
+    for end, turn in _turns_after(notes, transcript, has_ended=has_ended):
         if turn is not None:
             is_understood = True
             waiting.append(turn)
@@ -50,13 +54,19 @@ def capture(memory: HookConnection, notes: SessionNotes) -> None:
         if len(waiting) >= _TURNS or chars >= _CALL_CHARS:
             store(memory, waiting, notes.client, notes.session)
             waiting, chars = [], 0
-            _note_end(notes, end)
+            _note_end(notes, _settled(transcript, end))
     if waiting:
         store(memory, waiting, notes.client, notes.session)
     if is_understood or end <= begin or not notes.has_spoken:
-        _note_end(notes, end)
+        _note_unknown_kinds(memory.home, notes, transcript)
+        _note_end(notes, end if has_ended else _settled(transcript, end))
     elif end - begin > notes.not_understood:
         _note_unknown_form(memory.home, notes, end - begin)
+
+
+def _settled(transcript: Transcript, end: int) -> int:
+    """Return how far nothing waits for a later line, so that what waits is read again with it."""
+    return end if transcript.waits_at is None else min(end, transcript.waits_at)
 
 
 def _note_end(notes: SessionNotes, end: int) -> None:
@@ -64,6 +74,20 @@ def _note_end(notes: SessionNotes, end: int) -> None:
     if (end, False, 0) != (notes.offset, notes.has_spoken, notes.not_understood):
         notes.offset, notes.has_spoken, notes.not_understood = end, False, 0
         notes.write()
+
+
+def _note_unknown_kinds(home: Home, notes: SessionNotes, transcript: Transcript) -> None:
+    """Note which lines are of kinds that are not known; say so once a session for each kind."""
+    if not transcript.unknown:
+        return
+    if transcript.unknown.keys() - notes.unknown.keys():
+        several = ", ".join(f"{count} {kind}" for kind, count in transcript.unknown.items())
+        error = f"lines of a kind that this version does not know, which a later one reads: {several}"
+        _log(home, notes.client, notes.session, error=error)
+    notes.unknown_at = min(notes.unknown_at, transcript.unknown_at) if notes.unknown else transcript.unknown_at
+    notes.unknown = dict(Counter(notes.unknown) + transcript.unknown)
+    notes.unknown_to = known_kinds(CLIENTS[notes.client])
+    notes.write()
 
 
 def _note_unknown_form(home: Home, notes: SessionNotes, size: int) -> None:
@@ -77,20 +101,33 @@ def _note_unknown_form(home: Home, notes: SessionNotes, size: int) -> None:
     notes.write()
 
 
-def _turns_after(path: str, offset: int, client: ClientFormat) -> Iterator[tuple[int, Turn | None]]:
-    """Give where each whole line after an offset ends, with the turn in it if it has one.
+def _turns_after(notes: SessionNotes, transcript: Transcript, *, has_ended: bool) -> Iterator[tuple[int, Turn | None]]:
+    """Give where each whole line after the offset of the notes begins or ends, with the turns in it, if it has any.
 
     A file that is shorter than that was written anew, and is read from its beginning. Raises OSError when it cannot be
     read.
     """
-    with opened(path) as file:
-        file.seek(offset if offset <= os.fstat(file.fileno()).st_size else 0)
-        at = file.tell()
+    client = CLIENTS[notes.client]
+    with opened(notes.transcript) as file:
+        offset = notes.offset if notes.offset <= os.fstat(file.fileno()).st_size else 0
+        at = begin = 0 if client.from_start else offset
+        file.seek(begin)
         for length, line in whole_lines(file):
             if line is None:
-                return
-            at += length
-            yield at, turn_in(line, client)
+                break
+            begin, at = at, at + length
+            content = transcript.parse(line)
+            if content is None:
+                yield max(at, offset), None
+                continue
+            spoken = list(transcript.read(content, begin, counts=at > offset))
+            for each in spoken if at > offset else ():
+                yield at, each.turn
+            if not spoken:
+                yield max(at, offset), None
+        for each in transcript.rest(has_ended=has_ended):
+            if each.line >= offset:
+                yield at, each.turn
 
 
 def store(memory: HookConnection, turns: Iterable[Turn], client: str, session: str) -> None:

@@ -13,8 +13,9 @@ FILE: Final = "PreToolUse"
 STOP: Final = "Stop"
 PRE_COMPACT: Final = "PreCompact"
 SESSION_END: Final = "SessionEnd"
-# Why a session starts: what it was told before is in sight where it resumes, and lost where it was compacted.
-_RESUMED: Final = "resume"
+# Why a session starts: what it was told before is in sight where it resumes or goes on from a copy of another one, and
+# lost where it was compacted.
+_RESUMED: Final = ("resume", "fork")
 _COMPACTED: Final = "compact"
 _BY_HAND: Final = "manual"
 # Older ones of Gemini CLI are one object that is written anew each time. Whatever is read goes on where it was left.
@@ -97,7 +98,7 @@ def read_event(data: bytes, client: ClientFormat) -> Event:
         moment=_text(event, "timestamp"),
         in_subagent=bool(event.get("agent_id")),
         files=tuple(dict.fromkeys(_files(event, client))) if name == FILE else (),
-        starts_anew=was_compacted or (name == SESSION_START and _text(event, "source") != _RESUMED),
+        starts_anew=was_compacted or (name == SESSION_START and _text(event, "source") not in _RESUMED),
         was_compacted=was_compacted,
     )
 

@@ -8,11 +8,13 @@ import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.local.home import PRIVATE, Home
+from engramq.deploy.local.hooks.transcripts import CLIENTS, known_kinds
 
 FOLDER: Final = "hooks"
 _DAY_S: Final = 86_400
@@ -39,6 +41,11 @@ class SessionNotes:
         # Somebody spoke since, as an event says; and so many bytes of what the client noted then are not understood.
         self.has_spoken = _of(kept, "has_spoken", False)
         self.not_understood = max(0, _of(kept, "not_understood", 0))
+        # Lines of kinds that are not known, by name: the first of them ends after so many bytes, and to a version that
+        # knows the kinds of this number they said nothing.
+        self.unknown = {str(kind): count for kind, count in _of(kept, "unknown", {}).items() if type(count) is int}
+        self.unknown_at = max(0, _of(kept, "unknown_at", 0))
+        self.unknown_to = _of(kept, "unknown_to", 0)
         # What a session's start has to tell is not told yet: where the stack was away, a prompt makes up for it.
         self.owes_start = _of(kept, "owes_start", False)
         self.shown = _texts(kept, "shown")
@@ -67,6 +74,14 @@ class SessionNotes:
         bounded = {"shown": self.shown[-_SHOWN:], "files": self.files[-_SHOWN:]}
         fresh.write_text(json.dumps(notes | bounded), encoding="utf-8")
         fresh.replace(self._path)
+
+    def go_back(self, kinds: int) -> bool:
+        """Go back to the first line of a kind that was not known, if another set of kinds is known by now."""
+        if not self.unknown or self.unknown_to == kinds:
+            return False
+        self.offset = min(self.offset, self.unknown_at)
+        self.unknown = {}
+        return True
 
     @property
     def is_behind(self) -> bool:
@@ -120,6 +135,15 @@ def sessions_not_understood(home: Home) -> list[SessionNotes]:
     return [notes for notes in known if notes is not None and notes.not_understood and notes.is_behind]
 
 
+def unknown_kinds(home: Home) -> Counter[tuple[str, str]]:
+    """Count the lines of kinds that this version does not know, by client and kind."""
+    counts = Counter[tuple[str, str]]()
+    for path, _ in _notes(home):
+        if (notes := _notes_in(home, path)) is not None:
+            counts.update({(notes.client, kind): count for kind, count in notes.unknown.items()})
+    return counts
+
+
 def start_over(home: Home) -> None:
     """Have every session captured from its beginning: the store has become another. What is in it is kept once.
 
@@ -127,7 +151,7 @@ def start_over(home: Home) -> None:
     """
     for path, _ in _notes(home):
         if (notes := _notes_in(home, path)) is not None:
-            notes.offset = 0
+            notes.offset, notes.unknown = 0, {}
             notes.write()
 
 
@@ -145,7 +169,10 @@ def _notes_in(home: Home, path: Path) -> SessionNotes | None:
     if path.name.startswith("."):
         return None
     client, _, session = path.name.removesuffix(".json").partition(".")
-    return SessionNotes(home, client, session)
+    notes = SessionNotes(home, client, session)
+    if client in CLIENTS:
+        notes.go_back(known_kinds(CLIENTS[client]))
+    return notes
 
 
 def _notes(home: Home) -> list[tuple[Path, float]]:

@@ -110,7 +110,7 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
         if captures and not event.transcript:
             _capture_event(memory, client, event)
         elif captures and event.name in _CAPTURING:
-            capture(memory, notes)
+            capture(memory, notes, has_ended=event.name == SESSION_END)
         if catches_up:
             _catch_up(home, event)
     finally:

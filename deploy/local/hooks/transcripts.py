@@ -5,120 +5,69 @@ Lines are only ever added to a transcript, so its last one may be half written.
 
 import json
 import os
+import re
 import stat
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import IO, Any, Final, Protocol
 
+from engramq.deploy.local.hooks import claude_code, codex
 from engramq.deploy.local.hooks.turns import (
     ASSISTANT,
     SUBAGENT,
-    SUMMARY,
     USER,
     ClientFormat,
+    LineReader,
     SessionFacts,
+    Spoken,
     Turn,
     make_turn,
     text_at,
     text_in,
 )
 
-# Claude Code writes a line for each message of the user, of the model, or of a tool.
-_CLAUDE_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
-_NOT_SPOKEN: Final = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
-_CLAUDE_FILE_TOOLS: Final = {
-    **dict.fromkeys(("Read", "Edit", "MultiEdit", "Write"), "file_path"),
-    "NotebookEdit": "notebook_path",
-}
 
-
-def _claude_turn(line: Mapping[str, Any]) -> Turn | None:
-    message = line.get("message")
-    if not isinstance(message, dict) or any(line.get(name) for name in _NOT_SPOKEN):
-        return None
-    speaker = _CLAUDE_SPEAKERS.get(str(line.get("type")))
-    return make_turn(line.get("uuid"), speaker, text_in(message.get("content")), line.get("timestamp"))
-
-
-def _is_claude_line(line: Mapping[str, Any]) -> bool:
-    # The title of a session, with which older ones begin, names no session.
-    return isinstance(line.get("type"), str) and ("sessionId" in line or "leafUuid" in line)
-
-
-def _claude_facts(line: Mapping[str, Any]) -> SessionFacts:
-    return SessionFacts(text_at(line, "sessionId"), text_at(line, "cwd"))
-
-
-def _unspoken(line: Mapping[str, Any]) -> str:
-    return SUBAGENT if line.get("isSidechain") else SUMMARY if line.get("isCompactSummary") else ""
+def _marks(kinds: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(f'"{kind}"'.encode() for kind in kinds)
 
 
 CLAUDE_CODE: Final = ClientFormat(
     "claude-code",
-    _claude_turn,
-    spoken=(b'"user', b'"assistant'),
-    is_ours=_is_claude_line,
-    facts_of=_claude_facts,
+    claude_code.ClaudeCodeLines,
+    spoken=(b'"user', b'"assistant', *_marks((claude_code.QUEUE, claude_code.QUEUED))),
+    silent=_marks(claude_code.SILENT),
+    kind_of=claude_code.kind_of,
+    kinds=claude_code.KINDS,
+    is_ours=claude_code.is_ours,
+    facts_of=claude_code.facts_of,
     variable="CLAUDE_CONFIG_DIR",
     folder=".claude",
     parts=("projects",),
     file_names=r"(?!agent-).+\.jsonl",  # those of subagents
-    unspoken=_unspoken,
-    file_tools=_CLAUDE_FILE_TOOLS,
+    unspoken=claude_code.unspoken,
+    file_tools={
+        **dict.fromkeys(("Read", "Edit", "MultiEdit", "Write"), "file_path"),
+        "NotebookEdit": "notebook_path",
+    },
 )
-
-# Codex writes events, in two forms: until 0.144, and from 0.148 on, where one completes an item.
-# {"type": "event_msg", "payload": {"type": "user_message", "message": "Hello."}}
-# {"type": "event_msg", "payload": {"type": "item_completed", "item": {"type": "UserMessage", "id": "...",
-#     "content": [{"type": "text", "text": "Hello."}]}}}
-_CODEX_SPEAKERS: Final = {
-    "user_message": USER,
-    "agent_message": ASSISTANT,
-    "UserMessage": USER,
-    "AgentMessage": ASSISTANT,
-}
-_COMPLETED: Final = "item_completed"
-_META: Final = "session_meta"
-
-
-def _codex_turn(line: Mapping[str, Any]) -> Turn | None:
-    payload, moment = line.get("payload"), line.get("timestamp")
-    if line.get("type") != "event_msg" or not isinstance(payload, dict) or not isinstance(moment, str):
-        return None
-    if payload.get("type") == _COMPLETED:
-        item = payload.get("item")
-        if not isinstance(item, dict):
-            return None
-        # The id of an agent's message is the model server's, and may come again.
-        speaker = _CODEX_SPEAKERS.get(str(item.get("type")))
-        return make_turn(f"{moment}:{item.get('id')}", speaker, text_in(item.get("content")), moment)
-    speaker, text = _CODEX_SPEAKERS.get(str(payload.get("type"))), payload.get("message")
-    return make_turn(f"{moment}:{speaker}", speaker, text if isinstance(text, str) else "", moment)
-
-
-def _is_codex_line(line: Mapping[str, Any]) -> bool:
-    return isinstance(line.get("type"), str) and "timestamp" in line and isinstance(line.get("payload"), dict)
-
-
-def _codex_facts(line: Mapping[str, Any]) -> SessionFacts:
-    payload = line.get("payload")
-    if line.get("type") != _META or not isinstance(payload, dict):
-        return SessionFacts()
-    # {"subagent": ...} where another session has begun it, else "cli", "exec" or "vscode".
-    is_subagent = isinstance(payload.get("source"), dict) and "subagent" in payload["source"]
-    return SessionFacts(text_at(payload, "id"), text_at(payload, "cwd"), is_subagent)
-
 
 CODEX: Final = ClientFormat(
     "codex",
-    _codex_turn,
-    spoken=(b'"user_message', b'"agent_message', b'Message"'),
-    is_ours=_is_codex_line,
-    facts_of=_codex_facts,
+    codex.CodexLines,
+    spoken=codex.SPOKEN,
+    silent=_marks(codex.SILENT),
+    kind_of=codex.kind_of,
+    kinds=codex.KINDS,
+    is_ours=codex.is_ours,
+    facts_of=codex.facts_of,
     variable="CODEX_HOME",
     folder=".codex",
     parts=("sessions", "archived_sessions"),
     file_names=r"rollout-.+\.jsonl(\.zst)?",  # old ones are packed
     file_tools={"apply_patch": "command"},  # what its shell reads cannot be told from what it runs
+    from_start=True,
 )
 
 # Gemini CLI writes a message anew, with the same id, for each of its tools, and has its own names of events.
@@ -129,6 +78,7 @@ _GEMINI_EVENTS: Final = {
     "AfterAgent": "Stop",
     "PreCompress": "PreCompact",
 }
+_GEMINI_SILENT: Final = ("info", "error", "warning", "about", "tool_group", "$set", "$rewindTo")
 _GEMINI_FILE_TOOLS: Final = dict.fromkeys(("read_file", "write_file", "replace"), "file_path")
 
 
@@ -150,8 +100,11 @@ def _gemini_facts(line: Mapping[str, Any]) -> SessionFacts:
 
 GEMINI: Final = ClientFormat(
     "gemini",
-    _gemini_turn,
+    partial(LineReader, _gemini_turn),
     spoken=(b'"user', b'"gemini"'),
+    silent=_marks(_GEMINI_SILENT),
+    kind_of=lambda line: text_at(line, "type") or "info",  # what has no type is of the session
+    kinds=frozenset({*_GEMINI_SPEAKERS, *_GEMINI_SILENT}),
     is_ours=_is_gemini_line,
     facts_of=_gemini_facts,
     variable="GEMINI_CLI_HOME",
@@ -166,6 +119,9 @@ GEMINI: Final = ClientFormat(
 CLIENTS: Final = {client.name: client for client in (CLAUDE_CODE, CODEX, GEMINI)}
 # A longer line is the output of a tool, which is not kept.
 LONGEST_LINE: Final = 4 * 1024 * 1024
+# Whose session it is, and its folder, is named in its first lines.
+HEAD_LINES: Final = 50
+_NAMES: Final = 50  # of kinds
 
 
 def opened(path: str) -> IO[bytes]:
@@ -197,11 +153,6 @@ def whole_lines(file: Lines) -> Iterator[tuple[int, bytes | None]]:
         yield length, line if is_whole else None
 
 
-def may_speak(line: bytes, client: ClientFormat) -> bool:
-    """Say whether somebody may speak in a line: most are of tools, and parsing them would take the most time."""
-    return any(word in line for word in client.spoken)
-
-
 def parsed(line: bytes) -> Mapping[str, Any] | None:
     """Return the object that a line is, None where it is none."""
     try:
@@ -211,7 +162,46 @@ def parsed(line: bytes) -> Mapping[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def turn_in(line: bytes, client: ClientFormat) -> Turn | None:
-    """Return the turn in a line, None for a line without one."""
-    content = parsed(line) if may_speak(line, client) else None
-    return None if content is None else client.turn_of(content)
+def known_kinds(client: ClientFormat) -> int:
+    """Return a number that stands for the kinds of lines that this version knows."""
+    return zlib.crc32(" ".join(sorted(client.kinds)).encode())
+
+
+class Transcript:
+    """Reads one transcript line by line.
+
+    `unknown` counts lines by their kind that this version does not know; the first stands at `unknown_at`.
+    """
+
+    def __init__(self, client: ClientFormat) -> None:
+        self._client = client
+        self._lines = client.reader()
+        self._read = 0
+        self.unknown = Counter[str]()
+        self.unknown_at = 0
+
+    def parse(self, line: bytes) -> Mapping[str, Any] | None:
+        """Return a line's object; {} for one that cannot speak, as most are of tools; None for what is no object."""
+        self._read += 1
+        if self._read <= HEAD_LINES or any(word in line for word in self._client.spoken):
+            return parsed(line)
+        return {} if any(word in line for word in self._client.silent) else parsed(line)
+
+    def read(self, content: Mapping[str, Any], at: int, *, counts: bool = True) -> Iterator[Spoken]:
+        """Yield the turns that a line makes certain; if it `counts`, count its kind where that is not known."""
+        kind = self._client.kind_of(content) if content and counts else ""
+        if kind and kind not in self._client.kinds:
+            if not self.unknown:
+                self.unknown_at = at
+            # The name is a file's: only what can be one is shown.
+            self.unknown[kind if re.fullmatch(r"[\w$.:-]{1,60}", kind) and len(self.unknown) < _NAMES else "?"] += 1
+        yield from self._lines.read(content, at)
+
+    def rest(self, *, has_ended: bool) -> Iterator[Spoken]:
+        """Yield the turns that only the end of the lines makes certain."""
+        yield from self._lines.rest(has_ended=has_ended)
+
+    @property
+    def waits_at(self) -> int | None:
+        """Where the first line stands that a later one settles; None for none."""
+        return self._lines.waits_at

@@ -24,13 +24,15 @@ CAPTURED: Final = "engramq-captured"
 _CLIENT_MARKS: Final = (
     "system-reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
     "|local-command-stderr|local-command-caveat|bash-input|bash-stdout|bash-stderr|user-prompt-submit-hook"
-    "|user_instructions|environment_context|task-notification|hook_context|session_context"
+    "|user_instructions|environment_context|turn_aborted|user_shell_command|task-notification|hook_context"
+    "|session_context"
 )
 # Not compiled here: that takes a millisecond, and most events need none of them.
 # Gemini CLI puts what hooks tell into marks of its own, with ours written in full.
 _MARKED: Final = rf"(?s)(?:<|&lt;)({RECALLED}|{CAPTURED})(?:>|&gt;).*?(?:(?:<|&lt;)/\1(?:>|&gt;)|\Z)"
-_CLIENTS_OWN: Final = rf"(?s)<({_CLIENT_MARKS})>.*?(?:</\1>|\Z)"
 _PROVIDERS_MARKS: Final = "engramq-memories|memory-context"  # of integrations, which have the same rule
+# A client puts them on lines of their own and always closes them: what is open, or within a line, somebody wrote.
+_CLIENTS_OWN: Final = rf"(?ms)^[ \t]*(?:<({_CLIENT_MARKS})>.*?</\1>[ \t]*)+"
 # As a model may read one too: escaped, or with something between that cannot be seen.
 _MARK_BEGUN: Final = (
     r"(?i)(?:[<\uff1c\ufe64]|&(?:amp;)*(?:lt|#0*60|#x0*3c);)"
@@ -44,6 +46,7 @@ _BOUNDARIES: Final = (
     r"""[.!?…。！？]["'”’»)\]]*\s|[。！？]|\n""",  # sentences and lines
     r"\s",  # words
 )
+_TEXTS: Final = ("text", "Text", "input_text", "output_text")  # the last three are of Codex
 _INTERRUPTED: Final = "[Request interrupted by user"
 # Another form is no time that memories know; the turn is kept without it.
 _MOMENT: Final = (
@@ -69,20 +72,54 @@ class SessionFacts(NamedTuple):
     is_subagent: bool = False
 
 
+class Spoken(NamedTuple):
+    """A turn, and where it stands: a line's number or where it ends in bytes, as its reader counts."""
+
+    turn: Turn
+    line: int = 0
+
+
+class LineReader:
+    """Reads the lines of one transcript in their order: what one says may hang on those before it."""
+
+    def __init__(self, turn_of: Callable[[Mapping[str, Any]], Turn | None]) -> None:
+        self._turn_of = turn_of
+
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+        """Yield the turns that a line makes certain."""
+        turn = self._turn_of(line)
+        if turn is not None:
+            yield Spoken(turn, at)
+
+    @property
+    def waits_at(self) -> int | None:
+        """Where the first line stands that a later one settles; None for none."""
+        return None
+
+    def rest(self, *, has_ended: bool) -> Iterator[Spoken]:  # noqa: ARG002 - for readers that hold back
+        """Yield the turns that only the end of the lines makes certain; `has_ended`: the session has ended, too."""
+        return iter(())
+
+
 class ClientFormat(NamedTuple):
     """A client whose events and transcripts are understood.
 
-    `turn_of` returns the turn in a line of its transcript, None for a line without one; each line with one holds one of
-    the texts in `spoken`. `event_names`: how events are called that it names otherwise than Claude Code. `is_ours`
-    knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that holds what only looks like
-    a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the `variable` that moves it;
-    `file_names`: a pattern of their names there. `file_tools`: its tools that read or change files, with the
-    parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session once more.
+    `reader` makes the reader of one transcript. `spoken`: each line with a turn has one of these texts; `silent`: a
+    line with one of these has none, unless it has one of the others too. `kind_of` returns the name of a line's kind,
+    which is in `kinds` if this version knows it. `event_names`: how events are called that it names otherwise than
+    Claude Code. `is_ours` knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that
+    holds what only looks like a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the
+    `variable` that moves it; `file_names`: a pattern of their names there. `file_tools`: its tools that read or change
+    files, with the parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session
+    once more. `from_start`: a turn's key counts the turns before it, so that a transcript is read from its beginning.
     """
 
     name: str
-    turn_of: Callable[[Mapping[str, Any]], Turn | None]
+    reader: Callable[[], LineReader]
     spoken: tuple[bytes, ...]
+    silent: tuple[bytes, ...]
+    kind_of: Callable[[Mapping[str, Any]], str]
+    kinds: frozenset[str]
     is_ours: Callable[[Mapping[str, Any]], bool]
     facts_of: Callable[[Mapping[str, Any]], SessionFacts]
     variable: str
@@ -93,6 +130,7 @@ class ClientFormat(NamedTuple):
     event_names: Mapping[str, str] = {}
     file_tools: Mapping[str, str] = {}
     restarts: bool = True
+    from_start: bool = False
 
 
 def text_at(line: Mapping[str, Any], name: str) -> str:
@@ -130,10 +168,10 @@ def text_in(content: object) -> str:
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else [content]
-    # Gemini CLI gives what is spoken no type, and marks thoughts; Codex writes "Text" for an agent's.
+    # Gemini CLI gives what is spoken no type, and marks thoughts.
     texts = [
         block.get("text")
-        if isinstance(block, dict) and block.get("type", "text") in ("text", "Text") and not block.get("thought")
+        if isinstance(block, dict) and block.get("type", "text") in _TEXTS and not block.get("thought")
         else block
         for block in blocks
     ]

@@ -89,7 +89,7 @@ def test_where_somebody_spoke_and_no_line_is_understood_nothing_is_passed_over(t
 
     # As a release would see it that reads the form.
     session.transcript.write_text("")
-    session.note(*[UNHEARD_OF] * 2)
+    session.note(*[{**UNHEARD_OF, "type": "turn_context"}] * 2)
     session.says("user", "The kettle is blue.")
     assert ends_a_turn(session) == [("user", "The kettle is blue.")]
     assert not notes_of(session).is_behind

@@ -1,0 +1,234 @@
+"""Read the lines of Claude Code's transcripts: one for each message of the user, of the model, or of a tool.
+
+What a person says stands in several kinds of them: prompts, words that were queued while the model worked, answers to
+its questions, and words that came with a refused tool.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    SUBAGENT,
+    SUMMARY,
+    USER,
+    LineReader,
+    SessionFacts,
+    Spoken,
+    Turn,
+    make_turn,
+    text_at,
+    text_in,
+)
+
+# Kinds of lines that hold no turn, of 2.1.332.
+SILENT: Final = (
+    "progress", "file-history-snapshot", "file-history-delta", "attribution-snapshot", "api-request",
+    "api-request-resumed", "api-request-shape", "api-request-blob", "frame-link", "observer-ref", "continued-in",
+    "resume-head-vouch", "custom-title", "ai-title", "tag", "relocated", "agent-name", "agent-color", "agent-setting",
+    "mode", "permission-mode", "session-owner", "isolation-latch", "dev-mods", "atis-latch", "worktree-state",
+    "bridge-session", "tools-used", "data-flow-records", "data-flow-incomplete", "derived-from", "pr-link",
+    "history-suppression", "ended-by-model", "cost-state", "last-prompt", "content-replacement", "memory-mode",
+    "artifact-comment-monitor", "artifact-autoreact-ledger", "fork-context-ref", "repl-mode", "hybrid-organization",
+    "host-row", "attachment", "system", "summary",
+)  # fmt: skip
+QUEUE: Final = "queue-operation"
+QUEUED: Final = "queued_command"
+KINDS: Final = frozenset({USER, ASSISTANT, QUEUE, QUEUED, *SILENT})
+_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+_NOT_SPOKEN: Final = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
+# A line that another program has put in says so: a plugin, another agent, a task that has ended.
+_OF_PEOPLE: Final = (None, "human", "voice-call")
+_ASKS: Final = "AskUserQuestion"
+_OF_SERVERS: Final = "mcp__"
+_REFUSED: Final = ("The user doesn't want to", "Permission for this tool use was denied")
+# In one line, what became of the tool; then the words. The output of a tool that has failed begins otherwise.
+_WORDS: Final = re.compile(r"(?!Error|Exit code)[^\n]*\b[Tt]he user said:\n(.+)", re.DOTALL)
+_COMMAND: Final = re.compile(r"\s*<command-(?:message|name)>")
+_COMMAND_PART: Final = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
+_TAKEN: Final = (None, "absorbed_mid_turn")  # why words left the queue that the model got; others were withdrawn
+
+
+def kind_of(line: Mapping[str, Any]) -> str:
+    """Return the kind of a line; an attachment with words in it is one by its own name."""
+    inner = line.get("attachment")
+    if isinstance(inner, dict) and "prompt" in inner:
+        return text_at(inner, "type")
+    return text_at(line, "type")
+
+
+def is_ours(line: Mapping[str, Any]) -> bool:
+    """Say whether a line is as Claude Code writes it: the title with which older sessions begin names no session."""
+    return isinstance(line.get("type"), str) and ("sessionId" in line or "leafUuid" in line)
+
+
+def facts_of(line: Mapping[str, Any]) -> SessionFacts:
+    """Return what a line says of its session."""
+    return SessionFacts(text_at(line, "sessionId"), text_at(line, "cwd"))
+
+
+def unspoken(line: Mapping[str, Any]) -> str:
+    """Return whose a line is that only looks like a turn."""
+    return SUBAGENT if line.get("isSidechain") else SUMMARY if line.get("isCompactSummary") else ""
+
+
+class _Queued(NamedTuple):
+    text: str
+    key: str
+    moment: object
+    at: int
+
+
+class ClaudeCodeLines(LineReader):
+    """What is known of a transcript's lines so far: the tools that were called, and the words that wait in the queue.
+
+    Words that are queued come again, once the model gets them: as a line that removes them, as an attachment, as both,
+    or as a prompt. Each way they have the key of the line that queued them.
+    """
+
+    def __init__(self) -> None:
+        self._tools: dict[str, str] = {}  # names by the ids of calls
+        self._waiting: list[_Queued] = []
+        self._next: list[_Queued] = []  # which have left the queue, and come as a prompt
+        self._absorbed = Counter[str]()  # words that were read where they left the queue, and may be attached too
+        self._attached = Counter[str]()
+
+    @property
+    def waits_at(self) -> int | None:
+        """Where the first line stands whose words wait."""
+        return min((queued.at for queued in (*self._next, *self._waiting)), default=None)
+
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+        """Yield the turns that a line makes certain."""
+        kind, attachment = line.get("type"), line.get("attachment")
+        turn = None
+        if any(line.get(name) for name in _NOT_SPOKEN) or _kind_of_origin(line) not in _OF_PEOPLE:
+            return
+        if kind == QUEUE:
+            turn = self._leave_queue(line, at)
+        elif isinstance(attachment, dict) and attachment.get("type") == QUEUED:
+            turn = self._attach(line, attachment)
+        elif isinstance(kind, str) and isinstance(message := line.get("message"), dict):
+            turn = self._message(line, _SPEAKERS.get(kind), message.get("content"))
+        if turn is not None:
+            yield Spoken(turn, at)
+
+    def rest(self, *, has_ended: bool) -> Iterator[Spoken]:
+        """Yield the words that still wait where a session has ended: somebody has typed them."""
+        for queued in self._waiting if has_ended else ():
+            turn = _turn(queued)
+            if turn is not None:
+                yield Spoken(turn, queued.at)
+
+    def _leave_queue(self, line: Mapping[str, Any], at: int) -> Turn | None:
+        operation, text, moment = line.get("operation"), text_in(line.get("content")).strip(), line.get("timestamp")
+        queued = _Queued(text, f"{text_at(line, 'sessionId')}:queued:{moment}", moment, at)
+        if operation == "enqueue":
+            if text:
+                self._waiting.append(queued)
+        elif operation == "dequeue":
+            self._next += self._waiting[:1]
+            del self._waiting[:1]
+        elif operation == "popAll":
+            self._waiting.clear()
+        elif operation == "remove":
+            taken = self._take(text, self._waiting) or self._take(text, self._next) or queued
+            if not taken.text or line.get("reason") not in _TAKEN:
+                return None
+            if self._attached[taken.text]:
+                self._attached[taken.text] -= 1
+                return None
+            self._absorbed[taken.text] += 1
+            return _turn(taken)
+        return None
+
+    def _take(self, text: str, several: list[_Queued]) -> _Queued | None:
+        """Take the first with a text out of several; the first of all where none is named."""
+        for number, queued in enumerate(several):
+            if text in ("", queued.text):
+                return several.pop(number)
+        return None
+
+    def _attach(self, line: Mapping[str, Any], attachment: Mapping[str, Any]) -> Turn | None:
+        if attachment.get("commandMode", "prompt") != "prompt" or _kind_of_origin(attachment) not in _OF_PEOPLE:
+            return None
+        text = text_in(attachment.get("prompt")).strip()
+        if not text:
+            return None
+        if self._absorbed[text]:
+            self._absorbed[text] -= 1
+            return None
+        self._attached[text] += 1
+        waiting = next((queued for queued in self._waiting if queued.text == text), None)
+        return _turn(waiting or _Queued(text, str(_key_of(line)), line.get("timestamp"), 0))
+
+    def _message(self, line: Mapping[str, Any], speaker: str | None, content: object) -> Turn | None:
+        texts = [text_in(content)]
+        for block in content if isinstance(content, list) else ():
+            if not isinstance(block, dict):
+                continue
+            if block.get("type") == "tool_use":
+                self._tools[str(block.get("id"))] = text_at(block, "name")
+            elif block.get("type") == "tool_result" and speaker == USER:
+                texts += _words_to_tool(self._tools.get(str(block.get("tool_use_id")), ""), block, line)
+        text = "\n\n".join(text for text in texts if text)
+        if speaker != USER:
+            return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
+        text = _command_in(text)
+        # Which words leave the queue first, it does not say.
+        queued = None
+        if self._next and (typed := text.strip()):
+            queued = self._take(typed, self._next) or self._take(typed, self._waiting)
+            if queued is None:  # several have become one prompt
+                self._next.clear()
+        return make_turn(queued.key if queued else _key_of(line), speaker, text, line.get("timestamp"))
+
+
+def _turn(queued: _Queued) -> Turn | None:
+    return make_turn(queued.key, USER, _command_in(queued.text), queued.moment)
+
+
+def _kind_of_origin(line: Mapping[str, Any]) -> object:
+    origin = line.get("origin")
+    return origin.get("kind") if isinstance(origin, dict) else None
+
+
+def _key_of(line: Mapping[str, Any]) -> object:
+    """Return a line's id: of one that a fork has copied, the id of the first."""
+    first = line.get("forkedFrom")
+    return (first.get("messageUuid") if isinstance(first, dict) else None) or line.get("uuid")
+
+
+def _command_in(text: str) -> str:
+    """Return a slash command as it was typed, where words stand behind it."""
+    if not _COMMAND.match(text):
+        return text
+    parts = {name: value.strip() for name, value in _COMMAND_PART.findall(text)}
+    typed = f"{parts.get('name', '')} {parts['args']}".strip() if parts.get("args") else ""
+    return f"{typed}\n\n{text}".strip()
+
+
+def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a person has answered to a question or said with a refusal; what a tool writes is none of it."""
+    outcome = line.get("toolUseResult")
+    if isinstance(outcome, dict):
+        if tool in (_ASKS, "") and isinstance(outcome.get("questions"), list):
+            yield from _answers(outcome)
+        return
+    said = _WORDS.match(text_in(result.get("content"))) if result.get("is_error") is True else None
+    if said and (not tool.startswith(_OF_SERVERS) or said[0].startswith(_REFUSED)):
+        yield said[1]
+
+
+def _answers(outcome: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each question that has an answer, with it and what was noted beside."""
+    answers, notes = outcome.get("answers"), outcome.get("annotations")
+    for question, answer in answers.items() if isinstance(answers, dict) else ():
+        beside = notes.get(question) if isinstance(notes, dict) else None
+        several = answer if isinstance(answer, list) else [answer]
+        given = ", ".join(text for text in several if isinstance(text, str) and text.strip())
+        words = [given, text_at(beside, "notes") if isinstance(beside, dict) else ""]
+        if any(words):
+            yield "\n".join([str(question), *filter(None, words)])

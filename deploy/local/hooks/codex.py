@@ -1,0 +1,171 @@
+"""Read the lines of Codex's transcripts: events in two forms, and the messages that came before there were events.
+
+{"type": "event_msg", "payload": {"type": "user_message", "message": "Hello."}}                     until 0.144
+{"type": "event_msg", "payload": {"type": "item_completed", "item": {"type": "UserMessage", "id": "...",
+    "content": [{"type": "text", "text": "Hello."}]}}}                                              from 0.148 on
+{"type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", ...}]}}
+{"type": "message", "role": "user", "content": [...]}                                               until 2025-09
+"""
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    USER,
+    LineReader,
+    SessionFacts,
+    Spoken,
+    make_turn,
+    moment_of,
+    text_at,
+    text_in,
+)
+
+_SPEAKERS: Final = {
+    "user_message": USER,
+    "agent_message": ASSISTANT,
+    "UserMessage": USER,
+    "AgentMessage": ASSISTANT,
+}
+_ROLES: Final = {"user": USER, "assistant": ASSISTANT}
+_META: Final = "session_meta"
+_EVENT: Final = "event_msg"
+_ITEM: Final = "response_item"
+_MESSAGE: Final = "message"
+_COMPLETED: Final = "item_completed"
+SPOKEN: Final = (b'"user_message', b'"agent_message', b'Message"', b'"message"', b'"session_meta"')
+# Kinds of lines that hold no turn, of 0.171: lines, events, items.
+SILENT: Final = (
+    "compacted", "turn_context", "world_state", "token_usage_record", "state",
+    "token_count", "task_started", "task_complete", "turn_started", "turn_complete", "turn_aborted", "turn_diff",
+    "exec_command_begin", "exec_command_end", "exec_command_output_delta", "mcp_tool_call_begin", "mcp_tool_call_end",
+    "patch_apply_begin", "patch_apply_end", "web_search_begin", "web_search_end", "view_image_tool_call",
+    "agent_reasoning", "agent_reasoning_raw_content", "agent_reasoning_section_break", "agent_message_delta",
+    "entered_review_mode", "exited_review_mode", "context_compacted", "thread_rolled_back", "thread_name_updated",
+    "thread_settings_applied", "thread_goal_updated", "plan_update", "background_event", "error", "warning",
+    "stream_error", "session_configured", "item_started", "sub_agent_activity",
+    "image_generation_end", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+    "local_shell_call", "reasoning", "web_search_call", "ghost_snapshot", "compaction", "compaction_summary",
+    "image_generation_call", "tool_search_call", "tool_search_output", "inter_agent_communication",
+)  # fmt: skip
+_ITEMS: Final = (
+    "UserMessage", "AgentMessage", "Reasoning", "CommandExecution", "FileChange", "McpToolCall", "WebSearch", "Plan",
+    "ImageView", "ImageGeneration", "ContextCompaction", "HookPrompt", "EnteredReviewMode", "ExitedReviewMode",
+    "DynamicToolCall", "CollabAgentToolCall", "SubAgentActivity", "Sleep",
+)  # fmt: skip
+KINDS: Final = frozenset({_META, _MESSAGE, _COMPLETED, "user_message", "agent_message", *SILENT, *_ITEMS})
+_WORDS: Final = ("message", "text", "content", "prompt")  # members of an event or item that may hold what was said
+# What was typed follows a fork's history, which is written at once.
+_BURST_S: Final = 1
+_DAY_S: Final = 86_400
+_INSTRUCTIONS: Final = "# AGENTS.md instructions for "
+_CONTEXT: Final = "<environment_context>"
+_FOLDER: Final = re.compile(r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)")
+
+
+def _payload(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    payload = line.get("payload")
+    return payload if isinstance(payload, dict) else {}
+
+
+def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    item = _payload(line).get("item")
+    return item if isinstance(item, dict) else {}
+
+
+def kind_of(line: Mapping[str, Any]) -> str:
+    """Return the kind of a line: that of its event or item, where this may hold words of somebody."""
+    kind, payload = text_at(line, "type"), _payload(line)
+    if kind not in (_EVENT, _ITEM):
+        return kind or "state"
+    inner = _item(line) if payload.get("type") == _COMPLETED else payload
+    return text_at(inner, "type") if any(name in inner for name in _WORDS) else "state"
+
+
+def _is_first_line(line: Mapping[str, Any]) -> bool:
+    """Say whether a session begins so that is older than lines with a type."""
+    return "type" not in line and "id" in line and "timestamp" in line and ("instructions" in line or "git" in line)
+
+
+def is_ours(line: Mapping[str, Any]) -> bool:
+    """Say whether a line is as Codex writes it."""
+    if isinstance(line.get("type"), str) and "timestamp" in line and isinstance(line.get("payload"), dict):
+        return True
+    return _is_first_line(line) or "record_type" in line
+
+
+def facts_of(line: Mapping[str, Any]) -> SessionFacts:
+    """Return what a line says of its session; of an old one the folder stands in what the model was told first."""
+    payload = _payload(line)
+    if line.get("type") == _META:
+        # {"subagent": ...} where another session has begun it, else "cli", "exec" or "vscode".
+        is_subagent = isinstance(payload.get("source"), dict) and "subagent" in payload["source"]
+        return SessionFacts(text_at(payload, "id"), text_at(payload, "cwd"), is_subagent)
+    if _is_first_line(line):
+        return SessionFacts(text_at(line, "id"))
+    if line.get("type") == _MESSAGE and _CONTEXT in (text := text_in(line.get("content"))):
+        found = _FOLDER.search(text)
+        return SessionFacts(folder=(found[1] or found[2]).strip() if found else "")
+    return SessionFacts()
+
+
+class CodexLines(LineReader):
+    """What is known of a transcript's lines so far. Events are what was said; without any, messages are.
+
+    A turn is known by its session, its words, and how often they were said there before: a fork writes the turns of
+    its origin anew, at another time, and there they have the keys that they have in the origin.
+    """
+
+    def __init__(self) -> None:
+        self._session = ""
+        self._origin = ""
+        self._begun: int | None = None
+        self._said = Counter[str]()
+        self._has_events = False
+        self._messages: list[tuple[str, str, str, int]] = []
+
+    def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
+        """Yield the turn that a line makes certain."""
+        kind, payload, moment = line.get("type"), _payload(line), moment_of(line.get("timestamp"))
+        if not self._session and (session := facts_of(line).session):
+            self._session, self._origin = session, text_at(payload, "forked_from_id")
+            self._begun = _seconds(moment)
+        elif kind == _EVENT:
+            inner = _item(line) if payload.get("type") == _COMPLETED else payload
+            words = inner.get("content") if inner is not payload else payload.get("message")
+            if speaker := _SPEAKERS.get(text_at(inner, "type")):
+                self._has_events = True
+                self._messages.clear()
+                yield from self._turn(speaker, text_in(words), moment, at)
+        elif not self._has_events and kind in (_ITEM, _MESSAGE):
+            message = payload if kind == _ITEM else line
+            text, speaker = text_in(message.get("content")), _ROLES.get(text_at(message, "role"))
+            if message.get("type") == _MESSAGE and speaker and not text.startswith(_INSTRUCTIONS):
+                self._messages.append((speaker, text, moment, at))
+
+    def rest(self, *, has_ended: bool) -> Iterator[Spoken]:  # noqa: ARG002 - what has no event by now gets none
+        """Yield what was said in a session without events."""
+        for message in self._messages:
+            yield from self._turn(*message)
+
+    def _turn(self, speaker: str, text: str, moment: str, at: int) -> Iterator[Spoken]:
+        turn = make_turn("-", speaker, text, moment)
+        if turn is None:
+            return
+        session = self._origin if self._origin and self._is_history(moment) else self._session or moment
+        key = f"{session}:{speaker}:{zlib.crc32(turn.text.encode()):08x}"
+        self._said[key] += 1
+        yield Spoken(turn._replace(key=f"{key}:{self._said[key]}"), at)
+
+    def _is_history(self, moment: str) -> bool:
+        now = _seconds(moment)
+        return now is not None and self._begun is not None and (now - self._begun) % _DAY_S <= _BURST_S
+
+
+def _seconds(moment: str) -> int | None:
+    """Return the second of the day of a moment, such as 2026-11-24T15:07:49.891Z."""
+    return int(moment[11:13]) * 3600 + int(moment[14:16]) * 60 + int(moment[17:19]) if moment else None
