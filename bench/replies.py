@@ -4,7 +4,7 @@
 
 Prints a JSON line for each tool: the reply to the guide's example (typical), and the largest that it makes by default
 over memories of 32 KB, fifty of them found at once, with its characters. Then the lines that have targets: a search
-with five hits of 60 characters, a store alone and with five similar ones of 300; and the listings, full and core.
+with five hits of 60 characters, a store alone and with five similar ones of 300; and the listings of three profiles.
 --command is the `engramq` to start, ours by default.
 """
 
@@ -185,11 +185,12 @@ async def measure(doors: Doors) -> None:
             typical = await Reader(client).example(tool)
         most = texts.get(tool, typical)
         emit(BENCH, tool, typical=tokens(typical), largest=tokens(most), largest_chars=len(most))
-    for profile, target in (("full", 8_500), ("core", 2_200)):
+    for profile, target in (("everyday", 4_200), ("full", 8_500), ("core", 2_200)):
         async with _reader(doors, "listing", "--tools", profile) as client:
             listed = await client.list_tools()
         text = json.dumps(_dumped(listed.tools), separators=(",", ":"), ensure_ascii=False)
-        emit(BENCH, f"listing, {profile}", tools=len(listed.tools), tokens=tokens(text), target=target)
+        size = len(text.encode())
+        emit(BENCH, f"listing, {profile}", tools=len(listed.tools), bytes=size, tokens=tokens(text), target=target)
 
 
 def _dumped(tools: Sequence[Any]) -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ class Gateway:
     def web(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
         settings = self._settings
-        profile = profile_of(settings.tools, output_schemas=settings.output_schemas)
+        profile = profile_of(settings.tools, output_schemas=settings.output_schemas, in_session=False)
         authenticator = self._authenticator()
         limits = call_limits(settings, authenticated=authenticator is not None)
         service = replace(self.service, limits=limits, style=ReplyStyle(settings.detail, settings.reply_chars))
@@ -197,8 +197,8 @@ class Gateway:
                 return jwt_authenticator(self._settings)
 
 
-def _tool_calls(server: McpServer, service: Service, profile: Profile, unlisted: Sequence[Tool] = ()) -> ToolCalls:
-    return ToolCalls(service.call, profile.tools, server.server_info_stamp, unlisted)
+def _tool_calls(server: McpServer, service: Service, profile: Profile, operators: Sequence[Tool] = ()) -> ToolCalls:
+    return ToolCalls(service.call, profile.tools, server.server_info_stamp, (*profile.unlisted, *operators))
 
 
 def _token_of(home: Path) -> str | None:

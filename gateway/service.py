@@ -20,7 +20,7 @@ from engramq.gateway.budget import Body, fit_to_budget
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
-from engramq.gateway.mcp.audience import ALL_TOOLS, Audience, audience_of, reword_body, reword_for
+from engramq.gateway.mcp.audience import ALL_TOOLS, Audience, audience_of, reword_body, reword_for, tools_for
 from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.queue.bus import Bus, Pending
@@ -75,7 +75,7 @@ Observe: TypeAlias = Callable[[str, str, float], None]
 class Call:
     """One call of a tool. `arguments` are as the client sent them, of any JSON type; `tools` are its profile's.
 
-    `report`: None where nobody listens, and for tools that report nothing.
+    `unlisted`: what may be called all the same. `report`: None where nobody listens, and for tools that report nothing.
     """
 
     tool: Tool
@@ -83,6 +83,7 @@ class Call:
     caller: Caller
     traceparent: str | None = None
     tools: tuple[Tool, ...] = ALL_TOOLS
+    unlisted: tuple[Tool, ...] = ()
     report: Report | None = None
 
 
@@ -289,7 +290,8 @@ class Service:
                 reply = await self.sessions.read(call.caller.namespace, principal.identity, session)
             case _:
                 assert isinstance(asked, GuideTopic)
-                reply = explain(asked, audience_of(call.tools, principal.scopes, principal.untrusted))
+                audience = audience_of(call.tools, principal.scopes, principal.untrusted)
+                reply = explain(asked, audience, tools_for(call.unlisted, principal))
         return to_body(reply)
 
 

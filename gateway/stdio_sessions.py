@@ -101,7 +101,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     engramq: Literal[1]
     namespace: str
     principal: str
-    tools: Name = "full"
+    tools: Name = "everyday"
     output_schemas: bool = False
     session: SessionName | Literal[""] = ""
     project: str = ""

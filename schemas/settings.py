@@ -176,7 +176,10 @@ class Settings:
         take.quotas,
     )
     tools: str = _setting(
-        "full", "Tools that are listed and can be called: full, core, or names with commas", take.name
+        "everyday",
+        "Tools that are listed: everyday, graph (with all of the knowledge graph), full, core (fewest) or names with "
+        "commas. everyday and graph take calls of the others by name",
+        take.name,
     )
     output_schemas: bool = _setting("0", "Advertise output schemas too (they fill the context window)", take.flag)
     detail: Detail = _setting(

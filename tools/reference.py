@@ -36,8 +36,20 @@ look (get_edge alone says no more). A link or an edge has `source_id` and `targe
 A memory id may be `@stored` (the last memory that the session stored) or `@recalled[N]` (the Nth result of its last
 search, from 0), but not for verify_memory, memory_promote_to_trusted and an erase.
 
-`ENGRAMQ_TOOLS` chooses what is listed: `full` (less than 8,500 tokens of o200k), `core` (marked \\*; less than 2,200),
-or names with commas. A caller is listed what their scopes and trust allow; what is hidden from them answers
+`ENGRAMQ_TOOLS` chooses what is listed:
+
+| value | lists | tokens (o200k) | other tools |
+|---|---|---|---|
+| `everyday` (the default) | 21 tools, with the parameters of most calls | at most 4,200 | can be called by name |
+| `graph` | these and the rest of the knowledge graph | 5,200 | can be called by name |
+| `full` | every tool with every parameter | less than 8,500 | - |
+| `core` | the ten marked \\*, with the parameters below | less than 2,200 | are unknown |
+| names with commas | these, with every parameter | - | are unknown |
+
+For example, `ENGRAMQ_TOOLS=graph engramq stdio` lists `graph_find_path`. A call may always have the parameters that a
+profile does not list. Everyday tools carry `_meta` for Claude Code: `anthropic/alwaysLoad` on five, and on those that
+read, `anthropic/maxResultSizeChars`, the largest `max_chars`. Over HTTP a call is in no session unless it names one,
+so examples there have `session`. A caller is listed what their scopes and trust allow; what is hidden from them answers
 `forbidden`. No text names a tool that its reader has not.
 """
 
@@ -56,7 +68,9 @@ def _tool(tool: Tool) -> str:
     hints += ["idempotent"] if tool.idempotent else []
     about = f"Scope `{tool.scope}`." + (f" Hints: {', '.join(hints)}." if hints else "")
     if tool.core:
-        about += f" Core lists {', '.join(f'`{name}`' for name in tool.everyday)} and takes all."
+        about += f" Core lists {', '.join(f'`{name}`' for name in tool.core)} and takes all."
+    if tool.everyday:
+        about += f" Everyday lists {', '.join(f'`{name}`' for name in tool.everyday)} and takes all."
     if shared:
         about += f" Also takes {', '.join(shared)} ([parameters of many tools](#parameters-of-many-tools))."
     return (

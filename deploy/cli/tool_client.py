@@ -204,6 +204,7 @@ def open_client(namespace: str | None) -> Iterator[ToolClient]:
         yield _HttpClient(url, os.environ.get(TOKEN) or "")
         return
     environment = {name: value for name, value in os.environ.items() if name not in _OF_AGENTS}
+    environment[settings.TOOLS] = "full"
     if namespace is not None:
         environment[settings.NAMESPACE] = namespace
     with home_client(environment) as own:

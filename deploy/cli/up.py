@@ -264,7 +264,12 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
 @click.command("stdio")
 @click.option("--namespace", metavar="NAME", type=namespace, help="The tenant. Default: ENGRAMQ_NAMESPACE.")
 @click.option("--principal", metavar="NAME", type=principal, help="Who the client is. Default: ENGRAMQ_PRINCIPAL.")
-@click.option("--tools", metavar="full|core|NAME,...", type=name, help="Which tools there are. Default: ENGRAMQ_TOOLS.")
+@click.option(
+    "--tools",
+    metavar="everyday|graph|full|core|NAME,...",
+    type=name,
+    help="Which tools there are. Default: ENGRAMQ_TOOLS.",
+)
 @click.option(
     "--project", metavar="NAME", type=name,
     help="The project; * sees all. Default: ENGRAMQ_PROJECT, else that of the folder's repository.",

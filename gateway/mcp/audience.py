@@ -5,22 +5,36 @@ A caller has the tools of the profile (ENGRAMQ_TOOLS) that their scopes and trus
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
 from engramq.gateway.identity.authorization import may_send
-from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool
+from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool, tools_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.sentences import sentence_starts
 from engramq.schemas.settings import SettingsError
 from engramq.schemas.vocabulary import Scope
 
+EVERYDAY: Final = "everyday"
+GRAPH: Final = "graph"
 FULL: Final = "full"
 CORE: Final = "core"
 ALL_TOOLS: Final = tuple(TOOLS.values())
+_GRAPH_AREAS: Final = ("knowledge graph", "sectors of edges, consent")
+_OF_GRAPH: Final = frozenset(tool.name for area in _GRAPH_AREAS for tool in tools_of(area))
+# The profiles that have a name, and which tools they list.
+PROFILES: Final[Mapping[str, Callable[[Tool], object]]] = {
+    EVERYDAY: lambda tool: tool.everyday,
+    GRAPH: lambda tool: tool.everyday or tool.name in _OF_GRAPH,
+    FULL: lambda _tool: True,
+    CORE: lambda tool: tool.core,
+}
+# They list what a model needs on most days, and take calls of every other tool by whoever knows its name.
+OPEN: Final = frozenset({EVERYDAY, GRAPH})
+MORE_TOOLS: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists all tools."
 _IN_FULL: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
 _TRUSTED: Final = "`engramq token create` without --untrusted makes a token that may do this."
 _OR: Final = "Or "  # begins no text: what it was the other way to may be left out
@@ -30,21 +44,20 @@ _WITHIN: Final = frozenset({"errors", "reply", "connect_result", "results", "res
 
 
 def choose_tools(profile: str) -> tuple[Tool, ...]:
-    """Return the tools of a profile: full, core, or names with commas.
+    """Return the tools that a profile lists: one of PROFILES, or names with commas.
 
     Raises SettingsError, naming ENGRAMQ_TOOLS, for a name that no tool has and when nothing is chosen.
     """
-    if profile.strip() == FULL:
-        return tuple(TOOLS.values())
-    if profile.strip() == CORE:
-        return tuple(tool for tool in TOOLS.values() if tool.core)
+    if profile.strip() in PROFILES:
+        return tuple(tool for tool in ALL_TOOLS if PROFILES[profile.strip()](tool))
     names = [name.strip() for name in profile.split(",") if name.strip()]
     unknown = [name for name in names if name not in TOOLS]
     if unknown or not names:
         wrong = f"there is no tool {unknown[0]!r}" if unknown else "no tool is named"
         instead = f" {FORMER_TOOLS[unknown[0]]}" if unknown and unknown[0] in FORMER_TOOLS else ""
-        raise SettingsError(f"ENGRAMQ_TOOLS: {wrong}.{instead} Give full, core, or some of {', '.join(TOOLS)}.")
-    return tuple(tool for tool in TOOLS.values() if tool.name in names)
+        known = ", ".join((*PROFILES, f"or some of {', '.join(TOOLS)}"))
+        raise SettingsError(f"ENGRAMQ_TOOLS: {wrong}.{instead} Give {known}.")
+    return tuple(tool for tool in ALL_TOOLS if tool.name in names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,22 +9,27 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.mcp.audience import Audience, omit_unavailable, reword_for
-from engramq.schemas.commands import AREAS, TOOLS, tools_of
+from engramq.gateway.mcp.audience import MORE_TOOLS, Audience, omit_unavailable, reword_for
+from engramq.schemas.commands import AREAS, TOOLS, Tool, tools_of
 from engramq.schemas.commands.base import ToolGuide
 from engramq.schemas.commands.sessions import OVERVIEW, GuideEntry, GuideMissing, GuideOverview, GuideTopic, Overview
+from engramq.schemas.faults import HINTS
+from engramq.schemas.vocabulary import Thing
 
 TEXTS: Final = ("what", "when", "when_not", "cost", "returns", "next")
 
 
-def explain(asked: GuideTopic, audience: Audience) -> GuideOverview | GuideEntry | GuideMissing:
-    """Return what the guide says of a topic to this audience."""
+def explain(
+    asked: GuideTopic, audience: Audience, unlisted: tuple[Tool, ...] = ()
+) -> GuideOverview | GuideEntry | GuideMissing:
+    """Return what the guide says of a topic to this audience, which may call `unlisted` tools too."""
     if asked.topic is UNSET or asked.topic == OVERVIEW:
         return GuideOverview(entry=overview_for(audience))
-    entry = entry_for(asked.topic, audience)
-    return (
-        GuideMissing(topics=list(topics_for(audience))) if entry is None else GuideEntry(topic=asked.topic, entry=entry)
-    )
+    names = {*audience.tools, *(tool.name for tool in unlisted if tool.name in TOOLS)}
+    if asked.topic in names:
+        return GuideEntry(topic=asked.topic, entry=entry_for(asked.topic, audience))
+    hint = HINTS[Thing.TOPIC] if len(audience.tools) == len(TOOLS) else f"{HINTS[Thing.TOPIC]} {MORE_TOOLS}"
+    return GuideMissing(topics=list(topics_for(audience)), hint=hint)
 
 
 def topics_for(audience: Audience) -> tuple[str, ...]:
@@ -42,16 +47,15 @@ def overview_for(audience: Audience) -> Overview:
         if isinstance(value := getattr(whole, name), str)
     }
     lines = (omit_unavailable(line, audience) for line in whole.way_of_working)
+    texts["other_tools"] = "" if len(audience.tools) == len(TOOLS) else MORE_TOOLS
     return msgspec.structs.replace(whole, **texts, way_of_working=tuple(line for line in lines if line))
 
 
-def entry_for(tool: str, audience: Audience) -> ToolGuide | None:
-    """Return the guide to a tool in words for this audience, None if the audience has no such tool.
+def entry_for(tool: str, audience: Audience) -> ToolGuide:
+    """Return the guide to a tool in words for this audience.
 
     Steps before the example are left out where the audience cannot make all of them.
     """
-    if tool not in TOOLS or tool not in audience.tools:
-        return None
     entry = TOOLS[tool].guide
     texts = {
         name: omit_unavailable(getattr(entry, name), audience) or reword_for(getattr(entry, name), audience)

@@ -4,7 +4,7 @@ One server object serves both protocol eras. No state is kept by transport sessi
 is made (a stdio session), or from the request (HTTP). No other module knows the SDK's server.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -21,12 +21,24 @@ from starlette.types import ASGIApp
 
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.bearer import MCP_PATH
-from engramq.gateway.mcp.audience import CORE, Audience, audience_of, choose_tools, may_call, omit_unavailable
+from engramq.gateway.mcp.audience import (
+    ALL_TOOLS,
+    CORE,
+    FULL,
+    MORE_TOOLS,
+    OPEN,
+    PROFILES,
+    Audience,
+    audience_of,
+    choose_tools,
+    may_call,
+    omit_unavailable,
+)
 from engramq.gateway.mcp.schema import listed_schema, output_schema
 from engramq.gateway.router import CallerLeft, while_there
 from engramq.gateway.service import Call, Service, ToolReply
 from engramq.schemas import limits
-from engramq.schemas.commands import FORMER_TOOLS, TOOLS, Tool
+from engramq.schemas.commands import CONNECT, FORMER_TOOLS, TOOLS, Tool
 from engramq.schemas.envelope import Principal
 
 MEMORY_PREFIX: Final = "engramq://memory/"
@@ -99,18 +111,30 @@ INSTRUCTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What one kind of client sees: the tools that exist for it, whether with everyday parameters alone, and whether
-    their output schemas are advertised.
+    """What one kind of client sees: the tools that are listed, and whether with their output schemas.
+
+    `name`: of the profile, "" where its tools were named. `unlisted`: what may be called by name all the same.
+    `in_session`: calls are in a session without naming one, as over stdio.
     """
 
+    name: str = ""
     tools: tuple[Tool, ...]
-    everyday: bool = False
+    unlisted: tuple[Tool, ...] = ()
     output_schemas: bool = False
+    in_session: bool = True
 
 
-def profile_of(tools: str, *, output_schemas: bool = False) -> Profile:
+def profile_of(tools: str, *, output_schemas: bool = False, in_session: bool = True) -> Profile:
     """Return the profile for what ENGRAMQ_TOOLS says; raises SettingsError as `choose_tools` does."""
-    return Profile(tools=choose_tools(tools), everyday=tools.strip() == CORE, output_schemas=output_schemas)
+    name, listed = tools.strip(), choose_tools(tools)
+    unlisted = tuple(tool for tool in ALL_TOOLS if tool not in listed) if name in OPEN else ()
+    return Profile(
+        name=name if name in PROFILES else "",
+        tools=listed,
+        unlisted=unlisted,
+        output_schemas=output_schemas,
+        in_session=in_session,
+    )
 
 
 def instructions_for(profile: Profile, principal: Principal) -> str:
@@ -131,25 +155,65 @@ def _listing(profile: Profile, audience: Audience) -> types.ListToolsResult:
 
 
 def _list_tool(tool: Tool, profile: Profile, audience: Audience) -> types.Tool:
+    schema = _listed_schema(tool, profile, audience)
     return types.Tool(
         name=tool.name,
         title=tool.title,
-        description=omit_unavailable(tool.description, audience),
-        input_schema=_listed_schema(tool, profile.everyday, audience),
+        description=omit_unavailable(f"{tool.summary} Example: {_example(tool, profile)}", audience),
+        input_schema=schema,
         output_schema=output_schema(tool) if profile.output_schemas else None,
         annotations=types.ToolAnnotations.model_validate(tool.annotations),
+        _meta=_advice(tool, schema) or None,
     )
 
 
-def _listed_schema(tool: Tool, everyday: bool, audience: Audience) -> dict[str, Any]:
-    """Return the listed schema for this audience, with everyday parameters alone if that is wanted."""
-    schema = listed_schema(tool)
-    properties = {
-        name: _describe(value, audience)
-        for name, value in schema["properties"].items()
-        if not everyday or name in tool.everyday
+def _advice(tool: Tool, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what a tool's listing says to one family of clients, under names of theirs."""
+    is_long = tool.read_only and "max_chars" in schema["properties"]
+    return {
+        **({ALWAYS_LOAD: True} if tool.always_loaded else {}),
+        **({MAX_RESULT_CHARS: limits.REPLY_CHARS_MAX} if is_long else {}),
     }
+
+
+def _example(tool: Tool, profile: Profile) -> str:
+    """Return a call that works: where calls are in no session of their own, references need the name of one."""
+    needs = tool.takes_session and not tool.ids_only and "session=" not in tool.example
+    if profile.in_session:
+        return tool.example.replace(IN_SESSION, "")
+    return f"{tool.example[:-1]}, {IN_SESSION})" if needs else tool.example
+
+
+def _listed_schema(tool: Tool, profile: Profile, audience: Audience) -> dict[str, Any]:
+    """Return the schema that a profile lists to this audience: an open one lists what a model needs on most days."""
+    schema, is_open = listed_schema(tool), profile.name in OPEN
+    chosen = set(tool.core if profile.name == CORE else tool.everyday if is_open else ())
+    if is_open and profile.in_session and chosen != {"session"}:
+        chosen.discard("session")
+    shown = {name: value for name, value in schema["properties"].items() if not chosen or name in chosen}
+    properties = {name: _describe(value, audience) for name, value in (_plain(shown) if is_open else shown).items()}
     return {**schema, "properties": properties}
+
+
+def _plain(parameters: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the schemas of parameters without what a model does without.
+
+    That are defaults and bounds of what is no count, a description that another parameter of the tool has, and of
+    links all but the ends, relation and note, which are described for `connect`.
+    """
+    plain: dict[str, dict[str, Any]] = {}
+    said: set[str] = set()
+    for name, whole in parameters.items():
+        left_out = set() if whole["type"] == "integer" else {"default", "minimum", "maximum"}
+        left_out |= {"description"} if whole.get("description") in said else set()
+        said.add(whole.get("description", ""))
+        plain[name] = {key: value for key, value in whole.items() if key not in left_out}
+        if "properties" in (items := whole.get("items", {})):
+            links = {
+                field: {"type": items["properties"][field]["type"]} for field in CONNECT.core if field != "session"
+            }
+            plain[name]["items"] = {**items, "properties": links}
+    return plain
 
 
 def _describe(schema: dict[str, Any], audience: Audience) -> dict[str, Any]:
@@ -160,6 +224,11 @@ def _describe(schema: dict[str, Any], audience: Audience) -> dict[str, Any]:
     rest = {key: value for key, value in schema.items() if key != "description"}
     return {"description": description, **rest} if description else rest
 
+
+# Clients that defer tools load the schemas of these at once, and show replies up to so many characters whole.
+ALWAYS_LOAD: Final = "anthropic/alwaysLoad"
+MAX_RESULT_CHARS: Final = "anthropic/maxResultSizeChars"
+IN_SESSION: Final = 'session="s"'  # in the examples of listings
 
 Context = ServerRequestContext[dict[str, Any], Any]
 McpServer = Server[dict[str, Any]]
@@ -235,10 +304,11 @@ class _Handlers:
 
     async def call_tool(self, _ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Refuse a call that wire.py leaves to the SDK, which found nothing else wrong with it."""
-        if any(tool.name == params.name for tool in self._profile.tools):
+        if any(tool.name == params.name for tool in (*self._profile.tools, *self._profile.unlisted)):
             raise MCPError(types.INVALID_PARAMS, "The headers or _meta of this call are not those of one version.")
         unknown = f"Unknown tool: {params.name[:100]!a}"
-        raise MCPError(types.INVALID_PARAMS, ". ".join(filter(None, (unknown, FORMER_TOOLS.get(params.name)))))
+        more = "" if self._profile.name == FULL else MORE_TOOLS
+        raise MCPError(types.INVALID_PARAMS, ". ".join(filter(None, (unknown, FORMER_TOOLS.get(params.name, more)))))
 
     async def list_resources(
         self, ctx: Context, _params: types.PaginatedRequestParams | None
@@ -311,6 +381,7 @@ class _Handlers:
             caller=self._caller_of(ctx),
             traceparent=traceparent if isinstance(traceparent, str) else None,
             tools=self._profile.tools,
+            unlisted=self._profile.unlisted,
         )
         if ctx.request is None:  # a stdio session
             return await self._service.call(call)

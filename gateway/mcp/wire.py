@@ -77,7 +77,7 @@ class CallRequest(Call):
 
 
 class ToolCalls:
-    """Reads messages, and answers the calls of `tools`, or of `unlisted` ones of operators."""
+    """Reads messages, and answers the calls of `tools`, or of `unlisted` ones."""
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class ToolCalls:
     ) -> None:
         self._call = call
         self._profile = tuple(tools)
+        self._unlisted = tuple(unlisted)
         self._tools = {tool.name: tool for tool in (*unlisted, *tools)}
         self._stamp = {types.SERVER_INFO_META_KEY: server_info}
 
@@ -138,6 +139,7 @@ class ToolCalls:
             caller=caller,
             traceparent=traceparent if isinstance(traceparent, str) else None,
             tools=self._profile,
+            unlisted=self._unlisted,
             id=message["id"],
             version=version,
             progress_token=as_request_id(meta.get("progressToken")) if tool.reports else None,

@@ -135,10 +135,12 @@ class Tool:
     one is `bounded` too: it takes max_chars. `ids_only`: it takes no reference, since what it does to the wrong memory
     does harm; see also `Service`. `batches` are the parameters whose items are checked one by one; where `reports` is
     set, the client is told of them while it waits, if it asked for that. `aliases` are other words for parameters,
-    accepted but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `everyday` are the
-    parameters that the core profile lists, which takes the others too; a tool without any is not in that profile.
+    accepted but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `core` and
+    `everyday` are the parameters that the profiles of these names list, which take the others too; a tool without any
+    is not listed there. `always_loaded`: a client that loads schemas of tools when a model asks for them is to load
+    this one at once.
 
-    The last fields follow from the others: `core`; `takes_session`; `takes_references` (in place of ids, also in
+    The last fields follow from the others: `takes_session`; `takes_references` (in place of ids, also in
     evidence); `checks` (its command has a check of what the schema cannot say); `write` (it changes what is stored,
     and so takes an idempotency key); `scope` (what the caller must be allowed to do); `description` (what a
     client's model reads: at most 400 characters that say what it does, when to call it and when not, with an
@@ -157,7 +159,9 @@ class Tool:
     client_name: str
     guide: ToolGuide
     name: str = ""
+    core: tuple[str, ...] = ()
     everyday: tuple[str, ...] = ()
+    always_loaded: bool = False
     ids: tuple[str, ...] = ()
     ids_only: bool = False
     session: bool = False
@@ -171,7 +175,6 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
 
-    core: bool = field(init=False)
     takes_session: bool = field(init=False)
     takes_references: bool = field(init=False)
     checks: bool = field(init=False)
@@ -191,7 +194,6 @@ class Tool:
         following = {
             "name": self.name or self.parameters.__struct_config__.tag,
             "bounded": self.bounded or self.detailed,
-            "core": bool(self.everyday),
             "takes_session": self.session or bool(self.ids),
             "takes_references": bool(self.ids or self.batches) or "evidence" in self.parameters.__struct_fields__,
             "checks": command is not None and command.check is not Command.check,

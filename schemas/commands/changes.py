@@ -80,15 +80,16 @@ SUPERSEDE_MEMORY: Final = Tool(
     rest="POST /memories/{old_memory_id}/supersede",
     client_name="supersede",
     title="Supersede a memory",
-    summary="Replace an old memory by a newer one, which hides it. Call it when a fact has changed, or was "
-    "wrong and the right one is stored. If both are true, call connect. If nothing replaces it, call "
-    "forget_memory. restore_memory undoes it.",
+    summary="Hide an old memory behind a newer one. Call it when a fact has changed or was wrong. If both are true, "
+    "call connect. If nothing replaces it, call forget_memory. restore_memory undoes it.",
     example='supersede_memory(old_memory_id="@recalled[0]", new_memory_id="@stored")',
     detailed=True,
-    everyday=("old_memory_id", "new_memory_id", "session"),
+    core=("old_memory_id", "new_memory_id", "session"),
     ids=("old_memory_id", "new_memory_id"),
     destructive=True,
     idempotent=True,
+    everyday=("old_memory_id", "new_memory_id", "session"),
+    always_loaded=True,
     guide=ToolGuide(
         what="Replaces an old memory by a newer one: the old one leaves every search and list at once, but is kept.",
         when="A fact has changed, or was wrong and you have stored the right one.",
@@ -212,13 +213,17 @@ UPDATE_MEMORY: Final = Tool(
     rest="PATCH /memories/{memory_id}",
     client_name="update",
     title="Update a memory",
-    summary="Correct what is said about a memory: date, speaker, sector, metadata. Call it when the content is "
-    "right and that is not. For changed content call store_memory, then supersede_memory.",
+    summary="Correct what is said about a memory, not its content: date, speaker, sector. Call it when that is wrong. "
+    "For new content call store_memory, then supersede_memory.",
     example='update_memory(memory_id="@stored", sector="episodic")',
     detailed=True,
     ids=("memory_id",),
     destructive=True,
     idempotent=True,
+    everyday=(
+        *("memory_id", "sector", "metadata", "speaker", "occurred_at", "add_tags", "remove_tags", "valid_until"),
+        *("standing", "clear", "session"),
+    ),
     guide=ToolGuide(
         what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread. "
         "clear empties fields and leaves out keys of metadata. valid_until ends a fact that nothing replaces. "
@@ -267,15 +272,15 @@ FORGET_MEMORY: Final = Tool(
     rest="DELETE /memories/{memory_id}",
     client_name="forget",
     title="Forget a memory",
-    summary="Hide a memory, or with erase remove it for good. Call it when asked to forget, or when it is "
-    "wrong and nothing replaces it; erase what must not be kept. If something newer replaces it, call "
-    "supersede_memory. restore_memory undoes hiding.",
+    summary="Hide a memory, or with erase remove it for good. Call it when asked to forget, or nothing replaces what "
+    "is wrong. If something newer does, call supersede_memory. restore_memory undoes hiding.",
     example='forget_memory(memory_id="@recalled[0]")',
     bounded=True,
-    everyday=("memory_id", "reason", "erase", "session"),
+    core=("memory_id", "reason", "erase", "session"),
     ids=("memory_id",),
     destructive=True,
     idempotent=True,
+    everyday=("memory_id", "erase", "session"),
     guide=ToolGuide(
         what="Hides a memory from every search and list; with erase it is removed for good, everywhere.",
         when="It is wrong and nothing replaces it. Erase: it holds what must not be kept, such as a password.",

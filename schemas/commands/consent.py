@@ -81,6 +81,7 @@ RECLASSIFY_SECTOR: Final = Tool(
     example='reclassify_memory_sector(source_name="Ada", target_name="Engine", relation="DESIGNED", '
     'new_sector="episodic")',
     destructive=True,
+    everyday=("source_name", "target_name", "relation", "new_sector", "edge_id"),
     guide=ToolGuide(
         what="Chooses an edge's sector by hand, for good: no automatic classification changes it again. For a "
         "constitutive edge the call is the proposal to do so; it lasts 48 hours.",

@@ -31,7 +31,7 @@ from engramq.schemas.vocabulary import (
     WorkerKind,
 )
 
-AsWritten = Annotated[Name, Meta(description="Exactly as written, e.g. DESIGNED")]
+AsWritten = Annotated[Name, Meta(description="As written, e.g. DESIGNED")]
 # Any text: a wrong one has an answer of its own.
 AnySector = Annotated[str, Meta(description=", ".join(Sector))]
 LabelOfHomonym = Annotated[Name, Meta(description="If ambiguous")]
@@ -183,10 +183,13 @@ ADD_EDGE: Final = Tool(
     client_name="add_edge",
     title="Add an edge",
     summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact to "
-    "check or walk exactly later. Again: properties merge, the rest only if given; valid_until ends it. "
-    "If it takes a sentence, call store_memory.",
+    "check exactly later; valid_until ends it. If it takes a sentence, call store_memory.",
     example='graph_add_edge(source_name="Ada", target_name="Engine", relation="DESIGNED")',
     idempotent=True,
+    everyday=(
+        *("source_name", "target_name", "relation", "source_label", "target_label", "properties", "valid_from"),
+        *("valid_until",),
+    ),
     guide=ToolGuide(
         what="Writes a directed fact between two named things: source --RELATION--> target. Missing nodes are made.",
         when="Something is a plain fact about named things and you want to check or walk it exactly later.",

@@ -67,10 +67,11 @@ GET_NODE_BY_NAME: Final = Tool(
     rest="GET /graph/nodes",
     client_name="get_node",
     title="Get a node",
-    summary="Read a node by its exact name, or see names that resemble it. Call it for properties, node_id or "
+    summary="Read a node by its exact name, or see similar names. Call it for properties, node_id or "
     "spelling. For what surrounds it call graph_query_neighbors.",
     example='get_node_by_name(name="Ada")',
     read_only=True,
+    everyday=("name", "label"),
     guide=ToolGuide(
         what="Reads a node by its exact name.",
         when="You want its properties or node_id, or to see whether a name is known and how it is spelt.",
@@ -128,12 +129,12 @@ GET_EDGE: Final = Tool(
     rest="GET /graph/edge",
     client_name="get_edge",
     title="Get an edge",
-    summary="Verify a fact: read the edge of exactly this source, target and relation, or null. Call it before "
-    "you rely on a fact. Direction counts. not_found means not known, not false. Without the exact "
-    "words call graph_list_edges.",
+    summary="Verify a fact: read the edge from exactly this source to this target. Call it before you rely on a fact. "
+    "not_found means not known, not false. Without the exact words call graph_list_edges.",
     example='get_edge(source_name="Ada", target_name="Engine", relation="DESIGNED")',
     shown_as_not_empty=("source_name", "target_name", "relation"),
     read_only=True,
+    everyday=("source_name", "target_name", "relation"),
     guide=ToolGuide(
         what="Reads the edge of exactly this source, target and relation.",
         when="You want to verify a fact before you rely on it, or after you wrote it.",

@@ -128,13 +128,13 @@ CONNECT: Final = Tool(
     rest="POST /links",
     client_name="connect",
     title="Connect two memories",
-    summary="Say how two memories are related, so that searches for one lift the other. Call it when one "
-    "explains, supports or contradicts the other. Mere likeness is linked by itself. If one replaces "
-    "the other, call supersede_memory.",
+    summary="Say how two memories are related: searches for one lift the other. Call it when one explains, supports or "
+    "contradicts the other. Not for likeness. If one replaces the other, call supersede_memory.",
     example='connect(source="@stored", target="@recalled[0]", relation="supports")',
-    everyday=("source", "target", "relation", "note", "session"),
+    core=("source", "target", "relation", "note", "session"),
     ids=("source", "target"),
     destructive=True,
+    everyday=("source", "target", "relation", "note", "if_exists", "session"),
     guide=ToolGuide(
         what="Asserts how two memories are related. Searches that find one then lift or bring in the other.",
         when="One memory explains, supports or contradicts another and wording alone would not show it: a decision and "
@@ -186,12 +186,13 @@ DISCONNECT: Final = Tool(
     rest="DELETE /links",
     client_name="disconnect",
     title="Disconnect two memories",
-    summary="Remove the link between two memories; it does not come back by itself. Call it when it misleads "
-    "searches. If only its relation is wrong, call connect with if_exists update.",
+    summary="Remove the link between two memories for good. Call it when it misleads searches. If only its relation "
+    "is wrong, call connect with if_exists update.",
     example='disconnect(source="@recalled[0]", target="@recalled[1]")',
     ids=("source", "target"),
     destructive=True,
     idempotent=True,
+    everyday=("source", "target", "session"),
     guide=ToolGuide(
         what="Removes the link between two memories, in either order, also one that is deferred. Automatic writers do "
         "not make an automatic one again.",
@@ -257,10 +258,11 @@ CONNECT_BY_QUERY: Final = Tool(
     client_name="connect_by_query",
     title="Connect memories by query",
     summary="Link the memories that best match two queries. Call it when you know no ids; first with dry_run. If you "
-    "have just stored or recalled them, call connect.",
-    example='connect_by_query(source_query="why Redis", target_query="queue latency", dry_run=true)',
+    "know them, call connect.",
+    example='connect_by_query(source_query="Redis", target_query="latency", dry_run=true)',
     bounded=True,
     destructive=True,
+    everyday=("source_query", "target_query", "relation", "min_confidence", "dry_run"),
     guide=ToolGuide(
         what="Links the memory that best matches one query to the one that best matches another.",
         when="You know both memories by what they say and have neither id at hand.",
@@ -357,6 +359,7 @@ CONNECTS: Final = Tool(
     session=True,
     batches={"edges": Items(taken=LinkRequest, kept=BatchLink, ids=("source", "target"))},
     destructive=True,
+    everyday=("edges", "session"),
     guide=ToolGuide(
         what="Asserts up to 200 links in one call, each as in connect.",
         when="You link a whole set: the steps of a plan, everything that a report rests on.",
@@ -391,7 +394,7 @@ class RecordOutcome(WriteCommand, frozen=True, kw_only=True, omit_defaults=True,
         Meta(
             min_length=1,
             max_length=limits.OUTCOME_MEMORIES,
-            description="Ids or references; the most important first",
+            description="Ids or references, the best first",
         ),
     ]
     signal: Annotated[UnitInterval, Meta(description="1 helped, 0 misled")]
@@ -420,11 +423,12 @@ RECORD_OUTCOME: Final = Tool(
     rest="POST /outcomes",
     client_name="record_outcome",
     title="Record an outcome",
-    summary="Say how much memories helped (1) or misled (0): it moves their rank and links those that helped. "
-    "Call it when a task that relied on them has ended. Not for what you only read.",
+    summary="Say how much memories helped (1) or misled (0), for later ranks. Call it when a task that relied on them "
+    "has ended. Not for what you only read.",
     example='record_outcome(memory_ids=["@recalled[0]"], signal=0.9)',
-    everyday=("memory_ids", "signal", "note", "session"),
+    core=("memory_ids", "signal", "note", "session"),
     ids=("memory_ids",),
+    everyday=("memory_ids", "signal", "session"),
     guide=ToolGuide(
         what="Says how much memories helped, from 1 (helped) to 0 (misled). Moves their rank within bounds, and links "
         "those that helped together.",

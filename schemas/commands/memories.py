@@ -61,11 +61,11 @@ _Only = Annotated[Sectors, Meta(description="Only these")]
 _OnlyThis = Annotated[Name, Meta(description="Only this")]
 _AllTags = Annotated[Tags, Meta(description="All of these")]
 _Project = Annotated[Name, Meta(description="* is all")]
-_InProject = Annotated[Name, Meta(description="Name of the project; * is all; default: this folder's")]
+_InProject = Annotated[Name, Meta(description="* is all; default: this folder's")]
 _ProjectOnly = Annotated[bool, Meta(description="This alone")]
 _IncludeSuperseded = Annotated[bool, Meta(description="Ended ones too")]
 _SOURCE_TYPE = (
-    "Kind of what is kept apart until verified: research, task_outcome, "
+    "What is kept apart until verified: research, task_outcome, "
     "architectural_decision, lesson_learned, or your own word"
 )
 
@@ -96,7 +96,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     position: ThreadPosition | UnsetType = UNSET
     external_id: Annotated[Name, Meta(description="Your own id, used once")] | UnsetType = UNSET
     tags: Annotated[Tags, Meta(description="Words to filter by")] | UnsetType = UNSET
-    project: Annotated[Name, Meta(description="Name of the project; default: this folder's")] | UnsetType = UNSET
+    project: Annotated[Name, Meta(description="Default: this folder's")] | UnsetType = UNSET
     valid_from: ValidFrom | UnsetType = UNSET
     valid_until: ValidUntil | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType = UNSET
@@ -140,13 +140,18 @@ STORE_MEMORY: Final = Tool(
     rest="POST /memories",
     client_name="store",
     title="Store a memory",
-    summary="Keep one fact for later conversations. Call it when you learn something that outlives this one: a "
-    "preference, a decision with its reason, a fix, an outcome. Not for secrets, chatter or what a search just "
-    "showed. Next read similar_memories: of an outdated one call supersede_memory, of a related one connect.",
+    summary="Keep one fact for later conversations. Call it when you learn a preference, a decision with its reason, a "
+    "fix, an outcome. Not for secrets, chatter or what a search just showed. If one of similar_memories is outdated, "
+    "call supersede_memory.",
     example='store_memory(content="Ada prefers tea", speaker="Ada")',
     detailed=True,
-    everyday=("content", "source_type", "speaker", "occurred_at", "project", "session"),
+    core=("content", "source_type", "speaker", "occurred_at", "project", "session"),
     session=True,
+    everyday=(
+        *("content", "source_type", "speaker", "occurred_at", "tags", "project", "valid_until", "standing"),
+        *("visibility", "evidence", "session"),
+    ),
+    always_loaded=True,
     guide=ToolGuide(
         what="Keeps one memory. When the reply says stored, it is committed and found by every later search.",
         when="You learned something that outlives this conversation: a preference, a decision with its reason, a fix, "
@@ -243,13 +248,18 @@ SEARCH_MEMORIES: Final = Tool(
     client_name="search",
     title="Search memories",
     summary="Find memories by meaning and words. Call it before you act, plan or answer: once for the "
-    "task, once for each person, project or tool in it. answered no: nothing sure. For the newest call "
+    "task, once for each person, project or tool in it. For the newest call "
     "list_recent_memories. Once hits have helped or misled, call record_outcome.",
     example='search_memories(query="what does Ada drink?")',
     detailed=True,
-    everyday=("query", "limit", "partitions", "project", "since", "until", "session"),
+    core=("query", "limit", "partitions", "project", "since", "until", "session"),
     session=True,
     read_only=True,
+    everyday=(
+        *("query", "limit", "partitions", "tags", "project", "since", "until", "as_of", "min_relevance"),
+        *("max_chars", "session"),
+    ),
+    always_loaded=True,
     guide=ToolGuide(
         what="Finds memories by meaning and by words, best first.",
         when="Before you act, plan or answer; once for the task in plain words, then once for each person, project or "
@@ -323,12 +333,13 @@ LIST_RECENT_MEMORIES: Final = Tool(
     rest="GET /memories",
     client_name="recent",
     title="List recent memories",
-    summary="List memories, newest first. Call it after a break, or to review archived or rejected ones. To "
-    "look for something call search_memories.",
+    summary="List memories, newest first. Call it after a break, or to see what was just written. To look "
+    "for something call search_memories.",
     example="list_recent_memories(limit=20)",
     detailed=True,
-    everyday=("limit", "cursor"),
+    core=("limit", "cursor"),
     read_only=True,
+    everyday=("limit", "partitions", "project", "since", "until", "cursor", "max_chars"),
     guide=ToolGuide(
         what="Lists memories by when they were stored, newest first.",
         when="You come back after a break, check what was just written, or walk through everything with the cursor. "
@@ -413,6 +424,8 @@ GET_MEMORY: Final = Tool(
     detailed=True,
     ids=("memory_id",),
     read_only=True,
+    everyday=("memory_id", "part", "include_untrusted", "max_chars", "session"),
+    always_loaded=True,
     guide=ToolGuide(
         what="Reads one memory by id, whatever its state, its links to memories that are not hidden, and all that it "
         "replaced.",

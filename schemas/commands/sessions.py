@@ -38,7 +38,7 @@ BEGIN_SESSION: Final = Tool(
     summary="Begin afresh: @stored and @recalled[N] are cleared. Call it when a new task begins. Not to go on "
     "where you left: references last 24 hours. Pass the session that it returns in later calls.",
     example='begin_session(session="planning")',
-    everyday=("session",),
+    core=("session",),
     session=True,
     guide=ToolGuide(
         what="Starts a session afresh, under a name of your own or one that it makes, without references.",
@@ -75,11 +75,12 @@ GET_BREADCRUMBS: Final = Tool(
     title="Get breadcrumbs",
     summary="See what @stored and @recalled[N] stand for in this session. Call it when unsure, or your context was "
     "lost. Not when the last reply shows it.",
-    example='get_breadcrumbs(session="planning")',
+    example='get_breadcrumbs(session="s")',
     bounded=True,
-    everyday=("session",),
+    core=("session",),
     session=True,
     read_only=True,
+    everyday=("session",),
     guide=ToolGuide(
         what="Shows what this session stored last, recalled last, and touched, in order.",
         when="You are not sure what @stored and @recalled[N] stand for, or pick up a task after your context was lost.",
@@ -99,7 +100,7 @@ OVERVIEW: Final = "overview"
 class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):
     """The topic to explain."""
 
-    topic: Annotated[Name, Meta(description="A tool's name, else the way of working")] | UnsetType = UNSET
+    topic: Annotated[Name, Meta(description="A tool's name")] | UnsetType = UNSET
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -116,6 +117,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: str = ""
     errors: str = ""
     examples: str = ""
+    other_tools: str = ""
     topics: dict[str, tuple[str, ...]]
 
 
@@ -155,6 +157,7 @@ GUIDE: Final = Tool(
     "Call it on first use, or when a refusal surprises you. Not before every call.",
     example='guide(topic="search_memories")',
     read_only=True,
+    everyday=("topic",),
     guide=ToolGuide(
         what="Explains the way of working (no topic), or one tool: what, when, when not, cost, returns, next, example.",
         when="You use engramq for the first time, are about to use a tool that you have not used, or a refusal "

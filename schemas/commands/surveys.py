@@ -78,6 +78,8 @@ SURVEY_MEMORIES: Final = Tool(
     example='survey_memories(topic="billing")',
     bounded=True,
     read_only=True,
+    everyday=("topic", "since", "until", "project", "limit", "cursor", "max_chars"),
+    always_loaded=True,
     guide=ToolGuide(
         what="Gives the many memories about a topic as short extracts in order of time, near-duplicates shown once, "
         "with totals by month and thread.",

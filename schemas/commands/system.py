@@ -69,7 +69,7 @@ GET_COMMAND: Final = Tool(
     "broke. A write that answered is final. Until then ask again; do not write again.",
     example='get_command(command_id="<id>")',
     detailed=True,
-    everyday=("command_id",),
+    core=("command_id",),
     read_only=True,
     guide=ToolGuide(
         what="Tells what became of a write by its command_id: pending, running, done, failed or unknown.",

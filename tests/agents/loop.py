@@ -169,7 +169,7 @@ class Window:
 
     async def _call(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
         """Call as the host does; what is refused for its form is called again with what is needed alone."""
-        schema = self._schemas[tool]
+        schema = self._schemas.get(tool, {"type": "object", "properties": {}})  # not listed, and called by name
         needed = given | (self._session if "session" in schema["properties"] else {})
         body = await self._send(tool, filled(schema, needed, self._host.fill))
         if body["status"] == INVALID and self._host.fill is not Fill.OMITTED:

@@ -114,7 +114,8 @@ def node() -> str:
 def stack() -> Iterator[Stack]:
     home = Path(tempfile.mkdtemp(prefix="engramq-clients-", dir="/tmp"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")}
-    environment |= {"ENGRAMQ_HOME": str(home / "home"), "ENGRAMQ_PORT": "0", "HOME": str(home)}
+    environment |= {"ENGRAMQ_HOME": str(home / "home"), "ENGRAMQ_PORT": "0", "ENGRAMQ_TOOLS": "full"}
+    environment["HOME"] = str(home)
     try:
         with subprocess.Popen([ENGRAMQ, "up"], env=environment, stdout=subprocess.PIPE, text=True) as up:
             try:

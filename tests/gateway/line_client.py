@@ -31,7 +31,7 @@ async def line_client(service: Service, profile: Profile, caller: Caller, era: s
 @asynccontextmanager
 async def _transport(service: Service, profile: Profile, caller: Caller) -> AsyncIterator[Streams]:
     server = build_server(service, profile, lambda _ctx: caller)
-    calls = ToolCalls(service.call, profile.tools, server.server_info_stamp)
+    calls = ToolCalls(service.call, profile.tools, server.server_info_stamp, profile.unlisted)
     to_gateway, from_client = anyio.create_memory_object_stream[SessionMessage](10)
     to_client, from_gateway = anyio.create_memory_object_stream[SessionMessage | Exception](10)
 

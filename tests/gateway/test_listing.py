@@ -15,12 +15,14 @@ from mcp.shared.exceptions import MCPError
 from bench.replies import tokens
 from engramq.gateway.identity.authorization import Caller, local_caller
 from engramq.gateway.mcp.schema import listed_schema
-from engramq.gateway.mcp.server import INSTRUCTIONS, profile_of
+from engramq.gateway.mcp.server import INSTRUCTIONS, MAX_RESULT_CHARS, listing_for, profile_of
 from engramq.gateway.service import Call, Service
+from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, BatchConnected, BatchRefusal, Connect
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.keys import Keys
+from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from tests.gateway.line_client import line_client
 from tests.gateway.test_arguments import MINIMAL
@@ -28,7 +30,7 @@ from tests.gateway.test_http_identity import GOOD, client_with, guarded
 from tests.gateway.test_server import ERAS, client_of
 from tests.gateway.worker_side import WorkerSide
 
-PROFILES: Final = ["full", "core", "get_edge,record_outcome,connects"]
+PROFILES: Final = ["everyday", "graph", "full", "core", "get_edge,record_outcome,connects"]
 TYPES: Final = {"object", "array", "string", "integer", "number", "boolean"}
 OF_EVERY_SCHEMA: Final = {"type", "description", "default"}
 OF_TYPE: Final[Mapping[str, set[str]]] = {
@@ -165,23 +167,100 @@ def dumped(tools: list[types.Tool]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.promise("AG-15", "MT-13")
-@pytest.mark.parametrize(("profile", "bound"), [("full", 8_500), ("core", 2_200)])
+@pytest.mark.parametrize(("profile", "bound"), [("everyday", 4_200), ("full", 8_500), ("core", 2_200)])
 async def test_the_listing_costs_no_more_tokens_than_promised(service: Service, profile: str, bound: int) -> None:
     async with client_of(service, ERAS[1], profile) as client:
         assert cost(dumped((await client.list_tools()).tools)) < bound
 
 
-@pytest.mark.parametrize(("profile", "bound"), [("full", 550), ("core", 400)])
+@pytest.mark.parametrize(("profile", "bound"), [("everyday", 520), ("full", 550), ("core", 430)])
 async def test_the_overview_is_short(service: Service, profile: str, bound: int) -> None:
     async with client_of(service, ERAS[1], profile) as client:
         assert cost(await read(client, "engramq://guide")) < bound
+
+
+# CL-1: what is listed unless a setting says otherwise
+
+
+EVERYDAY: Final = {
+    *("store_memory", "search_memories", "list_recent_memories", "get_memory", "update_memory", "supersede_memory"),
+    *("forget_memory", "survey_memories", "connect", "disconnect", "connects", "connect_by_query", "record_outcome"),
+    *("get_breadcrumbs", "guide", "graph_add_edge", "get_edge", "get_node_by_name", "reclassify_memory_sector"),
+    *("verify_memory", "memory_promote_to_trusted"),
+}
+FULL_BYTES_BEFORE: Final = 35_365  # the listing of 40 tools that every client got until 2026-11-29
+DOORS: Final = pytest.mark.parametrize("in_session", [True, False], ids=["stdio", "http"])
+
+
+def listing(profile: str, *, in_session: bool = True) -> list[dict[str, Any]]:
+    return dumped(listing_for(profile_of(profile, in_session=in_session), TRUSTED).tools)
+
+
+@pytest.mark.promise("CL-1")
+def test_the_everyday_profile_is_the_default_and_lists_the_fixed_tools() -> None:
+    assert read_settings({}).tools == "everyday"
+    assert {tool["name"] for tool in listing("everyday")} == EVERYDAY
+
+
+@DOORS
+@pytest.mark.promise("CL-1")
+def test_the_everyday_listing_costs_less_than_half_of_the_full_one(in_session: bool) -> None:
+    listed = listing("everyday", in_session=in_session)
+    assert cost(listed) <= 4_200
+    size = len(json.dumps(listed, separators=(",", ":"), ensure_ascii=False).encode())
+    assert size <= (0.45 if in_session else 0.46) * FULL_BYTES_BEFORE
+
+
+@pytest.mark.promise("CL-1")
+@pytest.mark.parametrize("profile", ["everyday", "graph"])
+def test_an_open_profile_lists_what_a_call_needs(profile: str) -> None:
+    for tool in listing(profile, in_session=False):
+        schema, whole = tool["inputSchema"], TOOLS[tool["name"]]
+        assert set(schema.get("required", ())) <= set(schema["properties"])
+        assert set(schema["properties"]) <= set(listed_schema(whole)["properties"])
+        for name in re.findall(r"[(,] ?(\w+)=", whole.example):
+            assert name in schema["properties"], (tool["name"], name)
+
+
+@pytest.mark.promise("CL-1")
+def test_clients_that_defer_tools_are_asked_to_load_the_most_used_at_once() -> None:
+    advice = {tool["name"]: tool.get("_meta", {}) for tool in listing("everyday")}
+    at_once = {name for name, meta in advice.items() if meta.get("anthropic/alwaysLoad") is True}
+    assert at_once == {"store_memory", "search_memories", "get_memory", "supersede_memory", "survey_memories"}
+    sizes = {name: meta[MAX_RESULT_CHARS] for name, meta in advice.items() if MAX_RESULT_CHARS in meta}
+    assert set(sizes) == {"search_memories", "list_recent_memories", "get_memory", "survey_memories"}
+    assert set(sizes.values()) == {limits.REPLY_CHARS_MAX}, "the largest budget that a caller may name"
+
+
+@pytest.mark.promise("CL-1")
+@pytest.mark.parametrize("era", ERAS)
+async def test_every_other_tool_can_be_called_by_name(service: Service, workers: WorkerSide, era: str) -> None:
+    async with client_of(service, era, "everyday") as client:
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        for name in TOOLS.keys() - listed:
+            assert not (await client.call_tool(name, MINIMAL[name])).is_error, name
+            entry = await client.call_tool("guide", {"topic": name})
+            assert entry.structured_content is not None
+            assert entry.structured_content["status"] == "success", name
+
+
+@pytest.mark.promise("CL-1")
+@pytest.mark.parametrize("profile", ["everyday", "graph", "core", "guide,search_memories"])
+async def test_guide_and_refusals_say_how_to_list_the_other_tools(service: Service, profile: str) -> None:
+    async with client_of(service, ERAS[1], profile) as client:
+        with pytest.raises(MCPError, match="ENGRAMQ_TOOLS=full, lists all tools"):
+            await client.call_tool("no_such_tool", {})
+        if "guide" in {tool.name for tool in (await client.list_tools()).tools}:
+            for topic in ("overview", "no such topic"):
+                said = await client.call_tool("guide", {"topic": topic})
+                assert "ENGRAMQ_TOOLS=full, lists all tools" in json.dumps(said.structured_content)
 
 
 # AG-16: nothing names a tool that is not there
 
 
 NAMES: Final = re.compile(rf"(?<![\w/@])(?:{'|'.join(sorted(TOOLS, key=len, reverse=True))})(?!\w)")
-LEANEST: Final = [*TOOLS, "core", "guide,search_memories", "graph_add_edge,connects,guide", "full"]
+LEANEST: Final = [*TOOLS, "everyday", "graph", "core", "guide,search_memories", "graph_add_edge,connects,guide", "full"]
 TRUSTED: Final = local_caller("a namespace", "a principal").principal
 
 
@@ -258,7 +337,7 @@ async def test_core_lists_everyday_parameters_and_takes_the_others(service: Serv
         for tool in (await client.list_tools()).tools:
             listed = tool.input_schema["properties"]
             assert list(listed) == [name for name in listed_schema(TOOLS[tool.name])["properties"] if name in listed]
-            assert set(listed) == set(TOOLS[tool.name].everyday) >= set(tool.input_schema.get("required", ()))
+            assert set(listed) == set(TOOLS[tool.name].core) >= set(tool.input_schema.get("required", ()))
         unlisted = {"sectors": ["semantic"], "explain": True, "min_similarity": 0.5}
         answer = await client.call_tool("search_memories", {"query": "tea", **unlisted})
         assert not answer.is_error
