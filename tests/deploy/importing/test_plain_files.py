@@ -14,9 +14,10 @@ from engramq.deploy.importing import plain_files
 from engramq.deploy.importing.plain_files import ForeignDatabase
 from engramq.deploy.importing.records import Rejection
 from engramq.deploy.importing.sessions import UNUSABLE
-from engramq.deploy.importing.transcript_files import Spoken, StoredSession, client_of
+from engramq.deploy.importing.transcript_files import StoredSession, client_of
 from engramq.deploy.importing.transcripts import READERS
 from engramq.deploy.local.hooks.transcripts import CLIENTS, LONGEST_LINE
+from engramq.deploy.local.hooks.turns import Spoken
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import TranscriptFormat
 from tests.deploy.importing.agent_homes import (
