@@ -1,7 +1,8 @@
 """Find secrets in a text: tokens by their form, passwords in sentences, commands and addresses, cards, private keys.
 
 For example `ghp_...` is a token of GitHub wherever it stands, and `hunter2x` a password in `the password is hunter2x`.
-FORMS is the table of all forms but those behind a name and a sign (secret_names.py). Every pattern takes time in
+FORMS is the table of all forms but those of issuers (secret_issuers.py) and those behind a name and a sign
+(secret_names.py). Every pattern takes time in
 proportion to a text's length. Nothing is looked up, so nothing goes over the network.
 """
 
@@ -9,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from engramq.gateway.secret_issuers import is_random, issued_in
 from engramq.gateway.secret_names import MARK, SHORTEST, has_name, is_password, passwords
-from engramq.schemas.ids import TOKEN_PREFIX
 
 IN_ADDRESS: Final = "Basic Auth Credentials"
 KEYWORD: Final = "Secret Keyword"
@@ -36,56 +37,6 @@ class Form(NamedTuple):
     is_secret: Callable[[str], bool]
 
 
-# Kind, prefix (a pattern of the prefix alone), least characters of letters, digits, - and _ behind it: fewer than are
-# issued, so that one that was cut is found too. By the issuers' own documentation of 2025 and 2026.
-_PREFIXES: Final = (
-    ("engramq Token", re.escape(TOKEN_PREFIX), 40),
-    ("Anthropic Token", r"sk-ant-", 20),
-    ("OpenAI Token", r"sk-(?:proj|svcacct|admin|None)-", 20),
-    ("OpenAI Token", r"sk-(?=[A-Za-z0-9]{40})", 40),  # before 2024
-    ("OpenAI Token", r"sk-(?=[\w\-]{20,99}?T3BlbkFJ)", 40),
-    ("OpenRouter Token", r"sk-or-v\d-", 32),
-    ("GitHub Token", r"github_pat_|gh[pousr]_", 22),
-    ("GitLab Token", r"gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas|ffct)-|GR1348941", 20),
-    ("Google API Key", r"AIza", 30),
-    ("Google OAuth Secret", r"GOCSPX-|ya29\.", 20),
-    ("Hugging Face Token", r"hf_|api_org_", 30),
-    ("NPM tokens", r"npm_", 30),
-    ("Slack Token", r"xapp-\d-|xox[abceoprs]-(?:\d+-)?|xoxe\.xox[bp]-\d-", 8),
-    ("Stripe Access Key", r"(?:sk|rk)_(?:live|test)_|whsec_", 16),
-    ("DigitalOcean Token", r"do[opr]_v1_", 40),
-    ("Docker Token", r"dckr_(?:pat|oat)_", 20),
-    ("Shopify Token", r"shp(?:at|ca|pa|ss)_", 32),
-    ("HashiCorp Vault Token", r"hv[sbr]\.", 24),
-    ("Linear API Key", r"lin_(?:api|oauth)_", 32),
-    ("Postman API Key", r"PMAK-", 24),
-    ("Databricks Token", r"dapi(?=[0-9a-f]{32})", 32),
-    ("Groq Token", r"gsk_", 40),
-    ("xAI Token", r"xai-", 40),
-    ("Replicate Token", r"r8_", 30),
-    ("NVIDIA Token", r"nvapi-", 40),
-    ("Atlassian Token", r"ATATT3x", 40),
-    ("Age Secret Key", r"AGE-SECRET-KEY-1", 50),
-    ("AWS Access Key", r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)(?=[A-Z0-9]{16})", 16),
-    ("Artifactory Credentials", r"AKC(?=[a-zA-Z0-9]{10})(?=[a-zA-Z]{0,99}\d)", 10),
-    ("Artifactory Credentials", r"AP[\dA-F](?=[a-zA-Z0-9]{8})(?=[a-zA-Z]{0,99}\d)", 8),
-    ("PyPI Token", r"pypi-AgE", 40),
-    ("SendGrid API Key", r"SG\.(?=[\w\-]{16,64}\.)", 16),
-    ("Square OAuth Secret", r"sq0csp-", 40),
-    ("Twilio API Key", r"(?:AC|SK)(?=[a-z0-9]{32})", 32),
-    ("Discord Bot Token", r"[MNO](?=[\w\-]{23,25}\.[\w\-]{6}\.[\w\-]{27})", 23),
-)
-# A prefix begins a word (also behind \n in JSON), and its token goes to that word's end, dots between included. Each
-# place is begun at once, and what was begun is not gone through again: hence the possessive quantifiers.
-_TOKEN: Final = re.compile(
-    r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))(?:"
-    + "|".join(
-        rf"(?P<k{number}>(?:{prefix})[\w\-]{{{least},}}+)" for number, (_, prefix, least) in enumerate(_PREFIXES)
-    )
-    + r")(?:\.[\w\-]++)*+",
-    re.ASCII,
-)
-
 _DIGIT: Final = re.compile(r"\d")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _SYMBOL_INSIDE: Final = re.compile(r"\w[@#$%^*!]\w")
@@ -110,6 +61,9 @@ _DEFAULT: Final = re.compile(
     re.IGNORECASE,
 )
 
+_COMMON_WORDS: Final = frozenset(
+    ("the", "and", "for", "are", "was", "not", "but", "our", "his", "her", "has", "had", "from")
+)
 # What a message says of a password: the password is 'incorrect'.
 _STATE: Final = re.compile(
     r"(?:in|un|not)?(?:correct|valid|wrong|expired|empty|blank|weak|known|set|hash|encrypt|plain|strong|mask|visible|null|none"
@@ -120,11 +74,6 @@ _STATE: Final = re.compile(
 
 def _is_mixed(value: str) -> bool:
     return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
-
-
-def _is_random(token: str) -> bool:
-    """Say whether a token may be one: npm_config_registry_of_this_project is none."""
-    return not (token.islower() or token.isupper()) or _DIGIT.search(token) is not None
 
 
 def _is_spoken(value: str) -> bool:
@@ -159,6 +108,11 @@ def _is_in_address(value: str) -> bool:
     return is_password(value, shortest=1) and re.match(r"\d{1,5}(?:[/?#]|$)", value) is None
 
 
+def _is_seed(words: str) -> bool:
+    """Say whether words are those of a seed phrase: the list that wallets take them from has none of these."""
+    return not _COMMON_WORDS & set(words.replace(",", " ").split())
+
+
 def _is_card(digits: str) -> bool:
     """Say whether the last of a card's digits is the checksum of the others (Luhn)."""
     numbers = [int(char) for char in reversed(digits) if char.isdigit()]
@@ -166,7 +120,7 @@ def _is_card(digits: str) -> bool:
 
 
 def _form(
-    kind: str, marks: str, pattern: str, is_secret: Callable[[str], bool] = _is_random, flags: re.RegexFlag = re.ASCII
+    kind: str, marks: str, pattern: str, is_secret: Callable[[str], bool] = is_random, flags: re.RegexFlag = re.ASCII
 ) -> Form:
     return Form(kind, tuple(marks.split(" ")), re.compile(pattern, flags), is_secret)
 
@@ -219,11 +173,31 @@ FORMS: Final[tuple[Form, ...]] = (
     ),
     _form("Twilio API Key", "ac sk", r"(?<!\w)(?:AC|SK)[0-9a-f]{32}(?!\w)[\s\S]{1,60}?(?<!\w)(\w{32})(?!\w)"),
     _form("Azure Storage Account access key", "accountkey=", r"AccountKey=([\w+/=]{80,}+)"),
-    _form("Azure Client Secret", "q~", r"(?<![\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?![\w~.-])"),
+    _form("Azure Client Secret", "q~", r"(?:(?<![\w~.-])|(?<=\\[nrt]))([\w~.-]{3}\dQ~[\w~.-]{31,34})(?![\w~.-])"),
     _form("Mailchimp Access Key", "-us", r"(?:(?<![0-9a-zA-Z])|(?<=\\[nrt]))([0-9a-z]{32}-us\d{1,2})\b"),
     _form("Slack Token", "hooks.slack.com", r"(?i:hooks\.slack\.com/services/(T\w+/B\w+/\w+))"),
     _form("Discord Webhook", "/api/webhooks/", r"/api/webhooks/\d{15,20}/([\w-]{50,}+)"),
     _form("Telegram Bot Token", ":", r"(?<!\d)(\d{8,10}:[0-9A-Za-z_-]{35})(?![\w-])"),
+    _form("Azure Storage Signature", "sig=", r"[?&;]sig=([\w%+/=-]{30,}+)"),
+    _form("Asana Token", ":", r"(?:(?<![\w/])|(?<=\\[nrt]))(\d/\d{15,17}(?:/\d{15,17})?:[0-9A-Za-z]{32,}+)"),
+    _form("Convex Key", "|", r"(?:(?<![\w-])|(?<=\\[nrt]))((?:prod|dev|preview|project):[\w:-]{3,80}\|[\w+/=-]{30,}+)"),
+    _form("Docker Credentials", '"auth"', r"\"auth\"\s*+:\s*+\"([A-Za-z0-9+/]{12,}+={0,2})\""),
+    _form("Private Key", "client-key-data", r"client-key-data\\?\"?:\s*+\\?\"?([A-Za-z0-9+/=]{40,}+)"),
+    _form("Private Key", "priv", r"(?i:priv(?:ate)?[ _-]?key)[^\n]{0,40}?(?<!\w)((?:0x)?[0-9a-fA-F]{64})(?!\w)"),
+    _form(
+        "Session Cookie",
+        "sess sid",
+        r"(?:(?<![\w-])|(?<=\\[nrt]))(?i:(?:\w{1,20}[._-])?session[_-]?(?:id|token)?|sid|phpsessid|jsessionid|connect\.sid)=([\w.%+/=~:-]{16,}+)",
+        _is_random_value,
+    ),
+    _form(
+        "Seed Phrase",
+        "phrase mnemonic seed",
+        r"(?i:(?:seed|recovery|backup|secret)[ _-]?(?:phrase|words)|mnemonic|(?<!\w)seed)\b"
+        r"[^\n.]{0,40}?[:=\"'`]\s*+[\"'`]?"
+        r"((?:[a-z]{3,8}[ ,]++){11,23}[a-z]{3,8})(?!\w)",
+        _is_seed,
+    ),
     # By the brands' first digits and lengths.
     _form(
         "Card Number",
@@ -355,10 +329,8 @@ _BEHIND_IT: Final = ".,;:)]}"  # a password in a sentence
 
 def known_secrets(text: str, folded: str) -> Iterator[SecretSpan]:
     """Give the places of the secrets that their form tells; `folded` is the text in small letters."""
-    for found in _TOKEN.finditer(text):
-        name = found.lastgroup or ""
-        if _is_random(found[name]):
-            yield SecretSpan(found.start(), found.end(), _PREFIXES[int(name[1:])][0])
+    for start, end, kind in issued_in(text):
+        yield SecretSpan(start, end, kind)
     for form in FORMS:
         for found in form.pattern.finditer(text) if any(mark in folded for mark in form.marks) else ():
             group = found.lastindex or 0
