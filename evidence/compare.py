@@ -1,7 +1,8 @@
 """Compare citations with the files of a working tree: fresh, changed, gone, or unknown, within a bound of time.
 
-Only what git tracks is compared: hashes come from other people, and an answer is one about the file, as `.env`. What is
-not there is looked for where git says that it was renamed to; one pass does for all of them.
+Only what git tracks is compared where others learn the answer: hashes come from anybody, and it would confirm guesses
+about other files, as `.env`. What is not there is looked for where git says that it was renamed to; one pass does for
+all of them.
 """
 
 from __future__ import annotations
@@ -43,14 +44,19 @@ class Cited(NamedTuple):
     is_here: bool = True
 
 
-def compare(memories: Sequence[Cited], folder: str, budget_s: float = BUDGET_S) -> list[list[Freshness]]:
-    """Return what became of each citation of each memory, seen from a folder."""
+def compare(
+    memories: Sequence[Cited], folder: str, budget_s: float = BUDGET_S, *, is_kept_here: bool = False
+) -> list[list[Freshness]]:
+    """Return what became of each citation of each memory, seen from a folder.
+
+    `is_kept_here`: nobody elsewhere learns it, so that files which git does not track are compared too.
+    """
     root = root_of(folder)
     comparison = _Comparison(root, time.monotonic() + budget_s)
     for number, memory in enumerate(memories):
         for index, citation in enumerate(memory.evidence):
             comparison.add((number, index), citation, is_here=memory.is_here)
-    comparison.run()
+    comparison.run(is_kept_here=is_kept_here)
     found = comparison.found
     return [[found[number, index] for index in range(len(memory.evidence))] for number, memory in enumerate(memories)]
 
@@ -100,36 +106,37 @@ class _Comparison:
             if not is_here:
                 self._elsewhere.add(key)
 
-    def run(self) -> None:
+    def run(self, *, is_kept_here: bool) -> None:
         """Compare files, and look in the repository's history for what they do not tell."""
-        if not (self._commits or self._files):
+        if is_kept_here:
+            self._look_at_all(set(self._files.values()))
+        if not (self._commits or self._elsewhere or self._missing or self._files.keys() - self.found.keys()):
             return
-        # Most recalls cite no file and do without: 15 ms of imports, while a client waits for its hook.
+        # Recalls that cite nothing of this kind do without: 15 ms of imports, while a client waits for its hook.
         from engramq.evidence.git import GitFailed, Repository  # noqa: PLC0415 - see above
 
         repository = Repository(self._root, self._until)
         try:
-            tracked = self._tracked(repository)
-        except GitFailed as problem:
-            for key in (*self._commits, *self._files):
-                self.found[key] = Freshness(UNKNOWN, why=f"git: {problem}")
-            return
-        for key, place in self._files.items():
-            self._look(key, is_tracked=place in tracked)
-        try:
+            if not is_kept_here:
+                self._look_at_all(self._tracked(repository, self._files.values()))
             self._leave_others(repository)
             self._by_commit(repository)
             if self._missing:
                 self._follow(repository)
         except GitFailed as problem:
-            for key in (*self._commits, *self._elsewhere, *self._missing):  # what was decided before is none of these
-                self.found[key] = Freshness(UNKNOWN, why=f"git: {problem}")
+            unseen = self._files.keys() - self.found.keys()
+            for key in (*self._commits, *self._elsewhere, *self._missing, *unseen):
+                self.found[key] = Freshness(UNKNOWN, why=f"git: {problem}")  # what was decided before is none of these
 
-    def _tracked(self, repository: Repository, places: Iterable[str] = ()) -> set[str]:
-        """Return which of these files git tracks, or of all that are cited; those of submodules by their own index."""
+    def _look_at_all(self, tracked: Collection[str]) -> None:
+        for key, place in self._files.items():
+            self._look(key, is_tracked=place in tracked)
+
+    def _tracked(self, repository: Repository, places: Iterable[str]) -> set[str]:
+        """Return which of these files git tracks; those of submodules by their own index."""
         assert self._folder is not None
         trees = defaultdict[str, list[str]](list)
-        for place in dict.fromkeys(places or self._files.values()):
+        for place in dict.fromkeys(places):
             trees[self._folder.tree_of(place)].append(place)
         tracked = set(repository.tracked(trees.pop("", [])))
         for tree, several in trees.items():

@@ -73,9 +73,9 @@ def verify_receipt(
     elif problem is None:
         _show(receipt, named=key is not None or (live and difference is None))
     if problem is not None and not as_json:
-        raise CommandFailed(f"{file} proves nothing: {problem}.")
+        raise CommandFailed(printable(f"{file} proves nothing: {problem}."))
     if difference is not None and not as_json:
-        raise CommandFailed(f"The audit log says otherwise now: {difference}.")
+        raise CommandFailed(printable(f"The audit log says otherwise now: {difference}."))
     if live and not as_json:
         erased = (
             f" Of {count_of(blanked, 'entry', 'entries')} the words were erased since, or are private to another."
@@ -122,13 +122,18 @@ def _difference(proven: ChainedEntry, live: ChainedEntry) -> str | None:
 def _show(receipt: Receipt, *, named: bool) -> None:
     for entry in receipt.proven:
         target = f" {entry.target_id}" if entry.target_id else ""
-        by = f"by {printable(entry.actor)} in {printable(receipt.namespace)}"
-        click.echo(f"{entry.at}  {entry.action}{target}  {by}  entry {entry.id}, place {entry.place} of the audit log")
+        what = f"{entry.at}  {entry.action}{target}  by {entry.actor} in {receipt.namespace}"
+        click.echo(printable(f"{what}  entry {entry.id}, place {entry.place} of the audit log"))
+        if entry.restored_at is not None:
+            brought = f"an export of {entry.restored_from} brought it on {entry.restored_at}"
+            click.echo(printable(f"  Restored: {brought}. Whether it is true this installation does not know."))
     if receipt.omitted:
         click.echo(f"{count_of(receipt.omitted, 'more entry', 'more entries')} of the same command are not in it.")
     click.echo("The receipt is as it was signed.")
     if not named:
-        click.echo(f"Signed by key {receipt.public_key}. Compare that with the one at {KEY_PATH}, or give --key.")
+        click.echo(
+            f"Signed by key {printable(receipt.public_key)}. Compare that with the one at {KEY_PATH}, or give --key."
+        )
 
 
 def _problem(receipt: Receipt, key: str | None) -> str | None:
@@ -155,7 +160,7 @@ def _read(file: Path) -> Receipt:
             raise ValueError(f"it is larger than {FILE_BYTES} bytes")
         return msgspec.json.decode(data, type=Receipt)
     except ValueError as problem:
-        raise CommandFailed(f"{file} is no receipt: {problem}.") from None
+        raise CommandFailed(printable(f"{file} is no receipt: {problem}.")) from None
 
 
 def _public_key(given: str) -> str:

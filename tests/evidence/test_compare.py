@@ -234,6 +234,9 @@ def test_of_what_git_does_not_track_nothing_is_told(tree: Path) -> None:
             {"path": path, "sha256": line, "lines": "1"}, {"path": path, "sha256": wrong, "lines": "1"},
         ]  # fmt: skip
         assert set(states(several, tree)) == {"unknown"}, path
+        (told,) = compare([Cited(several)], str(tree), 20.0, is_kept_here=True)
+        expected = ["unknown"] * 4 if ".git" in path.lower().split("/") else ["fresh", "changed"] * 2
+        assert [each.state for each in told] == expected, path
     # Nor by the hash of what would be a file that was moved there.
     whole = sha256_of(secret.encode())
     (tree / "recipe.txt").unlink()

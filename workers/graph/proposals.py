@@ -101,8 +101,11 @@ async def _read_to_share(tx: Transaction, rows: Sequence[Row]) -> dict[UUID, Mem
 
 
 def _sharing(row: Row, memory: Memory | None) -> Proposal:
-    """Return a proposal to share a memory, with all of it that is judged; with nothing of it that nobody asked for."""
-    about = {"memory_id": str(row["target_id"])}
+    """Return a proposal to share a memory, with all of it that is judged; with nothing of it that nobody asked for.
+
+    Its reason, which is about the memory, is told as long as the memory is.
+    """
+    about: dict[str, Any] = {"memory_id": str(row["target_id"]), "reason": None}
     if memory is None:
         return _proposal(row, "Nothing: the memory is gone.", **about)
     if row["state"] not in OPEN:
@@ -112,7 +115,7 @@ def _sharing(row: Row, memory: Memory | None) -> Proposal:
     if row["change"] != {SEEN: digest_of(memory)}:
         return _proposal(row, "Nothing: the memory has changed since. To share it takes another proposal.", **about)
     effect = f"Let everybody see this memory: {preview_of(memory.content, limits.PREVIEW_CHARS)}"
-    return _proposal(row, effect, **about, change=EdgeChange(new=judged(memory)))
+    return _proposal(row, effect, **{**about, "reason": row["reason"]}, change=EdgeChange(new=judged(memory)))
 
 
 def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: Mapping[UUID, str]) -> Proposal:
@@ -120,10 +123,10 @@ def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: M
     change = None if row["change"] is None else _change(row["change"], edge)
     effect = _effect_on_edge(row, edge, change) if on_edge else _effect_on_node(row, node, names)
     about = {"edge_id" if on_edge else "node_id": str(row["target_id"])}
-    return _proposal(row, effect, **about, edge=edge, node=node, change=change)
+    return _proposal(row, effect, **about, reason=row["reason"], edge=edge, node=node, change=change)
 
 
-def _proposal(row: Row, effect: str, **about: Any) -> Proposal:
+def _proposal(row: Row, effect: str, *, reason: str | None, **about: Any) -> Proposal:
     return Proposal(
         **{"edge_id": None, "node_id": None, **about},
         proposal_id=str(row["id"]),
@@ -131,7 +134,7 @@ def _proposal(row: Row, effect: str, **about: Any) -> Proposal:
         new_sector=Sector(row["new_sector"]) if row["new_sector"] else None,
         state=ProposalState(row["state"]),
         proposed_by=row["proposed_by"],
-        reason=row["reason"],
+        reason=reason,
         approvals=len(row["approved_by"]),
         approved_by=list(row["approved_by"]),
         created_at=format_time(row["created_at"]),

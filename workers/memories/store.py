@@ -65,6 +65,13 @@ log = logging.getLogger(__name__)
 
 
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
+# From this cosine on a private memory is taken for what a new one corrects, whatever else is more similar: a visit that
+# was moved to another day has .7 to .9. The most similar one is taken for it anyway.
+_CORRECTED_FROM: Final = 0.65
+_KEPT_PRIVATE: Final = (
+    "Private, as memory {} is, which is like it. If everybody may see it, call share_memory, or store it with "
+    'visibility="shared".'
+)
 _UNSET_YET: Final = (
     "sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at"
 )  # fmt: skip
@@ -172,8 +179,12 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     # Of trusted memories alone: nobody has asked for others.
     near: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
     trusted = (Partition.TRUSTED,)
+    rows: list[Row] = []
     if embedding is not None:  # before the insert, which the search would find
-        nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
+        rows = await (await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)).fetchall()
+    corrected = None if command.visibility is not UNSET or draft.owner is not None else _corrected(rows, shown_from)
+    if corrected is not None:
+        columns["owner"] = tx.viewer.owner
     project = columns["project"]
     others = None if project is None else await tx.send(PROJECT_BESIDE, project=project)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
@@ -181,7 +192,6 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     if command.external_id is not UNSET and await node.fetchone() is None:
         raise await _external_id_taken(tx, command.external_id)
     inserted = await tx.send("insert_memory", **columns, **vector)
-    rows = [] if embedding is None else await nearest.fetchall()
     made = await inserted.fetchone()
     assert made is not None  # whatever keeps a row out is an error
     read_again = {name: value.obj for name, value in columns.items() if isinstance(value, Jsonb)}
@@ -204,9 +214,24 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
             memory.score = memory.similarity = score
             mark_pair(stored, memory)
             similar.append(memory)
-    notice = "" if others is None else await _notice_of_project(tx, project, await others.fetchone() or {}, context)
+    notices = [] if corrected is None else [_KEPT_PRIVATE.format(corrected)]
+    if others is not None:
+        notices.append(await _notice_of_project(tx, project, await others.fetchone() or {}, context))
+    notice = " ".join(filter(None, notices))
     degraded = True if embedding is None else UNSET
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
+
+
+def _corrected(rows: Sequence[Row], shown_from: float) -> UUID | None:
+    """Return the private memory that a new one corrects, as far as similarity tells: nearest first; None for none.
+
+    Its correction is private too, unless it says otherwise: it would tell everybody what that one does not.
+    """
+    for number, row in enumerate(rows):
+        if row["owner"] is not None and similarity(row["distance"]) >= (shown_from if number == 0 else _CORRECTED_FROM):
+            found: UUID = row["id"]
+            return found
+    return None
 
 
 async def _notice_of_project(tx: Transaction, project: str, row: Row, context: Context) -> str:

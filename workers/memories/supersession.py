@@ -135,7 +135,9 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
     if old["owner"] != new["owner"]:
         # Others would miss the old one, or read the id of a private one in the new one.
         error = "One of the two memories is private and the other is not: neither replaces the other."
-        raise refuse(FaultCode.FORBIDDEN, error, recovery="Share the private one first: share_memory.")
+        private, shared = (old, new) if old["owner"] is not None else (new, old)
+        recovery = f"Make {shared['id']} private first: unshare_memory. Or share {private['id']}: share_memory."
+        raise refuse(FaultCode.FORBIDDEN, error, recovery=recovery)
     if old["superseded_by"] is not None:
         found = await replacements(tx, [old["id"]])
         raise refuse(

@@ -106,9 +106,12 @@ async def is_known(tx: Transaction, principal: PrincipalId) -> bool:
 
 
 async def hand_over(tx: Transaction, leaving: PrincipalId, heir: PrincipalId, actor: str) -> int:
-    """Let another principal own what is private to one; audited. Return how many memories that were."""
+    """Let another principal own what is private to one; audited. Return how many memories that were.
+
+    What was proposed to share them ends.
+    """
     row = await tx.only_row("hand_over", leaving=Viewer.of(leaving).owner, heir=Viewer.of(heir).owner)
-    old, new = _describe(leaving), _describe(heir) | {"memories": row["memories"]}
+    old, new = _describe(leaving), _describe(heir) | dict(row)
     await audit.write(tx, actor, AuditAction.HAND_OVER, None, old=old, new=new)
     return int(row["memories"])
 

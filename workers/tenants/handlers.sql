@@ -22,7 +22,8 @@ select
 
 -- name: hand_over
 -- Let what is private to one principal be private to another, with its links. An external id that the other has already
--- stays behind.
+-- stays behind. What was proposed to share it ends: neither who leaves nor who decides may see what it becomes, and
+-- consent was given to who leaves.
 with going as materialized (
     select n.id, n.external_id, exists (
         select from nodes o where o.tenant = %(tenant)s and o.external_id = n.external_id and o.owner = %(heir)s
@@ -43,8 +44,14 @@ with going as materialized (
     from going
     where m.tenant = %(tenant)s and m.node_id = going.id
     returning m.node_id
+), ended as (
+    update proposals p set rejected_at = now()
+    from going
+    where p.tenant = %(tenant)s and p.target_id = going.id and p.action = 'share'
+        and p.rejected_at is null and p.used_at is null and p.expires_at > now()
+    returning p.id
 )
-select count(*) as memories from memory
+select (select count(*) from memory) as memories, (select count(*) from ended) as proposals
 
 -- name: principal_known
 -- Whether a token, or a memory that it stored or keeps to itself, knows a principal.

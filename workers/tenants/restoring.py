@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.schemas.exports import EdgeRecord, EmbeddingModel, Head, MemoryRecord, NodeRecord, type_of
+from engramq.schemas.exports import AuditRecord, EdgeRecord, EmbeddingModel, Head, MemoryRecord, NodeRecord, type_of
 from engramq.schemas.fields import composed
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition
@@ -244,7 +244,8 @@ class _Restoration:
                 )
             else:
                 writing = WRITINGS[kind]
-                row = await self.tx.row(writing.query, lines=lines, **writing.values)
+                of_log = {"restored_from": self.found.head.namespace} if kind == type_of(AuditRecord) else {}
+                row = await self.tx.row(writing.query, lines=lines, **writing.values, **of_log)
         except Duplicate as problem:
             raise _Taken(batch, problem.diag.constraint_name or "") from None
         except BadValue as problem:

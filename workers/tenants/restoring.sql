@@ -190,7 +190,8 @@ select count(*) as rows from made
 
 -- name: write_exported_audit
 -- Entries of the audit log; those that the log has kept stay as they are. How many are in it now: a number that another
--- entry has does not count. Those with a number that is too high for everybody's sequence get one of their own.
+-- entry has does not count. Those with a number that is too high for everybody's sequence get one of their own. What is
+-- written says that it came with an export: whoever made that may have written anything.
 with given as materialized (
     select r.*,
         exists (
@@ -202,15 +203,20 @@ with given as materialized (
         {each audit: $name $type}
     )
 ), made as (
-    insert into audit_log (tenant, namespace, {each audit: $name})
+    insert into audit_log (tenant, namespace, restored_at, restored_from, {each audit: $name})
     overriding system value
-    select %(tenant)s, %(namespace)s, {each audit: $name} from given
+    select %(tenant)s, %(namespace)s, now(), %(restored_from)s, {each audit: $name} from given
     where not there and id <= audit_ids_kept()
     on conflict (tenant, id) do nothing
     returning 1
 ), renumbered as (
-    insert into audit_log (tenant, namespace, at, actor, action, target_id, old, new, reason, command_id, owner)
-    select %(tenant)s, %(namespace)s, at, actor, action, target_id, old, new, reason, command_id, owner from given
+    insert into audit_log (
+        tenant, namespace, restored_at, restored_from, at, actor, action, target_id, old, new, reason, command_id, owner
+    )
+    select
+        %(tenant)s, %(namespace)s, now(), %(restored_from)s, at, actor, action, target_id, old, new, reason, command_id,
+        owner
+    from given
     where not there and id > audit_ids_kept()
     order by id
     returning 1

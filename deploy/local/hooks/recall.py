@@ -259,7 +259,7 @@ def mark(hits: Sequence[dict[str, Any]], folder: str, project: str, until: float
 
     budget_s = max(0.0, min(_MOST_S, until - time.monotonic() - _LEFT_S))
     here = [Cited(evidence, bool(project) and hit.get("project") == project) for hit, evidence in citing]
-    for (hit, evidence), found in zip(citing, compare(here, folder, budget_s), strict=True):
+    for (hit, evidence), found in zip(citing, compare(here, folder, budget_s, is_kept_here=True), strict=True):
         told = [
             Freshness(str(citation.get("state") or each.state), each.place) if citation.get("memory_id") else each
             for citation, each in zip(evidence, found, strict=True)

@@ -1,13 +1,17 @@
 """Receipts over a gateway, and checked by somebody who has none (SE-20)."""
 
+import asyncio
+import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import structs
 
+from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.receipts import ChainedEntry, Receipt
 from tests.deploy.cli.test_tool_commands import Shell, here, shell
@@ -71,3 +75,29 @@ async def test_an_outsider_checks_a_receipt_without_a_network(
     file.write_text("{}")
     await shell.run("verify", str(file), code=ExitCode.FAILED)
     assert "is no receipt" in shell.err
+
+
+async def test_what_a_receipt_says_reaches_a_terminal_printable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hide = "\x1b[8m"
+    forger = Ed25519PrivateKey.generate()
+    fields: dict[str, Any] = dict.fromkeys(("at", "actor", "action", "target_id", "restored_at", "restored_from"), hide)
+    digest = hashlib.sha256().hexdigest()
+    entry = ChainedEntry(
+        id=1, place=1, command_id=None, body=None, salt=None, digest=digest, previous=digest, hash="", **fields
+    )
+    receipt = Receipt(
+        namespace=hide, made_at=hide, proven=[structs.replace(entry, hash=entry.hash_now())],
+        public_key=forger.public_key().public_bytes_raw().hex(),
+    )  # fmt: skip
+    file = tmp_path / "receipt.json"
+    file.write_bytes(msgspec.json.encode(structs.replace(receipt, signature=forger.sign(receipt.signed_bytes()).hex())))
+    assert await asyncio.to_thread(main, ["verify", str(file)]) == ExitCode.DONE
+    out, _ = capsys.readouterr()
+    assert "Restored: an export of" in out
+    for told in (receipt, {"\x1b[8m": 1}, structs.replace(receipt, public_key=hide)):
+        file.write_bytes(msgspec.json.encode(told))
+        assert await asyncio.to_thread(main, ["verify", str(file), "--key", "00" * 32]) == ExitCode.FAILED
+    out, err = (a + b for a, b in zip(capsys.readouterr(), (out, ""), strict=True))
+    assert "\x1b" not in out + err

@@ -4,11 +4,26 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.commands import ForgetMemory, Forgotten, GetMemory, MemoryFound, Purged, PurgeMemories
+from engramq.schemas.commands import (
+    Decided,
+    DecideProposal,
+    ForgetMemory,
+    Forgotten,
+    GetMemory,
+    ListProposals,
+    MemoryFound,
+    ProposalList,
+    Purged,
+    PurgeMemories,
+    Shared,
+    ShareMemory,
+)
 from engramq.schemas.envelope import Principal
 from engramq.schemas.evidence import Citation
 from engramq.schemas.limits import NAME_CHARS
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Visibility
+from engramq.schemas.records import Proposal
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Decision, ProposalState, Scope, Visibility
+from engramq.workers.db.privacy import change_privacy
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.tenants.handlers import count_owned, hand_over
 from tests.workers.conftest import World
@@ -21,6 +36,10 @@ ROOT = Principal(name="root", scopes=ALL_SCOPES)
 async def kept(world: World, who: Principal, content: str, **fields: Any) -> str:
     stored = await world.keep(content, principal=who, visibility=Visibility.PRIVATE, **fields)
     return stored.stored.id
+
+
+async def proposals(world: World, who: Principal) -> list[Proposal]:
+    return (await world.ask(ProposalList, ListProposals(), principal=who)).proposals
 
 
 async def found(world: World, who: Principal, memory_id: str) -> bool:
@@ -40,6 +59,31 @@ async def test_the_heir_sees_what_was_private_and_nobody_else(world: World) -> N
     assert await found(world, BOB, theirs)
     (entry,) = world.rows("select actor, action, old, new from audit_log")
     assert (entry["actor"], entry["action"], entry["new"]["principal"]) == ("root", "hand_over", "bob")
+
+
+@pytest.mark.promise("PV-4", "PV-2")
+async def test_a_hand_over_ends_what_was_proposed_to_share(world: World) -> None:
+    await world.store.write(DEFAULT_NAMESPACE, lambda tx: change_privacy(tx, consent=True))
+    approved, pending = (
+        await kept(world, ADA, "The heron nests by the pond"),
+        await kept(world, ADA, "The reed is tall"),
+    )
+    for memory_id in (approved, pending):
+        await world.ask(Shared, ShareMemory(memory_id=memory_id, reason="secret reason"), principal=ADA)
+    decision = DecideProposal(proposal_id=(await proposals(world, ROOT))[-1].proposal_id, decision=Decision.APPROVE)
+    await world.ask(Decided, decision, principal=ROOT)
+    whole = world.store.seen_by(EVERYTHING)
+    await whole.write(DEFAULT_NAMESPACE, lambda tx: hand_over(tx, ADA.identity, BOB.identity, "root"))
+    for who in (ADA, ROOT):
+        told = await proposals(world, who)
+        assert {proposal.state for proposal in told} == {ProposalState.REJECTED}
+        assert "heron" not in str(told)
+        assert "secret" not in str(told)
+    for memory_id in (approved, pending):
+        asked = await world.ask(Shared, ShareMemory(memory_id=memory_id), principal=BOB)
+        assert asked.status == "consent_required"
+    (entry,) = world.rows("select new from audit_log where action = 'hand_over'")
+    assert (entry["new"]["memories"], entry["new"]["proposals"]) == (2, 2)
 
 
 @pytest.mark.promise("PV-4")
@@ -98,7 +142,7 @@ async def test_what_others_keep_private_stays_though_it_rests_on_what_goes(world
     ground = (await world.keep("The pond is deep", principal=ADA)).stored.id
     cites = (Citation(memory_id=ground),)
     private = await kept(world, BOB, "Nobody swims there", evidence=cites)
-    await world.keep("Nobody fishes there", principal=BOB, evidence=cites)
+    await world.keep("Nobody fishes there", principal=BOB, evidence=cites, visibility=Visibility.SHARED)
     listed = await world.ask(Purged, PurgeMemories(created_by="ada", with_resting=True), principal=ROOT)
     assert (listed.matched, listed.still_resting_count) == (1, 1)
     purge = PurgeMemories(created_by="ada", with_resting=True, erase=True)

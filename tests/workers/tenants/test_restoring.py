@@ -9,16 +9,19 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import psycopg
 import pytest
 
 from engramq.deploy.cli import main
 from engramq.schemas import limits
 from engramq.schemas.command_line import ExitCode
-from engramq.workers.db import loads
+from engramq.workers.db import audit_chain, loads
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.tenants import restoring
 from engramq.workers.tenants.export import ExportChoice, lines
 from engramq.workers.tenants.export_check import ExportRefused
@@ -180,6 +183,25 @@ async def test_a_deleted_namespace_comes_back_with_its_audit_log(
     assert await run("import", str(tmp_path / "moved.jsonl")) == ExitCode.FAILED
     assert "another entry of the audit log has this id" in capfd.readouterr().err
     assert database.rows("select 1 from nodes where tenant = tenant_of('acme')") == []
+
+
+@pytest.mark.promise("IM-5", "SE-20")
+async def test_what_an_export_brought_says_so_in_the_chain_and_in_its_receipt(
+    store: Store, acme: Tenant, database: Database, tmp_path: Path
+) -> None:
+    file = written(tmp_path / "acme.jsonl", export_lines.whole(export_lines.records()))
+    assert await run("import", file, "--namespace", "beta") == ExitCode.DONE
+    whole = store.seen_by(EVERYTHING)
+    await whole.write("beta", lambda tx: audit_chain.extend(tx, behind=0))
+    command = UUID(export_lines.an_id(90))
+    ((entry,), _) = await whole.read("beta", lambda tx: audit_chain.of_command(tx, command, 10))
+    assert (entry.action, entry.restored_from) == ("update", "acme")
+    assert entry.restored_at is not None
+    assert entry.problem() is None
+    for told in ({"restored_at": None, "restored_from": None}, {"restored_from": "beta"}):
+        assert msgspec.structs.replace(entry, **told).problem() == "its facts or its place were changed"
+    (own,) = database.rows("select restored_from from audit_log where action = 'restore_tenant'")
+    assert own["restored_from"] is None, "who restored it is of this installation"
 
 
 @pytest.mark.promise("IM-5")

@@ -42,7 +42,7 @@ async def test_of_an_untrusted_memory_no_state_is_kept(world: World) -> None:
     memory_id = (await world.keep("The oven heats", source_type=SourceType.RESEARCH, evidence=cited)).stored.id
     told = await found(world, memory_id, CitationState.FRESH, cited=({"path": "a.py", "sha256": "0" * 64},))
     assert (told.changed_count, told.missed_count) == (0, 1)
-    reply = await world.ask(MemoryFound, GetMemory(memory_id=memory_id))
+    reply = await world.ask(MemoryFound, GetMemory(memory_id=memory_id, include_untrusted=True))
     assert reply.memory is not None
     assert reply.memory.evidence == [{"path": "a.py", "sha256": "0" * 64}]
 

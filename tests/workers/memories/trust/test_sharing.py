@@ -409,7 +409,8 @@ async def test_nobody_reads_in_a_proposal_what_nobody_asks_to_share_any_more(wor
     await configured(world, consent=True)
     match how:
         case "reject":
-            asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            asked = await world.ask(Shared, ShareMemory(memory_id=private, reason="canteen"), principal=ADA)
+            assert "canteen" in str((await proposals(world, JUDGE))[0].reason)
             decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.REJECT)
             await world.ask(Decided, decision, principal=JUDGE)
         case "use":
@@ -431,7 +432,8 @@ async def test_nobody_reads_in_a_proposal_what_nobody_asks_to_share_any_more(wor
 @pytest.mark.promise("PV-2")
 async def test_what_has_the_external_id_of_a_private_memory_of_its_author_stays_shared(world: World) -> None:
     private = await kept(world, "The heron nests by the pond", external_id="k1")
-    shared = (await world.keep("The heron nests in the reed", principal=ADA, external_id="k1")).stored.id
+    told = {"external_id": "k1", "visibility": Visibility.SHARED}
+    shared = (await world.keep("The heron nests in the reed", principal=ADA, **told)).stored.id
     with refused(FaultCode.EXTERNAL_ID_TAKEN) as faults:
         await world.ask(Unshared, UnshareMemory(memory_id=shared), principal=ADA)
     assert faults[0].memory_id == private

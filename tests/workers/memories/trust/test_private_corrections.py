@@ -1,0 +1,50 @@
+"""A correction of a private memory is private unless it says otherwise, and the reply says so (PV-3)."""
+
+import pytest
+
+from engramq.schemas.commands import GetMemory, MemoryFound, Superseded, SupersedeMemory
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import Visibility
+from tests.refusals import refused
+from tests.workers.conftest import World
+from tests.workers.memories.trust.test_sharing import ADA, BOB, kept
+
+pytestmark = pytest.mark.promise("PV-3")
+
+OLD, NEW = "Ada has a visit to the clinic on Monday", "Ada has a visit to the clinic on Tuesday"
+
+
+async def is_seen(world: World, memory_id: str) -> bool:
+    return (await world.ask(MemoryFound, GetMemory(memory_id=memory_id), principal=BOB)).memory is not None
+
+
+async def test_what_is_like_a_private_memory_is_private_and_says_so(world: World) -> None:
+    old = await kept(world, OLD)
+    reply = await world.keep(NEW, principal=ADA)
+    assert reply.stored.visibility is Visibility.PRIVATE
+    assert f"Private, as memory {old} is" in str(reply.notice)
+    assert not await is_seen(world, reply.stored.id)
+    await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=reply.stored.id), principal=ADA)
+
+
+async def test_who_says_that_everybody_sees_it_is_heeded(world: World) -> None:
+    old = await kept(world, OLD)
+    reply = await world.keep(NEW, principal=ADA, visibility=Visibility.SHARED)
+    assert await is_seen(world, reply.stored.id)
+    with refused(FaultCode.FORBIDDEN) as faults:
+        await world.ask(MemoryFound, SupersedeMemory(old_memory_id=old, new_memory_id=reply.stored.id), principal=ADA)
+    assert f"Make {reply.stored.id} private first: unshare_memory." in str(faults[0].recovery)
+
+
+async def test_what_is_private_to_others_or_about_something_else_changes_nothing(world: World) -> None:
+    await kept(world, OLD)
+    for content, who in ((NEW, BOB), ("The heron nests by the pond", ADA)):
+        reply = await world.keep(content, principal=who)
+        assert (reply.stored.visibility or Visibility.SHARED) is Visibility.SHARED
+        assert "Private" not in str(reply.notice)
+
+
+async def test_a_shared_memory_that_somebody_plants_beside_it_publishes_no_correction(world: World) -> None:
+    await kept(world, OLD)
+    await world.keep(NEW, principal=BOB)
+    assert (await world.keep(f"{NEW} now", principal=ADA)).stored.visibility is Visibility.PRIVATE
