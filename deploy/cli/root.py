@@ -24,8 +24,17 @@ from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import SettingsError
 
-# The errors of a write to a full disk.
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_SPACE: Final = ("cannot be written", "Make room, then run it again.")
+_READ_ONLY: Final = ("cannot be written", "Mount it for writing again; dmesg says why it is read-only.")
+_BROKEN: Final = ("cannot be read or written", "See what the system says of the disk (dmesg), and restore a backup.")
+_TOO_FEW: Final = ("cannot be opened", "Let it open more files: `ulimit -n 4096`.")
+# What a disk, or the limits of a process, make of any command: what it cannot do, and the recovery.
+_OF_THE_MACHINE: Final[Mapping[int | None, tuple[str, str]]] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _NO_SPACE),
+    errno.EROFS: _READ_ONLY,
+    **dict.fromkeys((errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, getattr(errno, "EUCLEAN", None)), _BROKEN),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _TOO_FEW),
+}
 
 
 class Lazy(NamedTuple):
@@ -142,6 +151,17 @@ class LazyGroup(click.Group):
             ctx.exit(code)
         except OSError as problem:
             raise _Failed(problem) from problem
+        except ExceptionGroup as group:
+            if (problem := _of_the_machine(group)) is not None:
+                raise _Failed(problem) from group
+            raise
+
+
+def _of_the_machine(problem: BaseException) -> OSError | None:
+    """Return the error of a disk, or of a limit, that this is or that a group holds."""
+    if isinstance(problem, ExceptionGroup):
+        return next((found for each in problem.exceptions if (found := _of_the_machine(each)) is not None), None)
+    return problem if isinstance(problem, OSError) and problem.errno in _OF_THE_MACHINE else None
 
 
 def _answer_to(problem: CommandFailed | DeployError | EngramqError | SettingsError) -> tuple[str, ExitCode]:
@@ -181,9 +201,9 @@ def run(arguments: list[str]) -> int:
             problem = error.problem if isinstance(error, _Failed) else error
             if any(problem is failure for failure in failures):
                 return _unwritten("What it prints", problem)
-            if problem.filename and problem.errno in _FULL:
-                return _unwritten(problem.filename, problem)
-            raise problem from None
+            if _of_the_machine(problem) is None:
+                raise problem from None
+            return _unwritten(problem.filename or "A file that it needs", problem)
         except click.ClickException as error:
             error.show()
             return error.exit_code
@@ -194,10 +214,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _unwritten(place: str, problem: OSError) -> ExitCode:
-    """Say what could not be written, where somebody hears it; a reader that has gone needs no words."""
+    """Say what the disk refuses, where somebody hears it; a reader that has gone needs no words."""
     if problem.errno != errno.EPIPE:
+        cannot, recovery = _OF_THE_MACHINE.get(problem.errno, ("cannot be written", ""))
         with suppress(OSError):
-            click.echo(f"engramq: {place} cannot be written: {problem.strerror}.", err=True)
+            click.echo(f"engramq: {place} {cannot}: {problem.strerror}. {recovery}".rstrip(), err=True)
     return ExitCode.FAILED
 
 

@@ -236,10 +236,14 @@ class _HomeClient(ToolClient):
         raise DeployError("not_ready", "engramq's gateway has gone while it was asked.", "See engramq status.")
 
     def _refuse_failing_services(self) -> None:
-        """Raise DeployError with what a service of the stack complains of: why the gateway got no answer."""
+        """Raise DeployError with what a service complains of that does not run: why the gateway got no answer.
+
+        One that serves may ail too, as a gateway whose port is taken: that is not the reason.
+        """
         services = (ask_status(home_from(self._environment)) or {}).get("services")
         for service in services if isinstance(services, list) else []:
-            if complaint := str(service["complaint"]):
+            complaint = str(service["complaint"])
+            if complaint and service["state"] not in ("ready", "done"):
                 raise DeployError("service_failing", complaint)
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any] | None:

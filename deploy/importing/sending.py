@@ -5,7 +5,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -63,7 +63,7 @@ class RejectFile:
                 self._file = self._open_file(self.path)
             self._file.write(msgspec.json.encode(rejection) + b"\n")
         except OSError as problem:
-            raise self._problem(problem) from None
+            raise self._drop(problem) from None
 
     def close(self) -> None:
         """All rows are through: write what is left, and remove what an earlier import rejected; raises CannotReject."""
@@ -73,25 +73,44 @@ class RejectFile:
             elif self.path is not None and self.path.is_file():  # never a device, as /dev/null is
                 self.path.unlink()
         except OSError as problem:
-            raise self._problem(problem) from None
+            raise self._drop(problem) from None
 
     def _open_file(self, path: Path) -> IO[bytes]:
+        self._stack.callback(self._keep_broken_off)
         if path.exists() and not path.is_file():
-            return self._stack.enter_context(path.open("wb"))
+            return path.open("wb")
         fresh = path.with_name(f".{path.name}.{os.getpid()}.engramq")
         file = os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         self._fresh = fresh
-        self._stack.callback(self._keep)  # an import that breaks off keeps what it has rejected
         return file
 
+    def _keep_broken_off(self) -> None:
+        """Keep what an import that breaks off has rejected, where that can be written; why it broke off is said."""
+        try:
+            self._keep()
+        except OSError as problem:
+            click.echo(str(self._drop(problem)), err=True)
+
     def _keep(self) -> None:
-        assert self._file is not None
+        """Give the file its name, once all of it is written: on a full disk that is known no sooner."""
+        if self._file is None:
+            return
+        self._file.flush()
         self._file.close()
+        self._file = None
         if self._fresh is not None and self.path is not None:
             self._fresh.replace(self.path)
             self._fresh = None
 
-    def _problem(self, problem: OSError) -> CannotReject:
+    def _drop(self, problem: OSError) -> CannotReject:
+        """Leave nothing half written, nor a disk full of it; what an earlier import rejected stays as it was."""
+        if self._file is not None:
+            with suppress(OSError):  # what is left of it cannot be written either
+                self._file.close()
+            self._file = None
+        if self._fresh is not None:
+            self._fresh.unlink(missing_ok=True)
+            self._fresh = None
         told = problem.strerror or problem
         return CannotReject(f"{self.path} cannot be written: {told}. Name another file with --rejects.")
 

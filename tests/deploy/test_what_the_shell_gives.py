@@ -47,10 +47,11 @@ def test_a_full_disk_behind_the_output_is_said_in_a_line(command: str, environme
     done = shell(f"engramq {command} >/dev/full", environment)
     assert (done.returncode, done.stderr) == (
         1,
-        "engramq: What it prints cannot be written: No space left on device.\n",
+        "engramq: What it prints cannot be written: No space left on device. Make room, then run it again.\n",
     )
 
 
+MANY_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); os.open('/', os.O_RDONLY)"
 # A command that prints, and then has to do with something of its own.
 FAILING = """
 import os, sys, types
@@ -80,9 +81,11 @@ def failing(body: str, environment: dict[str, str], **options: Any) -> "subproce
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ("os.read(os.open('/proc/self/mem', os.O_RDONLY), 1)", "OSError: [Errno 5] Input/output error"),
-        ("os.write(os.open('/dev/full', os.O_WRONLY), b'x')", "OSError: [Errno 28] No space left on device"),
-        ("r, w = os.pipe(); os.close(r); os.write(w, b'x')", "BrokenPipeError: [Errno 32] Broken pipe"),
+        ("os.read(os.open('/proc/self/mem', os.O_RDONLY), 1)", "A file that it needs cannot be read or written"),
+        ("os.write(os.open('/dev/full', os.O_WRONLY), b'x')", "A file that it needs cannot be written: No space"),
+        ("raise ExceptionGroup('of tasks', [OSError(28, 'No space left', 'x')])", "x cannot be written: No space left"),
+        ("raise OSError(30, 'Read-only file system', '/x')", "/x cannot be written: Read-only file system. Mount it"),
+        (MANY_FILES, "cannot be opened: Too many open files. Let it open more files: `ulimit -n 4096`."),
     ],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -91,8 +94,15 @@ def test_what_fails_elsewhere_is_not_taken_for_the_output(
 ) -> None:
     done = failing(body, environment | {"PYTHONUNBUFFERED": unbuffered}, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (1, "printed\n")
+    assert done.stderr.startswith("engramq: ")
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_a_defect_of_ours_is_no_matter_of_the_disk(environment: dict[str, str]) -> None:
+    done = failing("r, w = os.pipe(); os.close(r); os.write(w, b'x')", environment, stdout=subprocess.PIPE)
     assert done.stderr.startswith("Traceback")
-    assert done.stderr.endswith(f"{problem}\n")
+    assert done.stderr.endswith("BrokenPipeError: [Errno 32] Broken pipe\n")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -106,7 +116,7 @@ def test_output_that_cannot_be_written_is_said_however_it_is_buffered(
         done = failing(body, given, stdout=full)
     assert (done.returncode, done.stderr) == (
         1,
-        "engramq: What it prints cannot be written: No space left on device.\n",
+        "engramq: What it prints cannot be written: No space left on device. Make room, then run it again.\n",
     )
     read, write = os.pipe()
     os.close(read)
@@ -118,7 +128,10 @@ def test_output_that_cannot_be_written_is_said_however_it_is_buffered(
 def test_a_named_file_on_a_full_disk_is_said_in_a_line(environment: dict[str, str]) -> None:
     body = "raise OSError(28, os.strerror(28), 'the/file')"
     done = failing(body, environment, stdout=subprocess.DEVNULL)
-    assert (done.returncode, done.stderr) == (1, "engramq: the/file cannot be written: No space left on device.\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "engramq: the/file cannot be written: No space left on device. Make room, then run it again.\n",
+    )
 
 
 @pytest.mark.parametrize(

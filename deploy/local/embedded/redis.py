@@ -6,8 +6,10 @@ Every function blocks, within a bound.
 
 import contextlib
 import importlib.util
+import logging
 import os
 import platform
+import re
 import shutil
 import signal
 import socket
@@ -20,7 +22,14 @@ from urllib.parse import quote
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 
+logger = logging.getLogger(__name__)
+
 PROBE_BOUND_S = 2.0
+DAMAGED = "appendonlydir.damaged"  # where a file lies that could not be loaded
+# What the server says of a file that it cannot load, at the level of warnings; and what it says of a tail that is cut
+# off, which it loads, or of a file that it cannot even open.
+_DAMAGED = re.compile(r" # .*(append only file|AOF|RDB|loading DB|manifest)")
+_NOT_DAMAGED = re.compile(r"!!!|loaded anyway|Permission denied|No space left|Too many open files|Read-only")
 TRY_AGAIN_S = 5.0  # after the file was turned off, or could not be turned on
 SPARE_BYTES = 32 * 2**20  # that are free beyond what the file takes when it is written anew
 REWRITE_POLL_S = 0.02
@@ -58,6 +67,9 @@ class Redis:
         self._fsync = fsync
         self._binary = ""
         self._try_at = 0.0
+        self._log_began: int | None = None  # bytes of its log before it was last started
+        self._was_ready = False  # since then
+        self._set_aside = ""
 
     @property
     def url(self) -> str:
@@ -85,12 +97,36 @@ class Redis:
         self.mend()
 
     def mend(self) -> None:
-        """Remove what a killed server left. The caller holds the lock of the home and knows that none runs."""
+        """Remove what a killed server left, and set aside a damaged file that the last one could not load.
+
+        The caller holds the lock of the home and knows that none runs.
+        """
         self.home.ensure_run()  # somebody may have removed it
         self.socket.unlink(missing_ok=True)
+        if self._log_began is not None and not self._was_ready and self._says_damaged(self._log_began):
+            self._set_file_aside()
+
+    def _says_damaged(self, log_began: int) -> bool:
+        """Whether the server that ended before it was ready has said that it cannot load its append-only file."""
+        with self._log.open("rb") as log:
+            log.seek(log_began if log_began <= self._log_bytes() else 0)  # the log was emptied meanwhile
+            lines = log.read().decode(errors="replace").splitlines()
+        return any(_DAMAGED.search(line) and not _NOT_DAMAGED.search(line) for line in lines)
+
+    def _log_bytes(self) -> int:
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def _set_file_aside(self) -> None:
+        """Begin without the append-only file: the ledger in PostgreSQL is the truth about what was carried out."""
+        damaged = self.home.redis / DAMAGED
+        shutil.rmtree(damaged, ignore_errors=True)  # of an earlier time
+        (self.home.redis / "appendonlydir").rename(damaged)
+        self._set_aside = f"redis: its append-only file was damaged. It lies in {damaged}; the queue began empty."
+        logger.warning("Append-only file set aside", extra={"to": str(damaged)})
 
     def launch(self) -> process.LaunchOrder:
         """How to start the server; SIGTERM at our death makes it sync its file and leave."""
+        self._log_began, self._was_ready = self._log_bytes(), False
         return process.LaunchOrder(
             argv=(self._binary, str(self._configuration)),
             environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
@@ -101,7 +137,8 @@ class Redis:
         """Whether it answers a PING, which it does not while it still loads its file."""
         try:
             with self._connect() as stream:
-                return _ask(stream, b"PING").startswith(b"+PONG")
+                self._was_ready = _ask(stream, b"PING").startswith(b"+PONG")
+                return self._was_ready
         except OSError:
             return False
 
@@ -126,7 +163,7 @@ class Redis:
                 info = dict(line.split(":", 1) for line in lines if ":" in line)
                 if info.get("aof_enabled") == "1":
                     if info.get("aof_last_write_status", "ok") == "ok":
-                        return ""
+                        return self._set_aside
                     _ask(stream, b"CONFIG SET appendonly no")
                     self._try_at = time.monotonic() + TRY_AGAIN_S
                 elif time.monotonic() >= self._try_at and self._has_space(int(info.get("used_memory", "0"))):
@@ -163,6 +200,10 @@ class Redis:
             connection.connect(str(self.socket))
             with connection.makefile("rwb") as stream:
                 yield stream
+
+    @property
+    def _log(self) -> Path:
+        return self.home.logs / "redis.log"
 
     @property
     def _configuration(self) -> Path:

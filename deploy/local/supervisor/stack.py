@@ -5,6 +5,7 @@ a gateway. Knows nothing of how services are run (runner.py), so tests supervise
 """
 
 import contextlib
+import logging
 import signal
 import socket
 import sys
@@ -20,6 +21,8 @@ from engramq.deploy.local.embedded.process import LaunchOrder
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.supervisor import silence
+
+logger = logging.getLogger(__name__)
 
 POSTGRES = "postgres"
 REDIS = "redis"
@@ -83,7 +86,7 @@ class HttpDoor:
         self.settings: dict[str, str] = {}
         self._gateway_socket = gateway_socket
         self._variables: dict[str, str] | None = None
-        self._is_open = False
+        self._served: dict[str, str] | None = None  # as far as the gateway has said
         self._started = 0  # gateways, one after another
         self._lock = threading.Lock()
 
@@ -100,32 +103,35 @@ class HttpDoor:
     def open(self) -> None:
         """Have the gateway serve it, unless it does. Raises DeployError when the gateway refuses or does not answer."""
         with self._lock:
-            if self._variables is not None and not self._is_open:
-                started = self._started
-                self._ask(self._variables)
-                self._is_open = started == self._started  # else the one that answered has gone
+            self._bring_about()
 
     def close(self) -> None:
-        """Have the gateway serve it no more."""
+        """Have the gateway serve it no more; where it does not answer now, `tend` asks again."""
         with self._lock:
-            is_open, self._is_open = self._is_open, False
             self.url, self.settings, self._variables = "", {}, None
-            if is_open:
-                with contextlib.suppress(DeployError):  # it has gone, and HTTP with it
-                    self._ask(None)
+            try:
+                self._bring_about()
+            except DeployError as problem:
+                logger.warning("HTTP not closed yet", extra={"problem": str(problem)})
 
     def forget(self) -> None:
         """Note that a gateway starts, which serves no HTTP yet."""
         self._started += 1
-        self._is_open = False
+        self._served = None
 
     def tend(self) -> str:
-        """Open it again at a gateway that was started anew; return what is wrong, if anything is."""
+        """Open it again at a gateway that was started anew, close what is still open; return what is wrong."""
         try:
             self.open()
         except DeployError as problem:
             return str(problem)
         return ""
+
+    def _bring_about(self) -> None:
+        if self._served != self._variables:
+            started = self._started
+            self._ask(self._variables)
+            self._served = self._variables if started == self._started else None  # the one that answered has gone
 
     def _ask(self, variables: dict[str, str] | None) -> None:
         try:

@@ -2,8 +2,10 @@
 
 import io
 import re
+import resource
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -175,6 +177,37 @@ def test_an_import_that_breaks_off_keeps_what_it_has_rejected(tmp_path: Path) ->
     with ExitStack() as stack:
         RejectFile(path, stack).write(REJECTION)  # never closed
     assert path.read_text().count("\n") == 1
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let this process write to no file, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("rows", [1, 1_000], ids=["few", "many"])
+@pytest.mark.parametrize("breaks_off", [False, True], ids=["to_its_end", "broken_off"])
+def test_a_full_disk_keeps_what_an_earlier_import_rejected_and_nothing_half_written(
+    tmp_path: Path, rows: int, breaks_off: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rejects.jsonl"
+    path.write_text("of before\n")
+    with suppress(CannotReject), ExitStack() as stack, full_disk():
+        rejects = RejectFile(path, stack)
+        for _ in range(rows):
+            rejects.write(REJECTION)
+        if breaks_off:
+            stack.close()
+            assert "cannot be written: File too large" in capsys.readouterr().err
+        else:
+            with pytest.raises(CannotReject, match=r"rejects\.jsonl cannot be written"):
+                rejects.close()
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {"rejects.jsonl": "of before\n"}
 
 
 def test_what_another_has_put_where_it_is_made_is_not_written_to(

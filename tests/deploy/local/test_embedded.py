@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -14,9 +15,9 @@ import redis
 from bench.servers import Servers, running_servers, start_servers
 from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.postgres import Postgres
-from engramq.deploy.local.embedded.redis import Redis, find_binary
+from engramq.deploy.local.embedded.redis import DAMAGED, Redis, find_binary
 from engramq.deploy.local.home import DeployError, Home
-from tests.deploy.helpers import OTHER, await_true, identity, needs_root
+from tests.deploy.helpers import BOUND_S, OTHER, await_true, identity, needs_root
 
 COUNT = "SELECT count(*) FROM kept"
 
@@ -217,6 +218,70 @@ def postgres_answer(address: Path, uid: int) -> str:
     )
     argv = [sys.executable, "-c", program, str(address), str(uid)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "unknown_command": ("*.incr.aof", lambda data: data.replace(b"SET", b"XYZ", 1)),
+    "zeros": ("*.incr.aof", lambda data: bytes(len(data))),
+    "spoilt_base": ("*.base.rdb", lambda data: data[:10]),
+    "spoilt_manifest": ("*.manifest", lambda data: b"junk\n"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_append_only_file_is_set_aside_and_named(home: Home, damage: str) -> None:
+    place, spoil = DAMAGES[damage]
+    server = Redis(home)
+    home.ensure()
+    server.prepare()
+    child = process.start(server.launch(), home.logs / "redis.log")
+    try:
+        await_true(server.is_ready)
+        with redis.Redis.from_url(server.url) as client:
+            client.set("kept", "yes")
+        child.kill()
+        child.wait()
+        (file,) = (home.redis / "appendonlydir").glob(place)
+        file.write_bytes(spoil(file.read_bytes()))
+        server = Redis(home)  # as another supervisor has it
+        server.prepare()
+        child = process.start(server.launch(), home.logs / "redis.log")
+        assert child.wait(BOUND_S) == 1
+        server.mend()
+        child = process.start(server.launch(), home.logs / "redis.log")
+        await_true(server.is_ready)
+        assert f"damaged. It lies in {home.redis / DAMAGED}" in server.tend()
+        with redis.Redis.from_url(server.url) as client:
+            assert client.dbsize() == 0
+        assert (home.redis / DAMAGED / file.name).exists()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_file_of_which_the_end_is_cut_off_is_loaded_and_stays(home: Home) -> None:
+    server = Redis(home)
+    home.ensure()
+    server.prepare()
+    child = process.start(server.launch(), home.logs / "redis.log")
+    try:
+        await_true(server.is_ready)
+        with redis.Redis.from_url(server.url) as client:
+            client.mset({"first": 1})
+            client.mset({"last": 2})
+        child.kill()
+        child.wait()
+        (file,) = (home.redis / "appendonlydir").glob("*.incr.aof")
+        file.write_bytes(file.read_bytes()[:-5])
+        child = process.start(server.launch(), home.logs / "redis.log")
+        await_true(server.is_ready)
+        child.kill()
+        child.wait()
+        server.mend()
+        assert not (home.redis / DAMAGED).exists()
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_a_redis_binary_of_ones_own_is_used_and_a_wrong_one_refused_by_name() -> None:

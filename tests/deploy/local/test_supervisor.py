@@ -359,3 +359,23 @@ def test_http_is_opened_again_where_the_gateway_that_opened_it_has_gone_meanwhil
     assert door.tend() == ""
     assert door.tend() == ""
     assert len(asked) == 2
+
+
+def test_http_that_a_gateway_did_not_close_in_time_is_closed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, asked = HttpDoor(tmp_path / "socket"), list[dict[str, str] | None]()
+
+    def ask(variables: dict[str, str] | None) -> None:
+        asked.append(variables)
+        if len(asked) == 2:
+            raise DeployError("not_answering", "The gateway does not serve HTTP: timed out.")
+
+    monkeypatch.setattr(door, "_ask", ask)
+    door.choose({"ENGRAMQ_PORT": "0"})
+    door.open()
+    door.close()
+    assert asked[1:] == [None]
+    assert door.tend() == ""
+    assert door.tend() == ""
+    assert asked[1:] == [None, None]
