@@ -1,20 +1,25 @@
-"""Carry out one action on many memories, those ticked or all that were shown, and say what came of each."""
+"""Carry out one action on many memories, those selected or all that were shown: ask first, then say what came of each.
 
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+What can be taken back is: the result holds the form for it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.editing import NEW_TAGS, tags_in
 from engramq.gateway.ui.html import DONE
-from engramq.gateway.ui.memory import make_trusted, require_look, vouch
+from engramq.gateway.ui.memory import SURE, make_trusted, require_look, vouch
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.faults import invalid
 from engramq.schemas.vocabulary import Verification
 
 VERIFY: Final = "verify"
+TAG: Final = "tag"
+UNTAG: Final = "untag"
 _CHOSEN: Final = "chosen"
 _SHOWN: Final = "shown"
 _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wait for the same answer
@@ -26,6 +31,7 @@ _WORDS: Final = {
     "pending": DONE["pending"],
     "not_found": "It is gone.",
     "consent_required": DONE["consent_required"],
+    "refused": DONE["built_on"],
 }
 
 BulkAction = Callable[[PageRequest, str, str], Awaitable[Body]]
@@ -47,6 +53,14 @@ async def _share(page: PageRequest, memory_id: str, seen: str) -> Body:
     return await page.ask("share_memory", memory_id=memory_id, seen=seen)
 
 
+async def _restore(page: PageRequest, memory_id: str, _seen: str) -> Body:
+    return await page.ask("restore_memory", memory_id=memory_id)
+
+
+async def _unshare(page: PageRequest, memory_id: str, _seen: str) -> Body:
+    return await page.ask("unshare_memory", memory_id=memory_id)
+
+
 # By the page, an id and the digest of what was seen.
 VERDICTS: Final[Mapping[str, BulkAction]] = {
     VERIFY: partial(vouch, verification=Verification.VERIFIED.value),
@@ -54,58 +68,135 @@ VERDICTS: Final[Mapping[str, BulkAction]] = {
     "promote": make_trusted,
 }
 PUBLISHING: Final[Mapping[str, BulkAction]] = {"promote": make_trusted, "share": _share}  # what is in a list
-CHANGES: Final[Mapping[str, BulkAction]] = {"archive": _archive, "tag": _tag, "untag": _untag}  # which judge nothing
+# These judge nothing.
+CHANGES: Final[Mapping[str, BulkAction]] = {
+    "archive": _archive,
+    "restore": _restore,
+    TAG: _tag,
+    UNTAG: _untag,
+    "unshare": _unshare,
+    "unverify": partial(vouch, verification=Verification.UNVERIFIED.value),
+}
+# What takes an action back. A promotion has nothing: only promotion moves memories between partitions.
+_UNDOING: Final = {
+    "archive": "restore",
+    "restore": "archive",
+    TAG: UNTAG,
+    UNTAG: TAG,
+    "share": "unshare",
+    VERIFY: "unverify",
+    "reject": "unverify",
+}
+
+
+class Row(NamedTuple):
+    """A memory as a form names it: its id, the digest where all of it was shown, its verification then."""
+
+    id: str
+    seen: str = ""
+    verification: str = ""
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Read the value of a box."""
+        return cls(*value.split(".")[:3])
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An action on many that waits for a yes: the form's values of the memories, and how many of them each project has.
+
+    `left`: how many stand in the list no longer, and are left alone.
+    """
+
+    action: str
+    values: list[str]
+    projects: list[tuple[str | None, int]]
+    tags: str
+    left: int
 
 
 @dataclass(slots=True)
 class Verdicts:
-    """What came of an action on many: how many it was carried out on, the ids of the others by what was said."""
+    """What came of an action on many: the ids that it was carried out on, the ids of the others by what was said.
+
+    `undo` names the action that takes it back and `undone` the memories that it is for: those alone that are again as
+    they were after it.
+    """
 
     done: str
-    count: int = 0
     untried: int = 0
+    ids: list[str] = field(default_factory=list)
     others: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    undo: str = ""
+    undone: list[str] = field(default_factory=list)
+    tags: str = ""
 
 
-async def decide(page: PageRequest, actions: Mapping[str, BulkAction], *, may_cut: bool = False) -> Verdicts:
+async def decide(
+    page: PageRequest, actions: Mapping[str, BulkAction], listed: Iterable[Body], *, may_cut: bool = False
+) -> Verdicts | Question:
     """Carry out the form's action on each memory that it means, and tell what came of each.
 
-    A form names each by its id, the digest of what it showed, and its verification then. `may_cut`: the page cuts long
+    More than one is asked about first. `listed`: what the list of the form holds by now. `may_cut`: the page cuts long
     texts, and names those by their id alone; nobody has seen what would be judged.
     """
-    wanted = page.entry("verdict")
+    wanted, tags = page.entry("verdict"), page.entry(NEW_TAGS)
     if wanted not in actions:
         raise invalid("verdict", "That is no verdict.", f"There are {', '.join(actions)}.")
-    if wanted in ("tag", "untag") and not tags_in(page.entry(NEW_TAGS)):
+    if wanted in (TAG, UNTAG) and not tags_in(tags):
         raise invalid(NEW_TAGS, "No tag is given: nothing was done.", "Write one, or several with commas.")
-    meant = page.form.get(_SHOWN if page.entry("which") == _SHOWN else _CHOSEN, [])
-    if not meant:
-        raise invalid(_CHOSEN, "No memory is ticked: nothing was done.", "Tick some, or choose all that are shown.")
-    named = [(*value.split("."), "", "")[:3] for value in meant]
+    values = page.form.get(_SHOWN if page.entry("which") == _SHOWN else _CHOSEN, [])
+    if not values:
+        raise invalid(_CHOSEN, "No memory is selected: nothing was done.", "Select some, or choose all that are shown.")
+    rows = [Row.of(value) for value in values]
     if wanted not in CHANGES and not may_cut:
-        for _, seen, _ in named:
-            require_look(seen)
-    told = Verdicts(wanted, untried=len(named))
-    for memory_id, seen, verification in named:
-        told.untried -= 1
-        if wanted == VERIFY and verification in _VOUCHED:  # Verify would take an approval back
-            told.others[_ALREADY].append(memory_id)
-        elif wanted not in CHANGES and not seen:
-            told.others[_CUT].append(memory_id)
-        elif not await _is_tried(page, actions[wanted], told, memory_id, seen):
+        for row in rows:
+            require_look(row.seen)
+    known = {memory["id"]: memory for memory in listed}
+    if page.entry(SURE) != wanted and len(rows) > 1:
+        still = [value for value, row in zip(values, rows, strict=True) if row.id in known]
+        projects = Counter(known[Row.of(value).id].get("project") for value in still)
+        return Question(wanted, still, projects.most_common(), tags, len(rows) - len(still))
+    return await _carry_out(page, actions[wanted], Verdicts(wanted, untried=len(rows), tags=tags), rows, known)
+
+
+async def _carry_out(
+    page: PageRequest, action: BulkAction, verdicts: Verdicts, rows: Iterable[Row], known: Mapping[str, Body]
+) -> Verdicts:
+    for row in rows:
+        verdicts.untried -= 1
+        if verdicts.done == VERIFY and row.verification in _VOUCHED:  # Verify would take an approval back
+            verdicts.others[_ALREADY].append(row.id)
+        elif verdicts.done not in CHANGES and not row.seen:
+            verdicts.others[_CUT].append(row.id)
+        elif not await _is_tried(page, action, verdicts, row):
             break
-    return told
+    verdicts.undo = _UNDOING.get(verdicts.done, "")
+    verdicts.undone = [each for each in verdicts.ids if verdicts.undo and _comes_back(verdicts, known.get(each))]
+    return verdicts
 
 
-async def _is_tried(page: PageRequest, action: BulkAction, told: Verdicts, memory_id: str, seen: str) -> bool:
+def _comes_back(verdicts: Verdicts, before: Body | None) -> bool:
+    """Say whether the opposite action makes a memory what it was: one that had some of the tags would lose them."""
+    if verdicts.done in (VERIFY, "reject"):
+        return before is not None and before.get("verification") == Verification.UNVERIFIED
+    if verdicts.done not in (TAG, UNTAG):
+        return True
+    given = set(tags_in(verdicts.tags))
+    had = given.intersection(before.get("tags") or ()) if before else set()
+    return before is not None and had == (set() if verdicts.done == TAG else given)
+
+
+async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, row: Row) -> bool:
     """Act on one memory and note what came of it; false where the rest would get the same refusal."""
     try:
-        reply = await action(page, memory_id, seen)
+        reply = await action(page, row.id, row.seen)
     except PageCallRefused as refused:
-        told.others[refused.body["error"]].append(memory_id)
+        verdicts.others[refused.body["error"]].append(row.id)
         return refused.status < _FAILING and refused.status != _TOO_MANY
     if reply["status"] in _WORDS:
-        told.others[_WORDS[reply["status"]]].append(memory_id)
+        verdicts.others[_WORDS[reply["status"]]].append(row.id)
     else:
-        told.count += 1
+        verdicts.ids.append(row.id)
     return True

@@ -23,7 +23,7 @@ async def show_inbox(page: PageRequest) -> Response:
 
 
 async def _inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Response:
-    filters = replace(MemoryFilters.of(page), partition=Partition.UNTRUSTED.value)
+    filters = _filters(page)
     shown: Body = {"memories": [], "next_cursor": None}
     try:
         shown = await list_memories(page, filters, INBOX_ROWS)
@@ -31,7 +31,7 @@ async def _inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Respon
         if refused.status != 400:  # else a filter is not what it should be
             raise
         status, more = 400, {"refusal": refused.body, **more}
-    told = {"refusal": None, "verdicts": None, **more}
+    told = {"refusal": None, "decided": None, **more}
     words = list(Verification)
     filtered = any(getattr(filters, name) for name in FILTERED)
     return page.render(
@@ -74,5 +74,10 @@ def _undo_of(action: str, memory: Body, reply: Body) -> Undo | None:
 
 
 async def decide_many(page: PageRequest) -> Response:
-    """Act on the memories that are ticked, or on all that were shown, and tell what came of each."""
-    return await _inbox(page, verdicts=await decide(page, {**VERDICTS, **CHANGES}))
+    """Act on the memories that are selected, or on all that were shown, and tell what came of each."""
+    listed = (await list_memories(page, _filters(page), INBOX_ROWS))["memories"]
+    return await _inbox(page, decided=await decide(page, {**VERDICTS, **CHANGES}, listed))
+
+
+def _filters(page: PageRequest) -> MemoryFilters:
+    return replace(MemoryFilters.of(page), partition=Partition.UNTRUSTED.value)

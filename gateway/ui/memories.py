@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
-from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Verdicts, decide
+from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Question, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.contents import split_by_relevance
@@ -137,19 +137,18 @@ async def show_memories(page: PageRequest) -> Response:
 
 
 async def change_many(page: PageRequest) -> Response:
-    """Archive or tag the memories that are ticked, or all that were shown, and tell what came of each."""
-    return await _list(page, verdicts=await decide(page, {**PUBLISHING, **CHANGES}, may_cut=True))
+    """Archive or tag the memories that are selected, or all that were shown, and tell what came of each."""
+    shown = (await _read(page, MemoryFilters.of(page)))[0]
+    decided = await decide(page, {**PUBLISHING, **CHANGES}, shown["memories"], may_cut=True)
+    return await _list(page, decided)
 
 
-async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response:
+async def _list(page: PageRequest, decided: Verdicts | Question | None = None) -> Response:
     filters = MemoryFilters.of(page)
     shown: Body = {"memories": [], "next_cursor": None}
     refusal, left_out, best = None, 0, HITS
     try:
-        if filters.q:
-            shown, left_out, best = await _search(page, filters)
-        else:
-            shown = await list_memories(page, filters, PAGE_ROWS)
+        shown, left_out, best = await _read(page, filters)
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
@@ -164,7 +163,7 @@ async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response
         unlikely=unlikely,
         refusal=refusal,
         left_out=left_out,
-        verdicts=verdicts,
+        decided=decided,
         best=best,
         words={
             "sector": list(Sector),
@@ -173,6 +172,13 @@ async def _list(page: PageRequest, verdicts: Verdicts | None = None) -> Response
             "evidence": list(EvidenceFilter),
         },
     )
+
+
+async def _read(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int, int]:
+    """Return what was found or is listed, how many hits the filters left out, and the most hits that a search shows."""
+    if filters.q:
+        return await _search(page, filters)
+    return await list_memories(page, filters, PAGE_ROWS), 0, HITS
 
 
 async def _search(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int, int]:

@@ -94,6 +94,14 @@
     } else if (row && find("[data-inbox]")) say(key === "p" ? "Verify it first." : "That cannot be done here.");
     return Boolean(button);
   };
+  // How many memories are selected stands where an action on them begins.
+  document.addEventListener("change", (event) => {
+    const selected = find("[data-selected]");
+    if (!selected || !event.target.matches?.("input[name=chosen]")) return;
+    const number = document.querySelectorAll("input[name=chosen]:checked").length;
+    selected.textContent = number ? `Selected (${number})` : "Selected";
+    selected.parentElement.value = selected.value;
+  });
   // Of a timeline one bar is a stop of Tab; the arrows go to the others.
   const bars = () => [...document.querySelectorAll("[data-bars] a")];
   const steps = { ArrowLeft: (all, at) => all[at - 1], ArrowRight: (all, at) => all[at + 1], Home: (all) => all[0], End: (all) => all.at(-1) };

@@ -208,24 +208,84 @@ async def test_many_are_tagged_and_archived_and_the_filters_stay(here: Served) -
     await agent.call("store_memory", content="Elsewhere")
     page = await browser.get(LIST, project="rover")
     action = f"{LIST}/many"
-    tagged = await browser.send(page, action, verdict="tag", which="shown", new_tags="a, b", shown=page.values("shown"))
+    tagged = await browser.send(
+        page, action, verdict="tag", sure="tag", which="shown", new_tags="a, b", shown=page.values("shown")
+    )
     assert (tagged.status, "3 memories are tagged." in tagged.text, "Elsewhere" in tagged.text) == (200, True, False)
     ticked = page.values("chosen")[:2]
-    done = await browser.send(tagged, action, verdict="archive", which="chosen", chosen=ticked)
+    done = await browser.send(tagged, action, verdict="archive", sure="archive", which="chosen", chosen=ticked)
     assert "2 memories are archived." in done.text
     kept = (await agent.call("list_recent_memories", project="*", detail="full"))["memories"]
     assert [(memory["content"], memory["tags"]) for memory in kept] == [("Elsewhere", []), ("Fact 0", ["a", "b"])]
-    for wrong in ({"verdict": "tag", "chosen": ticked}, {"verdict": "archive"}, {"verdict": "erase", "chosen": ticked}):
-        assert (await browser.send(done, action, **wrong)).status == 400
+    wrong: tuple[tuple[str, list[str]], ...] = (("tag", ticked), ("archive", []), ("erase", ticked))
+    for verdict, chosen in wrong:
+        assert (await browser.send(done, action, verdict=verdict, chosen=chosen, new_tags="")).status == 400
     assert not (await (await here.browser("reader")).get(LIST)).has_form(action)
 
 
-async def test_tags_are_taken_off_many(here: Served) -> None:
+async def test_an_action_on_many_asks_first_and_is_taken_back_from_its_result(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for content, project in (("Fact 0", "rover"), ("Fact 1", "rover"), ("Elsewhere", None)):
+        await agent.store(content, project=project)
+    page = await browser.get(LIST)
+    action, every = f"{LIST}/many", {"which": "shown", "shown": page.values("shown")}
+    asked = await browser.send(page, action, verdict="archive", **every)
+    assert "Archive 3 memories?" in asked.text
+    assert ("2 of project rover" in asked.text, "1 of no project" in asked.text) == (True, True)
+    assert len(await agent.recent(project="*")) == 3, "nothing is done before the answer"
+    done = await browser.send(
+        asked, action, verdict="archive", sure="archive", which="chosen", chosen=asked.values("chosen")[:3]
+    )
+    assert ("3 memories are archived." in done.text, await agent.recent(project="*")) == (True, [])
+    back = await browser.send(done, action, verdict="restore", sure="restore", chosen=done.values("chosen"))
+    assert "3 memories are back." in back.text
+    assert len(await agent.recent(project="*")) == 3
+
+
+async def test_a_list_of_archived_ones_restores_many(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for number in range(2):
+        memory = await agent.store(f"Fact {number}")
+        await agent.call("forget_memory", memory_id=memory["id"])
+    page = await browser.get(LIST, state="archived")
+    assert {"Restore", "Archive"}.intersection(page.text.split()) == {"Restore"}
+    shown = page.values("shown")
+    done = await browser.send(page, f"{LIST}/many", verdict="restore", sure="restore", which="shown", shown=shown)
+    assert ("2 memories are back." in done.text, len(await agent.recent())) == (True, 2)
+
+
+async def test_undo_takes_no_tag_off_what_had_it_before(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.store("Had it", tags=["a"])
+    await agent.store("Had none")
+    page, action = await browser.get(LIST), f"{LIST}/many"
+    sent = {"which": "shown", "shown": page.values("shown"), "new_tags": "a"}
+    done = await browser.send(page, action, verdict="tag", sure="tag", **sent)
+    assert "Undo: remove the tags of 1 memory" in done.text
+    (undo,) = (form for form in done.reader.forms if form.fields.get("sure") == "untag")
+    await browser.send(done, action, **{**undo.fields, "verdict": "untag"})
+    kept = (await agent.call("list_recent_memories", detail="full"))["memories"]
+    assert {memory["content"]: memory.get("tags") or [] for memory in kept} == {"Had it": ["a"], "Had none": []}
+
+
+async def test_what_left_the_list_meanwhile_is_left_alone(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    ids = [(await agent.store(f"Fact {number}", project="rover"))["id"] for number in range(3)]
+    page = await browser.get(LIST, project="rover")
+    await agent.call("update_memory", memory_id=ids[0], project="other")
+    asked = await browser.send(page, f"{LIST}/many", verdict="archive", which="shown", shown=page.values("shown"))
+    assert "Archive 2 memories?" in asked.text
+    assert "1 more stand in this list no longer and are left alone." in asked.text
+
+
+async def test_tags_are_removed_from_many(here: Served) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
     await agent.call("store_memory", content="Fact", tags=["a", "b", "c"])
     page = await browser.get(LIST)
     action = f"{LIST}/many"
-    done = await browser.send(page, action, verdict="untag", which="shown", new_tags="a, c", shown=page.values("shown"))
+    done = await browser.send(
+        page, action, verdict="untag", sure="untag", which="shown", new_tags="a, c", shown=page.values("shown")
+    )
     assert "1 memory is without these tags now." in done.text
     (kept,) = (await agent.call("list_recent_memories", detail="full"))["memories"]
     assert kept["tags"] == ["b"]
@@ -238,7 +298,9 @@ async def test_many_are_shared_as_they_were_seen(here: Served) -> None:
     ids = [(await agent.store(content, visibility="private"))["id"] for content in contents]
     page = await browser.get(LIST)
     await agent.call("update_memory", memory_id=ids[1], add_tags=["new"])
-    done = await browser.send(page, f"{LIST}/many", verdict="share", which="shown", shown=page.values("shown"))
+    done = await browser.send(
+        page, f"{LIST}/many", verdict="share", sure="share", which="shown", shown=page.values("shown")
+    )
     assert "1 memory is shared." in done.text
     assert "1 not: Not all of it was shown" in done.text
     kept = {memory["id"]: memory.get("visibility") for memory in (await agent.call("list_recent_memories"))["memories"]}
@@ -255,7 +317,9 @@ async def test_many_are_promoted_from_a_list_as_they_were_seen(here: Served) -> 
         await (await here.agent("ada")).call("verify_memory", memory_id=memory["id"], verification="verified")
     page = await browser.get(LIST, partition="untrusted")
     assert "U+E0041" in page.text, "what is promoted from here hides nothing"
-    done = await browser.send(page, f"{LIST}/many", verdict="promote", which="shown", shown=page.values("shown"))
+    done = await browser.send(
+        page, f"{LIST}/many", verdict="promote", sure="promote", which="shown", shown=page.values("shown")
+    )
     assert ("kitchen" in page.text, "research" in page.text) == (True, True)
     assert "2 memories are trusted now." in done.text
     assert "2 not: Not all of it was shown" in done.text
@@ -266,7 +330,9 @@ async def test_the_inbox_archives_many(here: Served) -> None:
     for number in range(2):
         await agent.call("store_memory", content=f"Rumour {number}")
     page = await browser.get("/ui/inbox")
-    done = await browser.send(page, "/ui/inbox", verdict="archive", which="shown", shown=page.values("shown"))
+    done = await browser.send(
+        page, "/ui/inbox", verdict="archive", sure="archive", which="shown", shown=page.values("shown")
+    )
     assert ("2 memories are archived." in done.text, "Nothing waits." in done.text) == (True, True)
 
 

@@ -21,7 +21,7 @@ async def captured(here: Served) -> dict[str, str]:
 
 
 async def judged(browser: Browser, page: Shown, verdict: str, which: str = "shown", **values: list[str]) -> Shown:
-    given = {"shown": page.values("shown"), "which": which, **values}
+    given = {"shown": page.values("shown"), "which": which, "sure": verdict, **values}
     return await browser.send(page, INBOX, verdict=verdict, **given)
 
 
@@ -44,13 +44,13 @@ async def test_all_of_a_session_or_a_project_is_judged_at_once(here: Served, fil
     assert (await agent.call("get_memory", memory_id=ids["else"], include_untrusted=True))["memory"]["untrusted"]
 
 
-async def test_what_is_ticked_is_judged_and_nothing_else(here: Served) -> None:
+async def test_what_is_selected_is_judged_and_nothing_else(here: Served) -> None:
     ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
     page = await browser.get(INBOX)
     ticked = [value for value in page.values("chosen") if value.startswith((ids["one"], ids["else"]))]
     assert len(page.values("chosen")) == len(page.values("shown")) == 4
     none = await judged(browser, page, "reject", "chosen")
-    assert (none.status, "No memory is ticked" in none.text) == (400, True)
+    assert (none.status, "No memory is selected" in none.text) == (400, True)
     done = await judged(browser, page, "reject", "chosen", chosen=ticked)
     assert "2 memories are rejected." in done.text
     rejected = await agent.recent(partitions=["untrusted"], verifications=["rejected"], project="*")
