@@ -20,6 +20,7 @@ URL_CHARS: Final = 1_000
 
 _PATH: Final = re.compile(r"(?!/|\\|[A-Za-z]:)(?!(?:.*[/\\])?\.\.(?:[/\\]|$)).*\S.*", re.DOTALL)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_ACCOUNT: Final = re.compile(r"^(https?://)[^/?#]*@")  # ada:hunter2x@ in https://ada:hunter2x@example.org
 _ABOUT_A_FILE: Final = ("lines", "sha256")
 
 
@@ -52,8 +53,13 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
     @property
     def as_kept(self) -> dict[str, Any]:
-        """The citation as it is stored, what it does not say left out; ids and paths in the form that is compared."""
+        """The citation as it is stored, what it does not say left out; ids and paths in the form that is compared.
+
+        An address is kept without the user and password in it.
+        """
         kept: dict[str, Any] = msgspec.to_builtins(self)
+        if self.url is not UNSET:
+            kept["url"] = _ACCOUNT.sub(r"\1", self.url)
         if self.path is not UNSET:
             kept["path"] = "/".join(part for part in self.path.split("/") if part not in ("", ".")) or "."
         known = parse_uuid(kept.get("memory_id", ""))

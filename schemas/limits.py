@@ -58,6 +58,7 @@ DELETIONS_SHOWN: Final = 1_000
 NOT_RESTORED_SHOWN: Final = 100  # edges that could not be brought back
 AUDIT_ID_MAX: Final = 2**63 - 1
 TOKEN_DAYS: Final = 366  # of a token that another token makes, at most
+TOKEN_USUAL_DAYS: Final = 90  # of a token, unless somebody says how long it lasts
 IMPORT_BATCHES_LOOKED_AT: Final = 200  # of the newest, to tell how an import gets on
 CONSENT_HOURS: Final = 48
 CONSENT_PRINCIPALS: Final = 2  # who must approve a proposal, the proposer included

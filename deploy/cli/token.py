@@ -10,13 +10,24 @@ from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import expiry, identifier, scopes
 from engramq.deploy.cli.output import json_line, print_list, quoted
 from engramq.deploy.local.servers_for import servers_for
+from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import name, principal
+from engramq.schemas.settings import Auth
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.admin import NewToken, Token, in_database, tokens, tokens_of_all
 
 DEFAULT_SCOPES: Final = f"{Scope.READ},{Scope.WRITE}"
+NEVER: Final = "never"
+_UNCHECKED: Final = (
+    "Here ENGRAMQ_AUTH is none: a server that runs so takes no tokens, and gives every caller of this account all "
+    "rights. It checks them with ENGRAMQ_AUTH=token."
+)
+
+
+def _end(text: str) -> datetime | None:
+    return None if text == NEVER else expiry(text)
 
 
 @click.group("token", subcommand_metavar="create|list|revoke", no_args_is_help=False)
@@ -33,8 +44,8 @@ def command() -> None:
 )  # fmt: skip
 @click.option("--untrusted", is_flag=True, help="All that this principal stores is untrusted, whatever it says.")
 @click.option(
-    "--expires", "expires_at", metavar="TIME", type=expiry,
-    help="90d, 12h, 4w, a date (its end, UTC) or a time with a zone. Default: never.",
+    "--expires", "expires_at", metavar="TIME", type=_end, default=f"{limits.TOKEN_USUAL_DAYS}d", show_default=True,
+    help=f"12h, 4w, a date (its end, UTC), a time with a zone, or {NEVER}.",
 )  # fmt: skip
 @click.option("--project", metavar="NAME", type=name, help="Its project, for calls that name none; * sees all.")
 @common.PRIVATE
@@ -46,6 +57,8 @@ def create(namespace: str | None, granted: tuple[Scope, ...], *, as_json: bool, 
     with servers_for("token") as settings:
         place = namespace or settings.namespace
         secret, made = in_database(settings, lambda store: tokens.create(store, place, new, settings.principal))
+    if settings.auth is Auth.NONE:
+        click.echo(_UNCHECKED, err=True)
     if as_json:
         click.echo(json_line(made, token=secret))
         return

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.memory import SEEN, explain_conflict, require_look, undo_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import AuditAction, Decision, ProposalState, Scope, WorkerKind
@@ -136,7 +137,6 @@ async def _imports(page: PageRequest) -> dict[str, Any]:
 
 
 LIFETIMES_D: Final = (7, 30, 90, 365)
-_USUAL_D: Final = 90
 
 
 async def show_tokens(page: PageRequest) -> Response:
@@ -196,5 +196,5 @@ async def _token_list(
         refusal=refusal,
         scopes=[scope for scope in Scope if page.may(scope)],
         lifetimes=LIFETIMES_D,
-        usual=_USUAL_D,
+        usual=limits.TOKEN_USUAL_DAYS,
     )

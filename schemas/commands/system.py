@@ -196,7 +196,7 @@ class Stats(Reply, kw_only=True, tag="stats"):
     by_state: dict[str, int]
     superseded: int
     edges: list[EdgeCount]
-    queues: dict[str, QueueDepth]
+    queues: dict[str, QueueDepth]  # empty for who is no administrator: they are those of all namespaces
     embedder: dict[str, Any]
     full_text: dict[str, Any] = {}  # empty: from a worker before 0.8
     project: str | None = None
@@ -224,7 +224,8 @@ MEMORY_STATS: Final = Tool(
         "which your calls are that name none, and projects, those with memories in partitions. Projects of captured "
         "turns alone need partitions=['untrusted']. private: how private memories are kept, "
         "and whether administrators read them.",
-        next="Search another project by project, all by '*'. A queue with dead commands: tell the operator.",
+        next="Search another project by project, all by '*'. A queue with dead commands: tell the operator. queues is "
+        "empty without the scope admin.",
         example=ExampleCall(tool="memory_stats", arguments={}),
     ),
 )

@@ -22,7 +22,15 @@ from engramq.schemas.fields import distinct_tags, refuse_backwards, tag_key
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.setting_values import Retention
-from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryState, Scope, SectorSource, Thing
+from engramq.schemas.vocabulary import (
+    SYSTEM_PRINCIPAL,
+    AuditAction,
+    MemoryState,
+    Scope,
+    SectorSource,
+    Thing,
+    Visibility,
+)
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
@@ -75,6 +83,8 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     require_seen(command.seen, before, context.envelope.principal, LOOK)
     given = {name: getattr(command, name) for name in CHANGEABLE if getattr(command, name) is not UNSET}
     if command.visibility is not UNSET:
+        if command.visibility is Visibility.SHARED and row["owner"] is not None and command.seen is UNSET:
+            raise invalid("seen", "To share a memory takes seen, the digest of what you have read.", LOOK)
         await sharing.show_to(tx, row, command.visibility, context.envelope)
     if not given and not command.clear:
         return MemoryChanged(status="updated", memory=await _read_for(tx, memory_id, command))

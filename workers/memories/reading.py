@@ -235,7 +235,8 @@ async def memory_stats(command: MemoryStats, context: Context) -> Stats:
     sees_all = is_admin(principal)
     counted, private = await context.store.read(namespace, partial(_counts, command.partitions, is_admin=sees_all))
     counted["full_text"] = counted["full_text"] or {"language": context.settings.language}
-    depths = await context.mailboxes.depths()
+    # Mailboxes are those of all namespaces.
+    depths = await context.mailboxes.depths() if sees_all else {}
     spec = await context.services[Vectorizer].spec_in_store()
     return Stats(
         **counted,

@@ -66,8 +66,8 @@ log = logging.getLogger(__name__)
 
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 # From this cosine on a private memory is taken for what a new one corrects, whatever else is more similar: a visit that
-# was moved to another day has .7 to .9. The most similar one is taken for it anyway.
-_CORRECTED_FROM: Final = 0.65
+# was moved to another day has .6 to .9.
+_CORRECTED_FROM: Final = 0.6
 _KEPT_PRIVATE: Final = (
     "Private, as memory {} is, which is like it. If everybody may see it, call share_memory, or store it with "
     'visibility="shared".'
@@ -182,7 +182,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     rows: list[Row] = []
     if embedding is not None:  # before the insert, which the search would find
         rows = await (await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)).fetchall()
-    corrected = None if command.visibility is not UNSET or draft.owner is not None else _corrected(rows, shown_from)
+    corrected = None if command.visibility is not UNSET or draft.owner is not None else _corrected(rows)
     if corrected is not None:
         columns["owner"] = tx.viewer.owner
     project = columns["project"]
@@ -222,16 +222,14 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
 
 
-def _corrected(rows: Sequence[Row], shown_from: float) -> UUID | None:
+def _corrected(rows: Sequence[Row]) -> UUID | None:
     """Return the private memory that a new one corrects, as far as similarity tells: nearest first; None for none.
 
     Its correction is private too, unless it says otherwise: it would tell everybody what that one does not.
     """
-    for number, row in enumerate(rows):
-        if row["owner"] is not None and similarity(row["distance"]) >= (shown_from if number == 0 else _CORRECTED_FROM):
-            found: UUID = row["id"]
-            return found
-    return None
+    private = (row for row in rows if row["owner"] is not None)
+    found: UUID | None = next((row["id"] for row in private if similarity(row["distance"]) >= _CORRECTED_FROM), None)
+    return found
 
 
 async def _notice_of_project(tx: Transaction, project: str, row: Row, context: Context) -> str:

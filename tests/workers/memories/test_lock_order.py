@@ -80,7 +80,7 @@ async def test_who_cites_a_memory_locks_it_in_the_order_of_all_writers(world: Wo
     "make",
     [
         lambda _older, newer: UpdateMemory(memory_id=newer, valid_from=NOW),
-        lambda _older, newer: UpdateMemory(memory_id=newer, visibility=Visibility.SHARED),
+        lambda _older, newer: UpdateMemory(memory_id=newer, visibility=Visibility.PRIVATE),
         lambda _older, _newer: bring_in("newer", valid_from=NOW, visibility=Visibility.PRIVATE),
         lambda _older, newer: ShareMemory(memory_id=newer),
         lambda _older, newer: ForgetMemory(memory_id=newer, erase=True),

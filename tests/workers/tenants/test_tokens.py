@@ -12,6 +12,7 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.deploy.cli.options import expiry, scopes
+from engramq.schemas import limits
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.faults import EngramqError
@@ -141,6 +142,19 @@ def environment(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("auth", ["none", "token"])
+def test_a_token_ends_by_itself_and_says_where_nobody_checks_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], auth: str
+) -> None:
+    monkeypatch.setenv("ENGRAMQ_AUTH", auth)
+    assert main(["token", "create", "--principal", "ada", "--json"]) == 0
+    made, said = capsys.readouterr()
+    left = datetime.fromisoformat(json.loads(made)["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=limits.TOKEN_USUAL_DAYS - 1) < left <= timedelta(days=limits.TOKEN_USUAL_DAYS)
+    assert ("Here ENGRAMQ_AUTH is none" in said) is (auth == "none")
+
+
+@pytest.mark.usefixtures("environment")
 @pytest.mark.promise("SE-8")
 def test_the_command_line_shows_a_token_once(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
@@ -154,7 +168,7 @@ def test_the_command_line_shows_a_token_once(
     assert "'ada\\nlovelace' in acme  read,write  expires " in shown.err
 
     arguments = ["--namespace", "globex", "--principal", "bob", "--scopes", "verify,read", "--untrusted", "--json"]
-    arguments += ["--project", "mars"]
+    arguments += ["--project", "mars", "--expires", "never"]
     assert main(["token", "create", *arguments]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["token"].startswith(TOKEN_PREFIX)

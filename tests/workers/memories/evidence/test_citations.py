@@ -48,6 +48,23 @@ async def test_of_an_untrusted_memory_no_state_is_kept(world: World) -> None:
 
 
 @pytest.mark.promise("EV-1")
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://ada:hunter2x@example.org/a@b?c=d@e", "https://example.org/a@b?c=d@e"),
+        ("http://token@example.org", "http://example.org"),
+        ("https://a:b@c@example.org:8443#x", "https://example.org:8443#x"),
+        ("https://example.org/@ada", "https://example.org/@ada"),
+    ],
+)
+async def test_an_address_is_kept_without_user_and_password(agent: Agent, given: str, kept: str) -> None:
+    stored = await agent.store("The oven heats", evidence=[{"url": given}])
+    assert stored["evidence"] == [{"url": kept}]
+    changed = await agent.call("update_memory", memory_id=stored["id"], evidence=[{"url": given, "path": "a.py"}])
+    assert changed["memory"]["evidence"] == [{"url": kept, "path": "a.py"}]
+
+
+@pytest.mark.promise("EV-1")
 async def test_citations_are_stored_shown_replaced_and_emptied(agent: Agent) -> None:
     ground = await agent.store("The oven was bought in 2019")
     cited = [FILE, PAGE, {"memory_id": ground["id"].upper()}]

@@ -96,6 +96,10 @@ async def sees(world: World, who: Principal, memory_id: str) -> bool:
 
 async def shown(world: World, who: Principal, memory_id: str, visibility: Visibility, **more: Any) -> Any:
     """Share a memory or make it private; return what the reply says of that."""
+    if visibility is Visibility.SHARED and "seen" not in more:
+        found = await world.ask(MemoryFound, GetMemory(memory_id=memory_id), principal=who)
+        assert found.memory is not None
+        more["seen"] = digest_of(found.memory)
     command = UpdateMemory(memory_id=memory_id, visibility=visibility, **more)
     changed = await world.ask(MemoryChanged, command, principal=who)
     assert changed.memory is not None
@@ -153,6 +157,17 @@ async def test_what_others_built_on_is_named_instead_of_hidden(world: World) -> 
     kept_shared = await world.ask(Unshared, UnshareMemory(memory_id=mine), principal=ADA)
     assert (kept_shared.status, kept_shared.built_on) == ("refused", [theirs])
     assert await sees(world, BOB, mine)
+
+
+@pytest.mark.promise("PV-2")
+async def test_an_update_shares_nothing_that_nobody_has_looked_at(world: World) -> None:
+    private = await kept(world, "The heron nests by the pond")
+    command = UpdateMemory(memory_id=private, visibility=Visibility.SHARED, speaker="Ada")
+    with refused(FaultCode.INVALID_PARAMETER) as faults:
+        await world.ask(MemoryChanged, command, principal=ADA)
+    assert "seen" in faults[0].error
+    assert not await sees(world, BOB, private)
+    assert await shown(world, ADA, private, Visibility.SHARED, speaker="Ada") is Visibility.SHARED
 
 
 @pytest.mark.promise("PV-2")

@@ -235,6 +235,8 @@ async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> 
     assert [(edge.layer, edge.relation, edge.count) for edge in stats.edges] == [("association", "supersedes", 1)]
     assert set(stats.queues) == {"embedding", "sectors", "edges", "promotion", "recall", "imports", "upkeep"}
     assert stats.embedder["name"] == "hash"
+    reader = Principal(name="reader", scopes=(Scope.READ, Scope.WRITE))
+    assert (await scene.world.ask(Stats, MemoryStats(), principal=reader)).queues == {}, "they are of all namespaces"
 
 
 async def test_a_ping_comes_back(scene: Scene) -> None:
