@@ -180,7 +180,7 @@ FORMS: Final[tuple[Form, ...]] = (
     _form("Telegram Bot Token", ":", r"(?<!\d)(\d{8,10}:[0-9A-Za-z_-]{35})(?![\w-])"),
     _form("Azure Storage Signature", "sig=", r"[?&;]sig=([\w%+/=-]{30,}+)"),
     _form("Asana Token", ":", r"(?:(?<![\w/])|(?<=\\[nrt]))(\d/\d{15,17}(?:/\d{15,17})?:[0-9A-Za-z]{32,}+)"),
-    _form("Convex Key", "|", r"(?:(?<![\w-])|(?<=\\[nrt]))((?:prod|dev|preview|project):[\w:-]{3,80}\|[\w+/=-]{30,}+)"),
+    _form("Convex Key", "|", r"(?:(?<![\w-])|(?<=\\[nrt]))((?:prod|dev|preview):[\w:-]{3,80}\|[\w+/=-]{30,}+)"),
     _form("Docker Credentials", '"auth"', r"\"auth\"\s*+:\s*+\"([A-Za-z0-9+/]{12,}+={0,2})\""),
     _form("Private Key", "client-key-data", r"client-key-data\\?\"?:\s*+\\?\"?([A-Za-z0-9+/=]{40,}+)"),
     _form("Private Key", "priv", r"(?i:priv(?:ate)?[ _-]?key)[^\n]{0,40}?(?<!\w)((?:0x)?[0-9a-fA-F]{64})(?!\w)"),

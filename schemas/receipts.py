@@ -21,7 +21,7 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `body` is the JSON text of old, new and reason, and `salt` what its digest was made with; both are null once words
     of it were erased, and for who may not read it. `owner`: whose what it names was, where that was private.
-    `restored_at`, `restored_from`: when an export of which namespace brought it; whether it is true nobody here knows.
+    `brought_at`, `brought_from`: when an export of which namespace brought it; whether it is true nobody here knows.
     `previous` and `hash` are those of the chain, in hex.
     """
 
@@ -38,8 +38,8 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     previous: str
     hash: str
     owner: str | None = None
-    restored_at: str | None = None
-    restored_from: str | None = None
+    brought_at: str | None = None
+    brought_from: str | None = None
 
     def problem(self) -> str | None:
         """Return what contradicts the hashes of this entry, as a sentence; None when nothing does.
@@ -57,8 +57,8 @@ class ChainedEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return the hash that follows from the entry as it stands here."""
         facts = (self.place, self.id, self.at, self.actor, self.action, self.target_id, self.command_id, self.digest)
         whose = () if self.owner is None else (self.owner,)
-        is_own = self.restored_at is None and self.restored_from is None
-        brought = () if is_own else ({"at": self.restored_at, "from": self.restored_from},)
+        is_own = self.brought_at is None and self.brought_from is None
+        brought = () if is_own else ({"at": self.brought_at, "from": self.brought_from},)
         return hashlib.sha256(bytes.fromhex(self.previous) + _encode((*facts, *whose, *brought))).hexdigest()
 
 

@@ -124,9 +124,9 @@ def _show(receipt: Receipt, *, named: bool) -> None:
         target = f" {entry.target_id}" if entry.target_id else ""
         what = f"{entry.at}  {entry.action}{target}  by {entry.actor} in {receipt.namespace}"
         click.echo(printable(f"{what}  entry {entry.id}, place {entry.place} of the audit log"))
-        if entry.restored_at is not None:
-            brought = f"an export of {entry.restored_from} brought it on {entry.restored_at}"
-            click.echo(printable(f"  Restored: {brought}. Whether it is true this installation does not know."))
+        if entry.brought_at is not None:
+            brought = f"An export of {entry.brought_from} brought it on {entry.brought_at}"
+            click.echo(printable(f"  {brought}. Whether it is true this installation does not know."))
     if receipt.omitted:
         click.echo(f"{count_of(receipt.omitted, 'more entry', 'more entries')} of the same command are not in it.")
     click.echo("The receipt is as it was signed.")

@@ -1,5 +1,13 @@
 -- What is read of the SQLite databases that OpenCode and Cursor keep. What has more bytes than :longest is null.
 
+-- name: careful
+-- Let no table compute what a function with effects gives.
+pragma trusted_schema = off;
+
+-- name: tables
+-- What is a table: a view has no page of its own, nor has a virtual table.
+select name from sqlite_master where type = 'table' and rootpage > 0 limit :most;
+
 -- name: opencode_sessions
 select id, time_created from session where length(id) <= 1000 limit :most;
 

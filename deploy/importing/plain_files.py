@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Self
 from urllib.parse import quote
 
+from engramq.deploy.local.hooks.transcripts import LONGEST_LINE
 from engramq.schemas.packed_lines import UnusableFile
 
 FILE_BYTES: Final = 4 * 1024**3  # of a transcript, also of what a packed one unpacks to; the largest known has .3 GB
@@ -25,6 +26,8 @@ _INSTRUCTIONS: Final = 100_000  # of SQLite's machine between two looks at the c
 _ROWS: Final = 2_000_000  # of one query
 _BESIDE: Final = ("-wal", "-shm", "-journal")  # files that SQLite opens with a database
 _TOO_LONG: Final = "The file is longer than {} bytes, and is not read."
+_PARTS: Final = re.split(r"^-- name: (\w+)$", Path(__file__).with_name("databases.sql").read_text("utf-8"), flags=re.M)
+_QUERIES: Final = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
 _TABLE: Final = re.compile(r"\b(?:from|join)\s+(\w+)")
 
 
@@ -121,13 +124,16 @@ class ForeignDatabase:
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, OBJECT_BYTES)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         self._connection.set_progress_handler(lambda: time.monotonic() > self._until, _INSTRUCTIONS)
+        self._connection.execute(_QUERIES["careful"])
         self._tables: set[str] = set()
 
-    def rows(self, query: str, **values: Any) -> Iterator[Any]:
-        """Yield the rows of a query; raises UnusableFile for a view, for too many rows and for what takes long."""
-        self._require_tables(query)
-        self._until = time.monotonic() + STEP_S
-        found = self._connection.execute(query, values)
+    def rows(self, name: str, **values: Any) -> Iterator[Any]:
+        """Yield the rows of a query of databases.sql; UnusableFile for a view, too many rows and what takes long."""
+        self._require_tables(_QUERIES[name])
+        yield from self._rows(name, **values)
+
+    def _rows(self, name: str, **values: Any) -> Iterator[Any]:
+        found = self._connection.execute(_QUERIES[name], {"longest": LONGEST_LINE, "most": FOLDER_FILES, **values})
         for _ in range(_ROWS):
             self._until = time.monotonic() + STEP_S
             row = found.fetchone()
@@ -137,11 +143,9 @@ class ForeignDatabase:
         raise UnusableFile(f"The database has more than {_ROWS} rows, which are not read.")
 
     def _require_tables(self, query: str) -> None:
-        """Refuse what is called as a table and is none: a view has no page of its own, nor a virtual table."""
+        """Refuse what is called as a table and is none."""
         if not self._tables:
-            self._connection.execute("pragma trusted_schema = off")
-            listed = self._connection.execute("select name from sqlite_master where type = 'table' and rootpage > 0")
-            self._tables = {name.decode("utf-8", "replace") for (name,) in listed.fetchmany(FOLDER_FILES)}
+            self._tables = {name.decode("utf-8", "replace") for (name,) in self._rows("tables")}
         missing = sorted({*_TABLE.findall(query)} - self._tables)
         if missing:
             raise UnusableFile(f"The database cannot be read, or has a new form: it has no table {missing[0]}.")

@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 from engramq.deploy.importing.exports import LeftOut, moment
 from engramq.deploy.importing.plain_files import (
-    FOLDER_FILES,
     OBJECT_BYTES,
     ForeignDatabase,
     plain_files,
@@ -37,19 +36,9 @@ from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parsed
 from engramq.deploy.local.hooks.turns import ASSISTANT, SUMMARY, USER, SessionFacts, Spoken, make_turn, text_at
 from engramq.schemas.packed_lines import UnusableFile
 
-_PARTS: Final = re.split(r"^-- name: (\w+)$", Path(__file__).with_name("databases.sql").read_text("utf-8"), flags=re.M)
-_QUERIES: Final = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
 _UNFINISHED: Final = LeftOut("answers that are not finished", "answer that is not finished")
 _ID: Final = re.compile(r"[\w-]+")
 _MS: Final = 1000
-
-
-class _Database(ForeignDatabase):
-    """A database of Cursor or OpenCode."""
-
-    def named(self, query: str, **values: Any) -> Iterator[Any]:
-        """Yield the rows of a query by its name."""
-        yield from self.rows(_QUERIES[query], **{"longest": LONGEST_LINE, "most": FOLDER_FILES, **values})
 
 
 def _text(value: object) -> str:
@@ -93,8 +82,8 @@ def list_opencode(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
 
 
 def _opencode_sessions(database: str) -> Iterator[StoredSession]:
-    with _Database(database) as opened:
-        rows = [(_text(key), _time(created)) for key, created in opened.named("opencode_sessions")]
+    with ForeignDatabase(database) as opened:
+        rows = [(_text(key), _time(created)) for key, created in opened.rows("opencode_sessions")]
         yield from _sized(database, sorted(rows, key=lambda row: row[1]))
 
 
@@ -103,8 +92,8 @@ def head_of_opencode(session: StoredSession) -> SessionFacts:
     if not session.key:
         content = _object(Path(session.path))
         return SessionFacts(text_at(content, "id"), text_at(content, "directory"), bool(content.get("parentID")))
-    with _Database(session.path) as opened:
-        for folder, is_subagent in opened.named("opencode_head", session=session.key):
+    with ForeignDatabase(session.path) as opened:
+        for folder, is_subagent in opened.rows("opencode_head", session=session.key):
             return SessionFacts(session.key, _text(folder), bool(is_subagent))
     return SessionFacts(session.key)
 
@@ -143,8 +132,8 @@ def said_in_opencode(session: StoredSession) -> Iterator[Said]:
 
 
 def _stored_parts(session: StoredSession) -> Iterator[tuple[str, bytes, bytes | None]]:
-    with _Database(session.path) as opened:
-        for message, data, part in opened.named("opencode_parts", session=session.key):
+    with ForeignDatabase(session.path) as opened:
+        for message, data, part in opened.rows("opencode_parts", session=session.key):
             yield _text(message), data, part
 
 
@@ -186,8 +175,8 @@ def list_cursor(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     try:
         if path.is_dir() and database not in plain_files(path, _GLOBAL[0], suffix=_GLOBAL[1]):
             raise UnusableFile(f"There is no {'/'.join(_GLOBAL)} in it.")
-        with _Database(str(database)) as opened:
-            keys = [_text(key).removeprefix(_COMPOSER) for (key,) in opened.named("cursor_composers")]
+        with ForeignDatabase(str(database)) as opened:
+            keys = [_text(key).removeprefix(_COMPOSER) for (key,) in opened.rows("cursor_composers")]
             yield from _sized(str(database), [(key, 0.0) for key in keys])
     except (OSError, UnusableFile) as problem:
         yield unreadable(str(database), problem)
@@ -208,8 +197,8 @@ def _folders(user: str) -> Mapping[str, str]:
     for workspace in (window / "workspace.json" for window in windows):
         with contextlib.suppress(OSError, UnusableFile):
             folder = _path_of(_object(workspace).get("folder"))
-            with _Database(str(workspace.with_name("state.vscdb"))) as opened:
-                for (value,) in opened.named("cursor_workspace"):
+            with ForeignDatabase(str(workspace.with_name("state.vscdb"))) as opened:
+                for (value,) in opened.rows("cursor_workspace"):
                     listed = (parsed(_text(value).encode()) or {}).get("allComposers")
                     for each in listed if isinstance(listed, list) else ():
                         folders[str(each.get("composerId")) if isinstance(each, dict) else ""] = folder
@@ -228,7 +217,7 @@ def said_in_cursor(session: StoredSession) -> Iterator[Said]:
     """Yield what is said in a session."""
     facts, is_silent = head_of_cursor(session), True
     yield facts
-    with _Database(session.path) as opened:
+    with ForeignDatabase(session.path) as opened:
         composer = _value(opened, f"{_COMPOSER}{session.key}", OBJECT_BYTES) or {}
         if any(composer.get(name) for name in _BEGUN_BY_ANOTHER):
             yield SUBAGENTS
@@ -251,7 +240,7 @@ def said_in_cursor(session: StoredSession) -> Iterator[Said]:
 
 
 def _bubbles(
-    opened: _Database, composer: str, content: Mapping[str, Any]
+    opened: ForeignDatabase, composer: str, content: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
     """Yield the messages of a session by their ids, in its own order where it says one."""
     within = content.get("conversation")  # of older versions
@@ -262,14 +251,14 @@ def _bubbles(
     headers = [header for header in listed if isinstance(header, dict)] if isinstance(listed, list) else []
     keys = [text_at(header, "bubbleId") for header in headers]
     if not keys:
-        keys = [_text(key).rpartition(":")[2] for (key,) in opened.named("cursor_bubbles", composer=composer)]
+        keys = [_text(key).rpartition(":")[2] for (key,) in opened.rows("cursor_bubbles", composer=composer)]
     for key in keys:
-        for (value,) in opened.named("cursor_value", key=f"bubbleId:{composer}:{key}"):
+        for (value,) in opened.rows("cursor_value", key=f"bubbleId:{composer}:{key}"):
             yield key, None if value is None else parsed(_bytes(value))
 
 
-def _value(opened: _Database, key: str, longest: int) -> Mapping[str, Any] | None:
-    for (value,) in opened.named("cursor_value", key=key, longest=longest):
+def _value(opened: ForeignDatabase, key: str, longest: int) -> Mapping[str, Any] | None:
+    for (value,) in opened.rows("cursor_value", key=key, longest=longest):
         return None if value is None else parsed(_bytes(value))
     return None
 

@@ -31,7 +31,7 @@ class ReportEvidence(WriteCommand, frozen=True, kw_only=True, omit_defaults=True
 
 
 class EvidenceReported(WriteReply, kw_only=True, tag="evidence_reported"):
-    """How many memories have another state now; `missed_count`: are not there, are untrusted, or cite
+    """How many memories have another state now; `missed_count`: are not there, are kept apart, or cite
     something else by now.
     """
 

@@ -20,6 +20,34 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROO
 PLACE = re.compile(r"`((?:schemas|gateway|workers|deploy|tests)/[\w/.]+)`")
 
 
+# Commands that fetch a package by its name: until engramq is released there, the name is anybody's to take.
+FETCHED = re.compile(
+    r"\b(?:uvx|bunx|npx|pip3? install|pipx (?:install|run)|uv (?:tool (?:install|run)|pip install|add|run --with)"
+    r"|(?:npm|pnpm|yarn|bun) (?:install|i|add|dlx|exec|create)|brew install|conda install|docker (?:run|pull))"
+    r"(?:[ \t]+(?:-\S+|[\w.-]+==\S+))*[ \t]+[\"'`]?@?engramq\b(?![/.]\w)"
+)
+
+
+def test_no_page_gives_a_command_that_would_run_a_strangers_package() -> None:
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    shown = (".md", ".txt", ".html", ".json", ".toml", ".yaml", ".yml", ".mdc")
+    pages = [path for path in tracked.split("\0") if path.endswith(shown) and not path.startswith(("tests/", "tools/"))]
+    found = {
+        f"{path}: {command[0]}"
+        for path in pages
+        if (ROOT / path).stat().st_size < 2**20
+        for command in FETCHED.finditer((ROOT / path).read_text(encoding="utf-8"))
+    }
+    assert found == set()
+    for command in (
+        "uvx engramq stdio",
+        "pip install -U 'engramq[langgraph]'",
+        "npx -y @engramq/client",
+        "npm i engramq",
+    ):
+        assert FETCHED.search(command), command
+
+
 def test_links_between_pages_lead_to_files_that_exist() -> None:
     dead = [
         f"{page.name}: {link}"

@@ -136,7 +136,7 @@ def _chain(row: Row, before: bytes, known_hash: str | None = None) -> ChainedEnt
         previous=before.hex(),
         hash=known_hash or "",
         owner=row["owner"],
-        restored_at=None if row["restored_at"] is None else exact_time(row["restored_at"]),
-        restored_from=row["restored_from"],
+        brought_at=None if row["brought_at"] is None else exact_time(row["brought_at"]),
+        brought_from=row["brought_from"],
     )
     return entry if known_hash is not None else structs.replace(entry, hash=entry.hash_now())

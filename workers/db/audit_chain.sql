@@ -1,7 +1,7 @@
 -- fragment: chain_link
 -- An entry of the audit log (a) at its place in the chain (c), as receipts and checks read it.
 c.place, c.entry, c.salt, c.digest, c.hash, a.id, a.at, a.actor, a.action, a.target_id, a.command_id,
-a.owner, a.restored_at, a.restored_from, {audit_body} as body
+a.owner, a.brought_at, a.brought_from, {audit_body} as body
 
 -- fragment: audit_body
 -- What an entry says, in the one form in which jsonb writes it.
@@ -31,8 +31,8 @@ where a.tenant = %(tenant)s and not exists (select from audit_chain c where c.te
 
 -- name: unchained_entries
 -- Those behind one, in the order of their ids.
-select a.id, a.at, a.actor, a.action, a.target_id, a.command_id, a.owner, a.restored_at,
-    a.restored_from, {audit_body} as body
+select a.id, a.at, a.actor, a.action, a.target_id, a.command_id, a.owner, a.brought_at,
+    a.brought_from, {audit_body} as body
 {without_place} and a.id > %(after)s
 order by a.id
 limit %(limit)s

@@ -742,10 +742,10 @@ create table audit_log (
     reason     text,
     command_id uuid,
     owner      text collate "C" check (owner <> ''),  -- whose what it names was when it was written; null: everybody's
-    restored_at   timestamptz,  -- when an export brought it, of which nobody here knows whether it is true; null: written here
-    restored_from text,         -- the namespace that the export says it was made of
+    brought_at   timestamptz,  -- when an export brought it, of which nobody here knows whether it is true; null: written here
+    brought_from text,         -- the namespace that the export says it was made of
     primary key (tenant, id),
-    check ((restored_at is null) = (restored_from is null))
+    check ((brought_at is null) = (brought_from is null))
 );
 create index audit_log_target on audit_log (tenant, target_id);
 create index audit_log_command on audit_log (command_id, tenant);

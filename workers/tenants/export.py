@@ -27,7 +27,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "proposals": ("tenant",),
     "imported_rows": ("tenant",),
     "approvals": ("tenant", "proposal_id"),
-    "audit_log": ("tenant", "namespace", "restored_at", "restored_from"),
+    "audit_log": ("tenant", "namespace", "brought_at", "brought_from"),
 }  # fmt: skip
 # Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway. What was
 # deleted from the graph is no content of the namespace any more; webhooks are about servers, not about what is known.

@@ -244,7 +244,7 @@ class _Restoration:
                 )
             else:
                 writing = WRITINGS[kind]
-                of_log = {"restored_from": self.found.head.namespace} if kind == type_of(AuditRecord) else {}
+                of_log = {"brought_from": self.found.head.namespace} if kind == type_of(AuditRecord) else {}
                 row = await self.tx.row(writing.query, lines=lines, **writing.values, **of_log)
         except Duplicate as problem:
             raise _Taken(batch, problem.diag.constraint_name or "") from None

@@ -203,18 +203,18 @@ with given as materialized (
         {each audit: $name $type}
     )
 ), made as (
-    insert into audit_log (tenant, namespace, restored_at, restored_from, {each audit: $name})
+    insert into audit_log (tenant, namespace, brought_at, brought_from, {each audit: $name})
     overriding system value
-    select %(tenant)s, %(namespace)s, now(), %(restored_from)s, {each audit: $name} from given
+    select %(tenant)s, %(namespace)s, now(), %(brought_from)s, {each audit: $name} from given
     where not there and id <= audit_ids_kept()
     on conflict (tenant, id) do nothing
     returning 1
 ), renumbered as (
     insert into audit_log (
-        tenant, namespace, restored_at, restored_from, at, actor, action, target_id, old, new, reason, command_id, owner
+        tenant, namespace, brought_at, brought_from, at, actor, action, target_id, old, new, reason, command_id, owner
     )
     select
-        %(tenant)s, %(namespace)s, now(), %(restored_from)s, at, actor, action, target_id, old, new, reason, command_id,
+        %(tenant)s, %(namespace)s, now(), %(brought_from)s, at, actor, action, target_id, old, new, reason, command_id,
         owner
     from given
     where not there and id > audit_ids_kept()

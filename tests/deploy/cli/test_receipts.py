@@ -82,7 +82,7 @@ async def test_what_a_receipt_says_reaches_a_terminal_printable(
 ) -> None:
     hide = "\x1b[8m"
     forger = Ed25519PrivateKey.generate()
-    fields: dict[str, Any] = dict.fromkeys(("at", "actor", "action", "target_id", "restored_at", "restored_from"), hide)
+    fields: dict[str, Any] = dict.fromkeys(("at", "actor", "action", "target_id", "brought_at", "brought_from"), hide)
     digest = hashlib.sha256().hexdigest()
     entry = ChainedEntry(
         id=1, place=1, command_id=None, body=None, salt=None, digest=digest, previous=digest, hash="", **fields
@@ -95,7 +95,7 @@ async def test_what_a_receipt_says_reaches_a_terminal_printable(
     file.write_bytes(msgspec.json.encode(structs.replace(receipt, signature=forger.sign(receipt.signed_bytes()).hex())))
     assert await asyncio.to_thread(main, ["verify", str(file)]) == ExitCode.DONE
     out, _ = capsys.readouterr()
-    assert "Restored: an export of" in out
+    assert "An export of" in out
     for told in (receipt, {"\x1b[8m": 1}, structs.replace(receipt, public_key=hide)):
         file.write_bytes(msgspec.json.encode(told))
         assert await asyncio.to_thread(main, ["verify", str(file), "--key", "00" * 32]) == ExitCode.FAILED

@@ -189,22 +189,28 @@ def test_a_database_of_too_many_sessions_is_read_to_a_bound(
 ) -> None:
     with closing(sqlite3.connect(database)) as opened, opened:
         opened.execute("insert into session (id, time_created, directory) values ('more', 1, '/')")
-    monkeypatch.setattr(plain_files, "_ROWS", 1)
+    monkeypatch.setattr(plain_files, "_ROWS", 20)  # the tables of the database are fewer
+    with closing(sqlite3.connect(database)) as opened, opened:
+        several = [(str(number), number) for number in range(20)]
+        opened.executemany("insert into session (id, time_created, directory) values (?, ?, '/')", several)
     _, problems = read(TranscriptFormat.OPENCODE, tmp_path / FOLDERS[TranscriptFormat.OPENCODE])
-    assert problems == ["The database has more than 1 rows, which are not read."]
+    assert problems == ["The database has more than 20 rows, which are not read."]
 
 
-def count(database: Path, query: str) -> list[object]:
+COUNTED = "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r"
+
+
+def count(database: Path) -> list[object]:
     with ForeignDatabase(str(database)) as opened:
         opened._tables = {"r"}
-        return list(opened.rows(query))
+        return list(opened.rows("counted"))
 
 
 def test_a_step_of_a_database_ends_in_time(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_files, "STEP_S", 0.05)
-    counted = "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r"
+    monkeypatch.setitem(plain_files._QUERIES, "counted", COUNTED)
     with pytest.raises(UnusableFile, match="gave nothing for"):
-        count(database, counted)
+        count(database)
 
 
 @pytest.mark.parametrize("beside", ["-wal", "-shm", "-journal"])

@@ -195,13 +195,13 @@ async def test_what_an_export_brought_says_so_in_the_chain_and_in_its_receipt(
     await whole.write("beta", lambda tx: audit_chain.extend(tx, behind=0))
     command = UUID(export_lines.an_id(90))
     ((entry,), _) = await whole.read("beta", lambda tx: audit_chain.of_command(tx, command, 10))
-    assert (entry.action, entry.restored_from) == ("update", "acme")
-    assert entry.restored_at is not None
+    assert (entry.action, entry.brought_from) == ("update", "acme")
+    assert entry.brought_at is not None
     assert entry.problem() is None
-    for told in ({"restored_at": None, "restored_from": None}, {"restored_from": "beta"}):
+    for told in ({"brought_at": None, "brought_from": None}, {"brought_from": "beta"}):
         assert msgspec.structs.replace(entry, **told).problem() == "its facts or its place were changed"
-    (own,) = database.rows("select restored_from from audit_log where action = 'restore_tenant'")
-    assert own["restored_from"] is None, "who restored it is of this installation"
+    (own,) = database.rows("select brought_from from audit_log where action = 'restore_tenant'")
+    assert own["brought_from"] is None, "who restored it is of this installation"
 
 
 @pytest.mark.promise("IM-5")
