@@ -211,10 +211,16 @@ class MemoryFiles:
     def _versions(self, path: str, **options: Any) -> Conversation[list[File]]:
         """Return the versions of a file that count, the newest last.
 
-        All pages are read, or so many shared ones could be planted that none shows the private one.
+        All pages are read, or so many shared ones could be planted that none shows the private one. A shared file that
+        is called as a folder with private files is none: it would hide them.
         """
         memories = yield from all_recent(tags=[path], **self._among, **options)
-        return files.that_count([file for file in files.in_order(memories) if file.path == path])
+        versions = files.that_count([file for file in files.in_order(memories) if file.path == path])
+        if versions and not options and versions[-1].visibility is not Visibility.PRIVATE:
+            below = yield from self._below(path)
+            if any(file.visibility is Visibility.PRIVATE for file in below):
+                return []
+        return versions
 
     def _below(self, path: str) -> Conversation[list[File]]:
         memories = yield from all_recent(tags=[f"{path}/"], **self._among)

@@ -127,6 +127,7 @@ class EngramqStore(BaseStore):
         if op.query:
             hits = yield calls.search(op.query, limit=FOUND, tags=within, min_relevance=0)
             found.add(hits.memories)
+        is_all = not op.query or len(hits.memories) < FOUND
         cursor: str | None = None
         while not op.query and len(found.items) < wanted:
             page = yield calls.recent(limit=PAGE, tags=within, cursor=cursor)
@@ -134,6 +135,8 @@ class EngramqStore(BaseStore):
             cursor = page.next_cursor
             if not cursor:
                 break
+        if not is_all or cursor:
+            yield from _preferred(found, wanted)
         chosen = found.items[op.offset : wanted]
         for _, memory in chosen if op.refresh_ttl else ():
             yield from _refreshed(memory)
@@ -166,6 +169,22 @@ def _refreshed(memory: records.Memory) -> Conversation[None]:
     ttl = about_of(memory).get("ttl")
     if isinstance(ttl, int | float):
         yield calls.update(memory.id, expires_at=expiry(ttl))
+
+
+def _preferred(found: "_Found", wanted: int) -> Conversation[None]:
+    """Put one's own private items in the place of shared ones of the same key, which may be planted, among the first.
+
+    Their own private ones may be beyond what was read.
+    """
+    looked_up = set[tuple[tuple[str, ...], str]]()
+    while True:
+        shared = [item for item, memory in found.items[:wanted] if not _is_private(memory)]
+        left = [item for item in shared if (item.namespace, item.key) not in looked_up]
+        if not left:
+            return
+        for item in left:
+            looked_up.add((item.namespace, item.key))
+            found.add(filter(_is_private, (yield from _current(item.namespace, item.key))))
 
 
 class _Found:

@@ -1,14 +1,22 @@
 """The store for LangGraph: LangGraph's own InMemoryStore and ours pass one suite, over a real stack."""
 
+import os
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 
+import anyio
 import pytest
 
+from engramq.schemas.settings import Settings
 from tests.architecture.source import ROOT
 from tests.clients.conftest import INSTALLED, PROGRAMS, Stack
+from tests.gateway.conftest import keys, redis_url
+from tests.gateway.test_identity_end_to_end import Served, served, settings
+from tests.integrations.two_principals import invite_both, keep_under_one_name
+
+__all__ = ["keys", "redis_url", "settings"]
 
 BOUND_S = 300.0
 
@@ -41,6 +49,35 @@ def test_one_suite_is_passed_by_theirs_and_by_ours(stack: Stack, tmp_path: Path)
     assert passed is not None
     assert int(passed[1]) >= 80
     assert "skipped" not in ended.stdout
+
+
+class Items:
+    """Items of LangGraph's store with one token."""
+
+    def __init__(self, here: Served, name: str) -> None:
+        self._environment = {
+            **os.environ, "PYTHONPATH": str(ROOT), "ENGRAMQ_URL": f"http://127.0.0.1:{here.site.port}",
+            "ENGRAMQ_TOKEN": here.secrets[name],
+        }  # fmt: skip
+
+    async def keep(self, key: str, text: str) -> None:
+        await self._run("keep", key, text)
+
+    async def read(self, key: str) -> str:
+        return await self._run("read", key)
+
+    async def _run(self, *words: str) -> str:
+        command = [str(INSTALLED / "frameworks" / "bin" / "python"), str(PROGRAMS / "langgraph_items.py"), *words]
+        ended = await anyio.run_process(command, env=self._environment, check=False)
+        assert ended.returncode == 0, ended.stderr.decode()
+        return ended.stdout.decode()
+
+
+@pytest.mark.promise("PV-1")
+async def test_items_of_one_key_are_two_where_one_is_private(settings: Settings) -> None:
+    async with served(settings) as here:
+        await invite_both(here, is_private=True)
+        await keep_under_one_name(Items(here, "ada"), Items(here, "bob"))
 
 
 @pytest.mark.promise("RC-9")

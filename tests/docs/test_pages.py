@@ -24,7 +24,7 @@ PLACE = re.compile(r"`((?:schemas|gateway|workers|deploy|tests)/[\w/.]+)`")
 FETCHED = re.compile(
     r"\b(?:uvx|bunx|npx|pip3? install|pipx (?:install|run)|uv (?:tool (?:install|run)|pip install|add|run --with)"
     r"|(?:npm|pnpm|yarn|bun) (?:install|i|add|dlx|exec|create)|brew install|conda install|docker (?:run|pull))"
-    r"(?:[ \t]+(?:-\S+|[\w.-]+==\S+))*[ \t]+[\"'`]?@?engramq\b(?![/.]\w)"
+    r"(?:[ \t]+(?:-\S+|[\w.-]+==\S+))*[ \t]+[\"'`]?(?:@engramq/\w|engramq\b(?![/.]\w))"
 )
 
 

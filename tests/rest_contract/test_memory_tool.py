@@ -15,7 +15,8 @@ from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
 from tests.architecture.source import ROOT
 from tests.clients.messages_api import EXAMPLES, RECEIPTS, Conversation, running_api
-from tests.gateway.test_identity_end_to_end import served, settings
+from tests.gateway.test_identity_end_to_end import Served, served, settings
+from tests.integrations.two_principals import invite_both, keep_under_one_name
 from tests.rest_contract.test_typescript import NODES, node, package, sources
 
 __all__ = ["package", "settings", "sources"]
@@ -39,6 +40,36 @@ async def output_of(settings: Settings, api: Conversation, program: Path, folder
         ended = await anyio.run_process(command, cwd=program.parent, env=environment, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     return ended.stdout.decode()
+
+
+class NodeFiles:
+    """The files of the memory tool in TypeScript with one token."""
+
+    def __init__(self, program: Path, here: Served, name: str) -> None:
+        self._program = program
+        self._environment = {
+            **os.environ, "ENGRAMQ_URL": f"http://127.0.0.1:{here.site.port}", "ENGRAMQ_TOKEN": here.secrets[name]
+        }  # fmt: skip
+
+    async def keep(self, key: str, text: str) -> None:
+        await self._run("keep", key, text)
+
+    async def read(self, key: str) -> str:
+        return await self._run("read", key)
+
+    async def _run(self, *words: str) -> str:
+        command = [node(), self._program.name, *words]
+        ended = await anyio.run_process(command, cwd=self._program.parent, env=self._environment, check=False)
+        assert ended.returncode == 0, ended.stderr.decode()
+        return ended.stdout.decode()
+
+
+@pytest.mark.promise("PV-1")
+async def test_files_of_one_path_are_two_where_one_is_private(settings: Settings, package: Path) -> None:
+    program = Path(shutil.copy(PROGRAM.with_name("memory_files.mjs"), package.parents[1]))
+    async with served(settings) as here:
+        await invite_both(here, is_private=True)
+        await keep_under_one_name(NodeFiles(program, here, "ada"), NodeFiles(program, here, "bob"))
 
 
 @pytest.mark.promise("RC-18")

@@ -18,6 +18,7 @@ from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.integrations.turns import FILE, expected, lines_of, without_thread
+from tests.integrations.two_principals import capture_apart, invite_both
 from tests.rest_contract.test_typescript import node
 from tests.scenarios.stage import stage_settings
 
@@ -145,6 +146,27 @@ async def test_a_turn_that_was_not_taken_waits_and_is_delivered_once(
     assert len([line for line in report["logged"] if line.startswith("warn: engramq: turn ")]) == 1
     kept = [content for content, _ in await captured(memory)]
     assert (kept.count("The launch is on Friday"), kept.count("Noted.")) == (1, 1)
+
+
+class Claw:
+    """What OpenClaw captures and finds again with one token."""
+
+    def __init__(self, here: Served, token: str) -> None:
+        self._here, self._token = here, token
+
+    async def keep(self, _key: str, text: str) -> None:
+        await played(self._here, ended(text, "I see."), token=self._token)
+
+    async def read(self, key: str) -> str:
+        asked = {"query": key, "include_untrusted": True, "limit": 20}
+        report = await played(self._here, {"tool": "memory_search", "event": asked}, token=self._token)
+        return str(report["gave"][0])
+
+
+@pytest.mark.promise("PV-1")
+async def test_what_is_captured_of_one_principal_the_other_does_not_find(here: Served) -> None:
+    await invite_both(here, is_private=False)
+    await capture_apart(*(Claw(here, here.secrets[name]) for name in ("ada", "bob")))
 
 
 async def test_a_turn_waits_and_nothing_is_recalled_while_the_token_does_not_count(here: Served) -> None:

@@ -222,11 +222,14 @@ export class MemoryFiles {
 
   /**
    * The versions of a file that count, the newest last. All pages are read, or so many shared ones could be planted that
-   * none shows the private one.
+   * none shows the private one. A shared file that is called as a folder with private files is none: it would hide them.
    */
-  async #versions(path: string, options: Options<"list_recent_memories", never> = {}): Promise<File[]> {
+  async #versions(path: string, options?: Options<"list_recent_memories", never>): Promise<File[]> {
     const memories = await this.#all({ tags: [path], ...options });
-    return files.thatCount(files.inOrder(memories).filter((file) => file.path === path));
+    const versions = files.thatCount(files.inOrder(memories).filter((file) => file.path === path));
+    const last = versions.at(-1);
+    if (!last || options || last.visibility === "private") return versions;
+    return (await this.#below(path)).some((file) => file.visibility === "private") ? [] : versions;
   }
 
   async #below(path: string): Promise<File[]> {

@@ -286,6 +286,22 @@ def test_an_item_is_as_private_as_it_was(root: str, meanwhile: bool) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("query", ["walnut cake", None])
+def test_no_planted_item_hides_a_private_one_that_is_beyond_what_was_read(root: str, query: str | None) -> None:
+    store = EngramqStore()
+    with Memory() as memory:
+        store.put((root,), "k", {"text": "Ada looks for another job"})
+        (item,) = [entry for entry in memory.each_recent(tags=["langgraph"]) if root in str(entry.metadata)]
+        memory.update(item.id, visibility="private")
+        for number in range(101):
+            about = {**item.metadata["langgraph"], "value": {"text": f"planted {number}"}}
+            memory.store(f"walnut cake {number}", tags=item.tags, metadata={"langgraph": about}, visibility="shared")
+        found = [entry.value["text"] for entry in store.search((root,), query=query, limit=1)]
+        assert found == ["Ada looks for another job"]
+        assert store.search((root,), query=query, filter={"text": "planted 100"}, limit=1) == []
+    store.close()
+
+
 def test_a_memory_that_only_looks_like_an_item_is_none(root: str) -> None:
     store = EngramqStore()
     store.put((root,), "k", {"v": 1})
