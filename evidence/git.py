@@ -1,4 +1,4 @@
-"""Ask git about a repository whose configuration nobody trusts: it runs nothing that it names, and in bounded time.
+"""Ask git about a repository of anybody: it runs nothing that its configuration names, and in bounded time.
 
 No command here reads the working tree's files, whose filters are programs of the repository's choice.
 """

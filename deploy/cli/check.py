@@ -72,7 +72,9 @@ class Checked(NamedTuple):
 @click.argument("path", type=click.Path(path_type=Path), default=".")
 @click.option("--fix", is_flag=True, help="Print a prompt for an agent that verifies what went stale.")
 @click.option("--all", "everything", is_flag=True, help="List what is fresh, too.")
-@click.option("--untrusted", is_flag=True, help="Untrusted memories too, each with its mark; they are not reported.")
+@click.option(
+    "--untrusted", "apart", is_flag=True, help="Untrusted memories too, each with its mark; they are not reported."
+)
 @click.option("--no-report", is_flag=True, help="Compare only: engramq list --stale is not to know.")
 @click.option("--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else that of the folder.")
 @common.options(common.NAMESPACE, common.JSON)
@@ -89,7 +91,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
         raise CommandFailed(f"{folder.resolve()} is in no git repository.")
     with open_client(namespace) as gateway:
         named = project or os.environ.get(settings.PROJECT) or _project_of(namespace, root)
-        memories = list(_citing(gateway, named, (*Partition,) if how["untrusted"] else (Partition.TRUSTED,)))
+        memories = list(_citing(gateway, named, (*Partition,) if how["apart"] else (Partition.TRUSTED,)))
         checked = _compare_cited(memories, root, named, path)
         if not how["no_report"]:
             _report(checked, namespace)

@@ -110,16 +110,16 @@ class ForeignDatabase:
     """A database of somebody else, to be read; what is none, is damaged or has another form raises UnusableFile."""
 
     def __init__(self, path: str) -> None:
-        open_plain(path, most_bytes=2**63).close()
-        for beside in _BESIDE:
-            with contextlib.suppress(FileNotFoundError):
-                open_plain(path + beside, most_bytes=2**63).close()
         self._until = time.monotonic() + STEP_S
         try:
+            open_plain(path, most_bytes=2**63).close()
+            for beside in _BESIDE:
+                with contextlib.suppress(FileNotFoundError):
+                    open_plain(path + beside, most_bytes=2**63).close()
             # Threads take turns in reading.
             self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise UnusableFile(f"The database cannot be read: {error}.") from None
+        except (sqlite3.Error, UnusableFile) as error:
+            raise UnusableFile(f"The database cannot be read: {str(error).rstrip('.')}.") from None
         self._connection.text_factory = bytes  # whether it is text, whoever parses it sees
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, OBJECT_BYTES)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)

@@ -217,7 +217,7 @@ def test_a_step_of_a_database_ends_in_time(database: Path, monkeypatch: pytest.M
 def test_what_a_database_has_beside_it_is_no_pipe_and_no_link(tmp_path: Path, database: Path, beside: str) -> None:
     os.mkfifo(f"{database}{beside}")
     _, problems = read(TranscriptFormat.OPENCODE, tmp_path / FOLDERS[TranscriptFormat.OPENCODE])
-    assert problems == ["It is no regular file."]
+    assert problems == ["The database cannot be read: It is no regular file."]
 
 
 def test_a_folder_of_too_many_files_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
