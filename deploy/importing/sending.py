@@ -23,6 +23,8 @@ from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
 from engramq.deploy.cli.tool_client import ASK_AGAIN_S, GIVE_UP_S, NOT_DONE, URL, ToolClient, is_refused, open_client
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
+from engramq.deploy.local.home import Home, home_from
+from engramq.deploy.local.ownership import nobody_has
 from engramq.deploy.local.servers_for import READY_BOUND_S, servers_for
 from engramq.deploy.local.settings import REDIS_URL
 from engramq.gateway.operator import living_workers
@@ -126,6 +128,7 @@ START_ONE: Final = "Start one: `engramq worker imports`, or `engramq worker --al
 NO_WORKER: Final = f"No worker takes imports. {START_ONE}"
 STARTING: Final = "The stack's worker, which takes imports, is still starting."
 NOT_STARTED: Final = "The stack's worker, which takes imports, did not start. See `engramq status`."
+TAKEN_DOWN: Final = "The stack in {} does not run any more (engramq down?), and nobody starts it again."
 NO_REDIS: Final = f"{REDIS_AWAY} Is ENGRAMQ_REDIS_URL right, and does the server run? See `engramq status`."
 
 
@@ -136,22 +139,25 @@ class NoWorker(Exception):
 class ImportWorkers:
     """The workers of the imports mailbox, as a look at the queue shows them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, home: Home | None = None) -> None:
         self._settings = settings
+        self._home = home  # whose stack starts one
 
-    async def require(self, patience_s: float, *, of_home: bool = False) -> None:
+    async def require(self, patience_s: float, *, starting: bool = False) -> None:
         """Return when there is one; says so soon when there is none, and raises NoWorker when none comes.
 
-        `of_home`: it is the home's stack that starts one.
+        `starting`: the home's stack has just been started.
         """
         begun, told = time.monotonic(), ""
         while missing := await self._missing():
             waited_s = time.monotonic() - begun
             if waited_s >= patience_s:
-                raise NoWorker(NOT_STARTED if of_home and missing == NO_WORKER else missing)
+                raise NoWorker(NOT_STARTED if starting and missing == NO_WORKER else missing)
+            if waited_s >= QUIET_S and self._home is not None and nobody_has(self._home):
+                raise NoWorker(TAKEN_DOWN.format(self._home.path))
             if waited_s >= QUIET_S and missing != told:
                 told = missing
-                said = STARTING if of_home and missing == NO_WORKER else missing
+                said = STARTING if starting and missing == NO_WORKER else missing
                 say_between(f"{said} Waiting for up to {patience_s:.0f} s.")
             await anyio.sleep(ASK_S)
 
@@ -363,9 +369,9 @@ async def importing(
             client = files.enter_context(
                 queue_client(settings, settings.namespace, project=settings.project, write_s=BATCH_S)
             )
-            workers = ImportWorkers(settings)
-            of_home = not os.environ.get(REDIS_URL)
-            await workers.require(STACK_S if of_home else START_S, of_home=of_home)
+            home = None if os.environ.get(REDIS_URL) else home_from(os.environ)
+            workers = ImportWorkers(settings, home)
+            await workers.require(START_S if home is None else STACK_S, starting=home is not None)
         importer = Importer(
             client,
             settings.namespace,

@@ -79,6 +79,12 @@ def read_ownership(home: Home) -> Ownership:
         raise DeployError("home_unusable", f"{home.path} cannot be read: {error.strerror}.", _SEE_DISK) from error
 
 
+def nobody_has(home: Home) -> bool:
+    """Whether no process has the home, and no `engramq up` is about to start its stack again."""
+    owned = read_ownership(home)
+    return not owned.is_held and not owned.ups
+
+
 def lock_home(home: Home, role: str) -> int:
     """Take the lock that says who owns the home's servers; the kernel releases it with the holder.
 

