@@ -152,8 +152,8 @@ class LazyGroup(click.Group):
         except OSError as problem:
             raise _Failed(problem) from problem
         except ExceptionGroup as group:
-            if (problem := _of_the_machine(group)) is not None:
-                raise _Failed(problem) from group
+            if (refused := _of_the_machine(group)) is not None:
+                raise _Failed(refused) from group
             raise
 
 

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.local.home import Home
 from engramq.workers.queue.dead_letters import DeadLetter
 from tests.faults.callers import LoadClient, StdioCaller
-from tests.faults.disk import filled, small_disk
+from tests.faults.disk import filled, made_read_only, small_disk
 from tests.faults.fault import Fault, Needs
 from tests.faults.world import BOUND_S, ENGRAMQ, dead_letters, until
 
@@ -132,6 +132,59 @@ async def home_disk_full(site: HomeSite) -> None:
         await asyncio.sleep(FULL_S)
 
 
+async def home_copied(site: HomeSite) -> None:
+    """Copy a home that runs, and use, mend and stop the copy."""
+    before = set(await site.pids())
+    copy = site.home.path.with_name("copy")
+    await asyncio.to_thread(subprocess.run, ["cp", "-a", site.home.path, copy], check=False)  # files come and go
+    try:
+        for arguments in (("status",), ("doctor", "--fix"), ("down",), ("recent",), ("down",)):
+            await asyncio.to_thread(
+                replace(site, environment=site.environment | {"ENGRAMQ_HOME": str(copy)}).run, *arguments
+            )
+    finally:
+        shutil.rmtree(copy)
+    assert set(await site.pids()) == before, "a process of the original has ended"
+
+
+async def home_supervisor_killed_while_postgres_hangs(site: HomeSite) -> None:
+    """Stop all processes of PostgreSQL, and kill -9 the supervisor."""
+    supervisor = (await site.status())["pid"]
+    for each in process.working_in(site.home.postgres / "data", "postgres"):
+        os.kill(each.pid, signal.SIGSTOP)
+    await _kill([supervisor])
+
+
+async def home_queue_file_damaged(site: HomeSite) -> None:
+    """Spoil Redis' append-only file, and kill -9 Redis."""
+    for file in (site.home.redis / "appendonlydir").glob("*.incr.aof"):
+        with file.open("r+b") as spoilt:
+            spoilt.write(b"spoilt" * 20)
+    await _kill(await site.pids("redis"))
+
+
+async def home_sockets_removed(site: HomeSite) -> None:
+    """Remove the folders of the sockets while all runs."""
+    for folder in (site.home.run, site.home.postgres_sockets):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def home_lock_removed(site: HomeSite) -> None:
+    """Remove the lock and the record of processes, and kill -9 the supervisor."""
+    supervisor = (await site.status())["pid"]
+    site.home.lock.unlink()
+    site.home.state.unlink(missing_ok=True)
+    await _kill([supervisor])
+
+
+async def home_read_only(site: HomeSite) -> None:
+    """Let nobody open a file of the home for writing for a while, and kill -9 the supervisor meanwhile."""
+    supervisor = (await site.status())["pid"]
+    with made_read_only(site.home.path):
+        await _kill([supervisor])
+        await asyncio.sleep(FULL_S)
+
+
 async def _kill(pids: list[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -153,5 +206,11 @@ FAULTS = tuple(
         (home_everything_killed, 20, 15.0, False),
         (home_supervisor_paused, 3, 10.0, False),
         (home_disk_full, 2, 10.0, True),
+        (home_copied, 5, 10.0, False),
+        (home_supervisor_killed_while_postgres_hangs, 5, 30.0, False),
+        (home_queue_file_damaged, 5, 15.0, False),
+        (home_sockets_removed, 5, 30.0, False),
+        (home_lock_removed, 5, 15.0, False),
+        (home_read_only, 3, 30.0, False),
     )
 )

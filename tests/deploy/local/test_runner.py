@@ -12,6 +12,7 @@ import pytest
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import LaunchOrder
+from engramq.deploy.local.home import Home
 from engramq.deploy.local.supervisor import silence
 from engramq.deploy.local.supervisor.runner import Runner, ServiceState
 from engramq.deploy.local.supervisor.stack import SupervisedService
@@ -53,7 +54,7 @@ async def running(service: SupervisedService, folder: Path) -> AsyncIterator[Run
             runner.notice_exit()
             await asyncio.sleep(0.01)
 
-    runner = Runner(service, folder, StateFile(folder / "state.json"), lambda: None)
+    runner = Runner(service, folder, StateFile(Home(folder)), lambda: None)
     tasks = [asyncio.create_task(runner.run(never_wait)), asyncio.create_task(see_exits())]
     try:
         async with asyncio.timeout(20.0):

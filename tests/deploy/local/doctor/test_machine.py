@@ -131,9 +131,7 @@ def test_a_disk_that_is_full_is_named(home: Home, alone: Environment, doctor: Co
         assert "Make room" in wrong(found, "disk")
 
 
-@pytest.mark.parametrize(
-    ("limit", "state"), [(-1, "ok"), (4096, "ok"), (255, "degraded"), (63, "failed")], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("limit", "state"), [(-1, "ok"), (4096, "ok"), (255, "degraded"), (63, "failed")], ids=str)
 def test_how_many_files_a_process_may_open_is_checked(limit: int, state: str) -> None:
     checks = stack_checks({"services": [], "descriptors": limit, "health": {}})
     assert descriptors_check(limit) in checks
