@@ -108,6 +108,8 @@ def test_the_readme_is_short_and_its_figures_are_those_of_the_tables() -> None:
     sums, found = readme.faults(), readme.recall()
     claim = f"of {sums.writes:,} acknowledged writes under {sums.kinds} kinds of fault none was lost"
     assert sums.lost == 0
+    said = f"{sums.writes:,} acknowledged writes under {sums.kinds} kinds of fault; 0 lost"
+    assert said in (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
     assert claim in " ".join(text.split())
     assert f"{found.kept_apart:.2f}".removeprefix("0") in text.partition("![")[0]
 
