@@ -78,6 +78,12 @@ class Home:
         Raises DeployError when a folder cannot be made, is a link, or could hold what another user has written; or a
         backup was restored here in part.
         """
+        try:
+            self._ensure()
+        except OSError as error:
+            raise DeployError("home_unusable", f"{self.path} cannot be used: {error.strerror}.", SEE_DISK) from error
+
+    def _ensure(self) -> None:
         make_folder(self.path)
         self.refuse_others()
         if os.path.lexists(self.restoring):
@@ -216,4 +222,5 @@ def _run_folder(home: Path) -> Path:
     return Path(f"/tmp/engramq-{os.geteuid()}-{name}")  # noqa: S108 - owner and mode are checked by private_folder
 
 
+SEE_DISK = "See that its disk is mounted, writable and whole (dmesg says what failed)."
 _ELSEWHERE = "Set ENGRAMQ_HOME to a folder of your own."

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.home import SEE_DISK, DeployError, Home
 from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.settings import with_embedder
 
@@ -69,6 +69,9 @@ def connect(home: Home) -> Channel | None:
             f"{home.path} is closed to this user: {error.strerror}.",
             "Run engramq as its owner, who can enter it (chmod u+rwx); or set ENGRAMQ_HOME to a folder of your own.",
         ) from error
+    except OSError as error:
+        connection.close()
+        raise DeployError("home_unusable", f"{home.run} cannot be used: {error.strerror}.", SEE_DISK) from error
     return Channel(connection)
 
 

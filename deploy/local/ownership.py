@@ -17,7 +17,7 @@ from typing import Any
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.process import ProcessIdentity
-from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.home import SEE_DISK, DeployError, Home
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def read_ownership(home: Home) -> Ownership:
         is_held = _is_held(home.lock)
         return Ownership(is_held, _read_claim(home.lock) if is_held else None, children, _read_ups(home), copied_from)
     except OSError as error:
-        raise DeployError("home_unusable", f"{home.path} cannot be read: {error.strerror}.", _SEE_DISK) from error
+        raise DeployError("home_unusable", f"{home.path} cannot be read: {error.strerror}.", SEE_DISK) from error
 
 
 def nobody_has(home: Home) -> bool:
@@ -205,12 +205,12 @@ def _open(path: Path, home: Home) -> int:
             return os.open(path, os.O_RDONLY | flags)
         except OSError:
             if not os.path.isdir(home.path):  # noqa: PTH112 - Path's asks once more on a broken disk
-                raise DeployError("home_unusable", f"{home.path} is not a folder.", _SEE_DISK) from error
+                raise DeployError("home_unusable", f"{home.path} is not a folder.", SEE_DISK) from error
             raise _unusable(path, error) from error
 
 
 def _unusable(path: Path, error: OSError) -> DeployError:
-    return DeployError("home_unusable", f"{path} cannot be opened: {error.strerror}.", _SEE_DISK)
+    return DeployError("home_unusable", f"{path} cannot be opened: {error.strerror}.", SEE_DISK)
 
 
 def _is_held(path: Path) -> bool:
@@ -238,6 +238,3 @@ def _read_claim(path: Path) -> Claim | None:
         return claim if process.is_alive(who) else None
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None
-
-
-_SEE_DISK = "See that its disk is mounted, writable and whole (dmesg says what failed)."

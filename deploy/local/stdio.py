@@ -207,13 +207,13 @@ class Relay:
         self._pass_on(self._gateway.early)
         if (told := self._gateway.lease.other_values) and not self._warned:
             self._warned = True
-            sys.stderr.write(f"engramq: {told}\n")
+            _say(f"engramq: {told}")
 
     def _give_up(self, problem: str) -> None:
         self._problem = problem
         self._retry_at = time.monotonic() + REST_S
         self._to_client += b"".join(self._conversation.fail_all(problem))
-        sys.stderr.write(f"engramq: {problem}\n")
+        _say(f"engramq: {problem}")
 
 
 def main(arguments: list[str]) -> int:
@@ -233,7 +233,7 @@ def serve(environment: dict[str, str], folder: str = "") -> int:
         home = home_from(environment)
         Relay(home, {**environment, settings.PROJECT: _project(home, environment, folder)}).run()
     except DeployError as error:
-        sys.stderr.write(f"engramq: {error}\n")
+        _say(f"engramq: {error}")
         return error.exit_code
     except BrokenPipeError:
         # The client has closed stdout. Python would complain once more while it flushes its own.
@@ -242,6 +242,11 @@ def serve(environment: dict[str, str], folder: str = "") -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the client's log is on a full disk, or closed: its calls go on
+        sys.stderr.write(f"{text}\n")
 
 
 def _project(home: Home, environment: dict[str, str], folder: str) -> str:
@@ -259,7 +264,7 @@ def _project(home: Home, environment: dict[str, str], folder: str) -> str:
             namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
             return project_of(home, namespace, folder)
         except DeployError as problem:
-            sys.stderr.write(f"engramq: in no project, since {problem}\n")
+            _say(f"engramq: in no project, since {problem}")
     return ""
 
 

@@ -136,12 +136,12 @@ async def home_copied(site: HomeSite) -> None:
     """Copy a home that runs, and use, mend and stop the copy."""
     before = set(await site.pids())
     copy = site.home.path.with_name("copy")
-    await asyncio.to_thread(subprocess.run, ["cp", "-a", site.home.path, copy], check=False)  # files come and go
+    other = replace(site, environment=site.environment | {"ENGRAMQ_HOME": str(copy)})
+    # Files come and go meanwhile.
+    await asyncio.to_thread(lambda: subprocess.run(["cp", "-a", site.home.path, copy], check=False))
     try:
         for arguments in (("status",), ("doctor", "--fix"), ("down",), ("recent",), ("down",)):
-            await asyncio.to_thread(
-                replace(site, environment=site.environment | {"ENGRAMQ_HOME": str(copy)}).run, *arguments
-            )
+            await asyncio.to_thread(other.run, *arguments)
     finally:
         shutil.rmtree(copy)
     assert set(await site.pids()) == before, "a process of the original has ended"

@@ -58,7 +58,7 @@ def runs_again(home: Home, former: int) -> bool:
         status = ask_status(home) or {}
         services = status.get("services")
         ready = isinstance(services, list) and {each["state"] for each in services} == {"ready", "done"}
-        return ready and status["pid"] != former and bool(status["leases"])
+        return bool(ready and status["pid"] != former and status["leases"])
     return False
 
 
@@ -143,7 +143,7 @@ def test_servers_whose_sockets_somebody_removes_are_back(home: Home, run: Comman
         if not home.supervisor_socket.exists():
             return False
         found = service(home, name)
-        return found["state"] == "ready" and found["pid"] != before[name]
+        return bool(found["state"] == "ready" and found["pid"] != before[name])
 
     await_true(is_back)
     assert Redis(home).is_ready()
