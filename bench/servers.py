@@ -11,8 +11,10 @@ from pathlib import Path
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.local.embedded.postgres import STOP_SIGNALS as POSTGRES_SIGNALS
+from engramq.deploy.local.embedded.redis import STOP_SIGNALS as REDIS_SIGNALS
 from engramq.deploy.local.embedded.redis import Redis
-from engramq.deploy.local.embedded.servers import SERVER_SIGNALS, await_ready, stop_server
+from engramq.deploy.local.embedded.servers import await_ready, stop_server
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.ownership import lock_home
 
@@ -40,8 +42,8 @@ class Servers:
 
     def stop(self) -> None:
         """Shut both down in order, by force after a bound, and release the home."""
-        stop_server(self.redis_process, SERVER_SIGNALS["redis"])
-        stop_server(self.postgres_process, SERVER_SIGNALS["postgres"])
+        stop_server(self.redis_process, REDIS_SIGNALS)
+        stop_server(self.postgres_process, POSTGRES_SIGNALS)
         self.postgres.mend()
         if self._lock is not None:
             os.close(self._lock)
@@ -64,9 +66,9 @@ def start_servers(home: Path, *, fsync: bool = True) -> Servers:
     started: list[tuple[subprocess.Popen[bytes], Sequence[tuple[int, float]]]] = []
     try:
         redis.prepare()
-        started.append((process.start(redis.launch(), place.logs / "redis.log"), SERVER_SIGNALS["redis"]))
+        started.append((process.start(redis.launch(), place.logs / "redis.log"), REDIS_SIGNALS))
         postgres.prepare()
-        started.append((process.start(postgres.launch(), place.logs / "postgres.log"), SERVER_SIGNALS["postgres"]))
+        started.append((process.start(postgres.launch(), place.logs / "postgres.log"), POSTGRES_SIGNALS))
         await_ready(redis, started[0][0], place)
         await_ready(postgres, started[1][0], place)
     except BaseException:

@@ -92,14 +92,14 @@ class Home:
                 f"A backup is being restored into {self.path}, or that was broken off.",
                 f"Wait for it, or run engramq restore again; to do without the backup, remove {self.restoring}.",
             )
-        for folder in (self.run, self.logs, self.redis):
-            private_folder(folder)
+        self.make_again()
 
-    def ensure_run(self) -> None:
-        """Make the folder of the sockets again if somebody has removed it. Raises DeployError as `ensure` does."""
+    def make_again(self) -> None:
+        """Make the folders in it that somebody has removed. Raises DeployError as `ensure` does."""
         if not self.path.is_dir():  # a home that was removed is not to come back
             raise DeployError("home_unusable", f"{self.path} is not a folder.", _ELSEWHERE)
-        private_folder(self.run)
+        for folder in (self.run, self.logs, self.redis):
+            private_folder(folder)
 
     def refuse_others(self) -> None:
         """Refuse a home that somebody else owns or can write to, or where others have left files.

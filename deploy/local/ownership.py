@@ -29,6 +29,8 @@ _GLANCE_S = 0.25
 _RETRY_S = 0.02
 # Written over in place, so that it also goes where the disk is full.
 _CLAIM_BYTES = 2048
+# The locks of `engramq up`, each with the pid of its process.
+_UPS = "up.*.lock"
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,6 @@ def remove_leftover(path: Path) -> None:
 def _read_ups(home: Home) -> dict[Path, Claim]:
     claims = {path: _read_claim(path) for path in home.path.glob(_UPS) if _is_held(path)}
     return {path: claim for path, claim in claims.items() if claim is not None and claim.is_of(home)}
-
-
-_UPS = "up.*.lock"
 
 
 def dead_ups(home: Home) -> list[Path]:

@@ -38,7 +38,7 @@ def worker(home: Home) -> SupervisedService:
 
 def gateway(home: Home, http: HttpDoor) -> SupervisedService:
     def make_way() -> None:
-        home.ensure_run()
+        home.make_again()
         home.gateway_socket.unlink(missing_ok=True)
         http.forget()
 

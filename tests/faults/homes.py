@@ -210,7 +210,7 @@ FAULTS = tuple(
         (home_supervisor_killed_while_postgres_hangs, 5, 30.0, False),
         (home_queue_file_damaged, 5, 15.0, False),
         (home_sockets_removed, 5, 30.0, False),
-        (home_lock_removed, 5, 15.0, False),
+        (home_lock_removed, 5, 30.0, False),
         (home_read_only, 3, 30.0, False),
     )
 )

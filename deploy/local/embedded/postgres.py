@@ -143,6 +143,7 @@ class Postgres:
 
     def prepare_again(self) -> None:
         """Prepare another start, after `prepare`: somebody may have removed the folder of the sockets."""
+        self.home.make_again()
         self._hand_over_folders(self.account.owner)
         self.mend()
 

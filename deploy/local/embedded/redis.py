@@ -77,11 +77,12 @@ class Redis:
         return f"unix://{quote(str(self.socket))}"
 
     def prepare(self) -> None:
-        """Find the binary, write the configuration, remove a dead server's socket.
+        """Find the binary, write the configuration, mend; before each start, since somebody may have removed a folder.
 
         Raises DeployError when there is no binary.
         """
         self._binary = find_binary(self._environment)
+        self.home.make_again()
         settings = _SETTINGS.format(
             socket=_quote(self.socket),
             folder=_quote(self.home.redis),
@@ -101,13 +102,14 @@ class Redis:
 
         The caller holds the lock of the home and knows that none runs.
         """
-        self.home.ensure_run()  # somebody may have removed it
         self.socket.unlink(missing_ok=True)
         if self._log_began is not None and not self._was_ready and self._says_damaged(self._log_began):
             self._set_file_aside()
 
     def _says_damaged(self, log_began: int) -> bool:
         """Whether the server that ended before it was ready has said that it cannot load its append-only file."""
+        if not self._log.exists():  # somebody has removed it
+            return False
         with self._log.open("rb") as log:
             log.seek(log_began if log_began <= self._log_bytes() else 0)  # the log was emptied meanwhile
             lines = log.read().decode(errors="replace").splitlines()

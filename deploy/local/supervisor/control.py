@@ -66,7 +66,7 @@ class Control:
                 await asyncio.sleep(WATCH_S)
                 with contextlib.suppress(DeployError, OSError):  # the home is gone, or its disk: see `watch_home`
                     if not await asyncio.to_thread(path.is_socket):
-                        self._supervisor.home.ensure_run()
+                        self._supervisor.home.make_again()
                         if anew is not None:
                             anew.close()
                         anew = await self._listen(path)

@@ -271,7 +271,6 @@ def _redis(queue: redis.Redis) -> SupervisedService:
         REDIS,
         queue.launch,
         prepare=queue.prepare,
-        mend=queue.mend,
         sockets=(queue.socket,),
         is_ready=queue.is_ready,
         tend=queue.tend,
@@ -328,7 +327,7 @@ def _program(
     asked = {key: value for key, value in environment.items() if key != "WATCHDOG_PID"}  # of us, by systemd
 
     def prepare() -> None:
-        home.ensure_run()
+        home.make_again()
         before()
         heartbeat.listen()
 

@@ -132,12 +132,14 @@ def test_sockets_that_somebody_removes_are_made_again(detached: Home, what: str)
     assert status_of(detached)["pid"] == before
 
 
-@pytest.mark.parametrize("folder", ["run", "run-pg"])
+@pytest.mark.parametrize("folder", ["run", "run-pg", "logs"])
 def test_servers_whose_sockets_somebody_removes_are_back(home: Home, run: Command, folder: str) -> None:
     assert run("up", "--detach", FAKE_SERVICES="servers").returncode == 0
     before = {each["name"]: each["pid"] for each in status_of(home)["services"]}
     shutil.rmtree(home.path / folder)
-    name = "redis" if folder == "run" else "postgres"
+    name = "postgres" if folder == "run-pg" else "redis"
+    if folder == "logs":
+        os.kill(before["redis"], signal.SIGKILL)
 
     def is_back() -> bool:
         if not home.supervisor_socket.exists():
@@ -149,6 +151,7 @@ def test_servers_whose_sockets_somebody_removes_are_back(home: Home, run: Comman
     assert Redis(home).is_ready()
 
 
+@pytest.mark.promise("OP-3")
 def test_a_stack_whose_supervisor_was_killed_while_postgresql_hangs_is_back_by_itself(home: Home, run: Command) -> None:
     assert run("up", "--detach", FAKE_SERVICES="servers").returncode == 0
     before = status_of(home)
@@ -160,6 +163,7 @@ def test_a_stack_whose_supervisor_was_killed_while_postgresql_hangs_is_back_by_i
     assert not any(process.is_alive(each) for each in hanging)
 
 
+@pytest.mark.promise("OP-3")
 def test_what_a_killed_supervisor_left_hanging_is_named_and_brought_down(home: Home, hold: Hold, run: Command) -> None:
     """Without anybody who starts it again."""
     hold("command", "servers")
@@ -177,6 +181,7 @@ def test_what_a_killed_supervisor_left_hanging_is_named_and_brought_down(home: H
     assert run("down").stdout == f"engramq is not running in {home.path}.\n"
 
 
+@pytest.mark.promise("OP-3")
 @needs_root
 def test_a_detached_stack_that_cannot_start_again_goes_on_trying_until_down(home: Home, run: Command) -> None:
     assert run("up", "--detach").returncode == 0
