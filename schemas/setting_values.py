@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from engramq.schemas.fields import composed, tag_key
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
-from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Partition
+from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
@@ -220,18 +220,6 @@ def keys(text: str) -> str | Path | None:
     return url("https://", "http://")(text) if "://" in text else file(text)
 
 
-class JwtClaims(NamedTuple):
-    """The claims of a JWT that name the tenant, list the scopes, and are true for an untrusted principal."""
-
-    namespace: str = "namespace"
-    scope: str = "scope"
-    untrusted: str = Partition.UNTRUSTED.value
-
-
-def jwt_claims(text: str) -> JwtClaims:
-    return JwtClaims(**{part: name(claim) for part, claim in _pairs(text, JwtClaims._fields).items()})
-
-
 class Quotas(NamedTuple):
     """What a namespace, and each principal of one, may have and ask for; 0: any number. Calls are a minute's."""
 
@@ -243,7 +231,7 @@ class Quotas(NamedTuple):
     principal_calls: int = 0
 
 
-def _pairs(text: str, names: Collection[str]) -> dict[str, str]:
+def pairs(text: str, names: Collection[str]) -> dict[str, str]:
     """Return the parts of a text such as `calls=60, bytes=1000`, each name once; raises ValueError for any other."""
     parts = [part.partition("=") for part in _split(text)]
     given = {name.strip(): value.strip() for name, _, value in parts}
@@ -253,7 +241,7 @@ def _pairs(text: str, names: Collection[str]) -> dict[str, str]:
 
 
 def quotas(text: str) -> Quotas:
-    return Quotas(**{name: integer(0, 10**15)(value) for name, value in _pairs(text, Quotas._fields).items()})
+    return Quotas(**{name: integer(0, 10**15)(value) for name, value in pairs(text, Quotas._fields).items()})
 
 
 # By patterns, since a wrong URL has to be shown too: before the host, and in the query as libpq and redis-py take it.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from engramq.schemas import limits
@@ -52,6 +52,19 @@ class Pooler(StrEnum):
     AUTO = "auto"
     ON = "on"
     OFF = "off"
+
+
+class JwtClaims(NamedTuple):
+    """The claims of a JWT that name the tenant, list the scopes, and are true for an untrusted principal."""
+
+    namespace: str = "namespace"
+    scope: str = "scope"
+    untrusted: str = "untrusted"
+
+    @classmethod
+    def of(cls, text: str) -> "JwtClaims":
+        """Return the claims in a text such as `namespace=tenant`; those that it leaves out have their usual names."""
+        return cls(**{part: take.name(claim) for part, claim in take.pairs(text, cls._fields).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +169,11 @@ class Settings:
     jwt_keys: str | Path | None = _setting(
         "", "Where the issuer publishes its keys (the URL of its JWKS), or a file with its public key (PEM)", take.keys
     )
-    jwt_claims: take.JwtClaims = _setting(
+    jwt_claims: JwtClaims = _setting(
         "",
         "Claims with other names than `namespace` (the tenant; a JWT without it is refused), `scope` (`scp` if it is "
         "missing) and `untrusted` (true for an untrusted principal): `namespace=tenant, scope=roles`",
-        take.jwt_claims,
+        JwtClaims.of,
     )
     rate_limit: float | None = _setting(
         "",
@@ -310,10 +323,7 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",
     "ENGRAMQ_JWT_JWKS_URL": "Say it in ENGRAMQ_JWT_KEYS.",
     "ENGRAMQ_JWT_KEY_FILE": "Say it in ENGRAMQ_JWT_KEYS.",
-    **{
-        f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT_CLAIMS."
-        for name in take.JwtClaims._fields
-    },
+    **{f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT_CLAIMS." for name in JwtClaims._fields},
     "ENGRAMQ_HEALTH_HOST": "Say it before the port: ENGRAMQ_HEALTH_PORT=0.0.0.0:9465.",
     "ENGRAMQ_METRICS_HOST": "Say it before the port: ENGRAMQ_METRICS_PORT=0.0.0.0:9464.",
     **{f"ENGRAMQ_QUOTA_{name.upper()}": f"Say {name}=NUMBER in ENGRAMQ_QUOTAS." for name in take.Quotas._fields},
