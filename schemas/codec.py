@@ -43,6 +43,25 @@ decode_envelope: Final[Callable[[bytes], Envelope]] = partial(decoded, msgspec.m
 decode_answer: Final[Callable[[bytes], Answer]] = partial(decoded, msgspec.msgpack.Decoder(Answer))
 
 
+class _Word(msgspec.Struct):
+    type: str
+
+
+class _Outline(msgspec.Struct):
+    command: _Word
+
+
+_outline_decoder: Final = msgspec.msgpack.Decoder(_Outline)
+
+
+def word_of(envelope: bytes) -> str:
+    """Return the word of the command in an envelope that this version cannot read; "" where there is none."""
+    try:
+        return decoded(_outline_decoder, envelope).command.type
+    except DecodeError:
+        return ""
+
+
 def fingerprint(command: Command) -> str:
     """Return a digest that is equal for equal commands with equal arguments.
 

@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 
+import msgspec
 import pytest
 
 from engramq.schemas.codec import decode_envelope, encode, encode_job
@@ -147,6 +148,16 @@ async def test_undecodable_bytes_can_be_retried_and_dropped(stage: Stage) -> Non
     for letter in await dead.list(WorkerKind.RECALL):
         assert await dead.drop(letter.id)
     await stage.until(stage.empty)
+
+
+async def test_a_dead_letter_names_what_took_the_place_of_a_command_of_before(stage: Stage) -> None:
+    await stage.workers(an_actor())
+    envelope = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping())
+    former = {**msgspec.to_builtins(envelope), "command": {"type": "propose_reclassification", "edge_id": "e"}}
+    await stage.enqueue(stage.keys.job_id("former", 1), encode_job([msgspec.msgpack.encode(former)], 0), bound=100)
+    await stage.until(lambda: _dead(stage, 1))
+    (letter,) = await DeadLetters(stage.redis, stage.lanes).list(WorkerKind.RECALL)
+    assert "propose_reclassification went: Call reclassify_memory_sector" in letter.message
 
 
 async def test_a_command_that_no_handler_takes_is_set_aside_and_its_caller_told(stage: Stage) -> None:

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.clocks import clock
-from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode
-from engramq.schemas.commands import WriteReply
+from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode, word_of
+from engramq.schemas.commands import FORMER_TOOLS, WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys, turn_mark
@@ -161,7 +161,7 @@ class ClaimedJob:
             mailbox=self.mailbox.spec.kind,
             raw=raw,
             error=error,
-            message="These bytes are no job." if whole_job else "These bytes are no command of this version.",
+            message="These bytes are no job." if whole_job else _say_unreadable(raw),
             attempts=self.tries,
             died_at=time.time(),
             whole_job=whole_job,
@@ -346,6 +346,13 @@ def _another_try(envelope: Envelope, tries: int) -> Result:
     delay_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(tries - 1, 10))
     retry = msgspec.structs.replace(envelope, attempt=tries + 1)
     return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+
+
+def _say_unreadable(envelope: bytes) -> str:
+    """Say that this version does not know a command, and what took its place if an earlier one had it."""
+    unknown = "These bytes are no command of this version."
+    word = word_of(envelope)
+    return f"{unknown} {word} went: {instead}" if (instead := FORMER_TOOLS.get(word)) else unknown
 
 
 def _log_fields(envelope: Envelope, tries: int, error: str) -> dict[str, object]:
