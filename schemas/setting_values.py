@@ -154,7 +154,9 @@ class Listening(NamedTuple):
 def listening(text: str) -> Listening | None:
     """Return where `8901`, `0.0.0.0:8901` or `[::1]:8901` says to listen; None for an empty text."""
     host, colon, port = text.rpartition(":")
-    return Listening(name(host) if colon else "127.0.0.1", integer(0, 65_535)(port)) if text else None
+    if colon and not re.fullmatch(r"[\w.:%\[\]-]{1,255}", host):  # Kubernetes describes ports as tcp://10.0.0.1:80
+        raise ValueError("must be a port, or an address and a port such as 0.0.0.0:9465")
+    return Listening(host if colon else "127.0.0.1", integer(0, 65_535)(port)) if text else None
 
 
 def _split(text: str) -> list[str]:

@@ -51,6 +51,11 @@ def require_reviewer(principal: Principal, what: str = "This") -> None:
         raise refuse(FaultCode.FORBIDDEN, f"{what} needs the scope {Scope.VERIFY.value!r}.")
 
 
+def may_displace(one: Partition, other: Partition) -> bool:
+    """Say whether a memory in one partition may replace, or keep out, one in the other: an untrusted no trusted one."""
+    return one == other or one == Partition.TRUSTED
+
+
 def route(memory: NewMemory, principal: Principal) -> Partition:
     """Return the partition for a new memory. Nothing re-routes it later but promotion.
 

@@ -49,7 +49,10 @@ def test_a_zone_that_nobody_knows_is_refused_by_name(zone: str) -> None:
             for value in ("memories", "tokens=1", "bytes=-1", "bytes=x", "calls=1, calls=2", "=1")
         ),
         *(("ENGRAMQ_JWT_CLAIMS", value) for value in ("tenant", "audience=aud", "scope=")),
-        *(("ENGRAMQ_HEALTH_PORT", value) for value in ("localhost", ":1", "0.0.0.0:", "0.0.0.0:65536")),
+        *(
+            ("ENGRAMQ_HEALTH_PORT", value)
+            for value in ("localhost", ":1", "0.0.0.0:", "0.0.0.0:65536", "tcp://10.0.0.1:1")
+        ),
     ],
 )
 def test_what_is_no_list_or_place_of_its_kind_is_refused_by_name(variable: str, value: str) -> None:

@@ -26,6 +26,7 @@ from engramq.workers.memories.grounds import find_cited, grounds_of, known_groun
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, draft, on_grounds
 from engramq.workers.memories.supersession import lock_with_replaced
+from engramq.workers.trust import may_displace
 
 RECORDS: Final = "records"  # what a receipt names where a row is none at all
 NAMESPACES_KEPT: Final = 10_000
@@ -72,8 +73,7 @@ class EarlierRow:
         An erased untrusted memory is no reason to keep a trusted row out: else whoever imports a file first, and is
         not trusted, would decide what others cannot import.
         """
-        erased_untrusted = self.absence is Absence.ERASED and self.partition is Partition.UNTRUSTED
-        return not (erased_untrusted and partition is Partition.TRUSTED)
+        return self.absence is not Absence.ERASED or may_displace(self.partition, partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
-from engramq.workers.trust import VOUCHED_FOR
+from engramq.workers.trust import VOUCHED_FOR, may_displace
 
 # What an update may change by a column of its own; content, metadata and sector have rules beside.
 _UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)
@@ -135,7 +135,7 @@ async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[
 
 
 def _stays_out(index: int, row: RoutedRow, earlier: EarlierRow) -> Receipt:
-    if row.draft.partition is Partition.TRUSTED and earlier.partition is Partition.UNTRUSTED:
+    if not may_displace(earlier.partition, row.draft.partition):
         # Named: whoever imports a file first must not keep what is trusted out in silence.
         return rejected(index, "content", f"It is the untrusted memory {earlier.memory_id}: promote or erase that one.")
     memory_id = str(earlier.memory_id)
@@ -147,7 +147,7 @@ def _refusal(
 ) -> Receipt | None:
     """Return the receipt of a row that does not change the memory which it names; None when it may."""
     draft, principal = row.draft, envelope.principal
-    if draft.partition is Partition.TRUSTED and known.partition is Partition.UNTRUSTED:
+    if not may_displace(known.partition, draft.partition):
         # Named: whoever takes external ids first must not keep what is trusted out in silence.
         error = f"It belongs to the untrusted memory {known.id}: promote or erase that one."
         return rejected(index, "external_id", error)
@@ -161,7 +161,7 @@ def _refusal(
             whose, wanted, is_now = ("which everybody sees", "shared", "private")
         error = f'It belongs to memory {known.id}, {whose}, and this row is {is_now}: say visibility="{wanted}" in it.'
         return rejected(index, "visibility", error)
-    if draft.partition is Partition.UNTRUSTED and known.partition is Partition.TRUSTED:
+    if not may_displace(draft.partition, known.partition):
         error = f"It belongs to the trusted memory {known.id}, and what this row says is untrusted."
         return rejected(index, "external_id", error)
     if principal.untrusted and (known.created_by != principal.name or known.verification in VOUCHED_FOR):

@@ -7,7 +7,7 @@ from engramq.schemas.commands import Superseded, SupersedeMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
-from engramq.schemas.vocabulary import AuditAction, MemoryState, Origin, Partition, Relation, Standing, Verification
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Origin, Relation, Standing, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock, read_memories
@@ -15,7 +15,7 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.snapshot import not_active, refusal_of, replacements, use_instead
 from engramq.workers.memories.grounds import still_resting
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_trusted_with
+from engramq.workers.trust import may_displace, require_trusted_with
 
 
 async def lock_with_replaced(tx: Transaction, *ids: UUID, beside: Collection[UUID] = ()) -> dict[UUID, Row]:
@@ -129,7 +129,7 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
     for row in (old, new):
         if row["state"] == MemoryState.ARCHIVED:
             raise not_active(str(row["id"]), Standing.ARCHIVED)
-    if old["partition"] == Partition.TRUSTED and new["partition"] == Partition.UNTRUSTED:
+    if not may_displace(new["partition"], old["partition"]):
         raise refuse(FaultCode.UNTRUSTED_SUPERSEDES, "An untrusted memory cannot supersede a trusted one.")
     require_trusted_with(principal, (old["partition"], new["partition"]), "supersede")
     if old["owner"] != new["owner"]:

@@ -9,7 +9,7 @@ from engramq.schemas.commands import NewMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, SourceType, Verification
-from engramq.workers.trust import route
+from engramq.workers.trust import may_displace, route
 from tests.refusals import refused
 
 TRUSTED, UNTRUSTED = Partition.TRUSTED, Partition.UNTRUSTED
@@ -21,6 +21,12 @@ vouched_types = st.sampled_from([SourceType.TASK_OUTCOME, SourceType.ARCHITECTUR
 verifications = st.sampled_from(Verification)
 source_types = st.one_of(st.just(UNSET), st.sampled_from(SourceType), st.text(min_size=1, max_size=30))
 partitions = st.sampled_from([UNSET, TRUSTED, UNTRUSTED])
+
+
+@pytest.mark.parametrize("one", Partition)
+@pytest.mark.parametrize("other", Partition)
+def test_no_untrusted_memory_displaces_a_trusted_one(one: Partition, other: Partition) -> None:
+    assert may_displace(one, other) is not (one is UNTRUSTED and other is TRUSTED)
 
 
 @pytest.mark.promise("TP-3")
