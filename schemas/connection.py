@@ -142,7 +142,7 @@ class SentinelServer(Server):
     def __init__(self, url: str) -> None:
         self._watched = sentinels_of(url)
         super().__init__(self._watched.master_url)
-        self._sentinels = self._connected()
+        self._sentinels = self._connect_sentinels()
 
     async def locate(self, key: str) -> Place | None:  # noqa: ARG002 - the master holds all keys
         """Return the master that the Sentinels name; see Server.locate."""
@@ -150,7 +150,7 @@ class SentinelServer(Server):
 
     def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
         """Return a client of whatever server is the master; see Server.client."""
-        client: Redis = self._connected().master_for(
+        client: Redis = self._connect_sentinels().master_for(
             self._watched.service,
             **_keywords(self.url),
             max_connections=connections,
@@ -161,7 +161,7 @@ class SentinelServer(Server):
         )
         return client
 
-    def _connected(self) -> _Sentinels:
+    def _connect_sentinels(self) -> _Sentinels:
         times = {"socket_timeout": SENTINEL_S, "socket_connect_timeout": SENTINEL_S}
         return _Sentinels(self._watched.sentinels, _keywords(self._watched.sentinel_url) | times)
 

@@ -52,13 +52,13 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 def digest_of(record: Memory | Proposal) -> str:
     """Return the digest of what is judged of a record, in hex."""
-    parts = [_encode(_judged(record, name)) for name in JUDGED[type(record)]]
+    parts = [_encode(_value_to_judge(record, name)) for name in JUDGED[type(record)]]
     return _hash(b"\n".join(parts), WHOLE_BYTES) + "".join(_hash(part, 1) for part in parts)
 
 
 def judged(record: Memory | Proposal) -> dict[str, Any]:
     """Return what is judged of a record, as plain values, without what it has none of."""
-    values = {name: _judged(record, name) for name in JUDGED[type(record)]}
+    values = {name: _value_to_judge(record, name) for name in JUDGED[type(record)]}
     return {name: msgspec.to_builtins(value) for name, value in values.items() if value not in (None, [], {})}
 
 
@@ -66,7 +66,7 @@ def _hash(data: bytes, size: int) -> str:
     return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
-def _judged(record: Memory | Proposal, name: str) -> Any:
+def _value_to_judge(record: Memory | Proposal, name: str) -> Any:
     if name == "sector" and isinstance(record, Memory) and record.sector_source is not SectorSource.MANUAL:
         return None
     if name == "standing" and isinstance(record, Memory) and record.standing_source is not StandingSource.GIVEN:

@@ -126,7 +126,7 @@ class Keys:
 
     def page_sessions(self, namespace: str, principal: PrincipalId) -> str:
         """Zset: digest of a cookie of this principal -> when it counts no longer, in milliseconds."""
-        return f"{self.prefix}:page-sessions:{quote(namespace, safe='')}:{_quoted(principal)}"
+        return f"{self.prefix}:page-sessions:{quote(namespace, safe='')}:{_quote_name(principal)}"
 
     def schedule(self, kind: WorkerKind, name: str) -> str:
         """String: the worker that runs this periodic work now, or ran it last within its period."""
@@ -147,7 +147,7 @@ class Keys:
     def session(self, namespace: str, principal: PrincipalId, session: str) -> SessionKeys:
         """Return the keys of a session."""
         tenant = quote(namespace, safe="")
-        whose = f"{tenant}:{_quoted(principal)}"
+        whose = f"{tenant}:{_quote_name(principal)}"
         name = f"{whose}:{quote(session, safe='')}"
         return SessionKeys(
             *self.session_keys_of(name), f"{self.prefix}:sessions:{whose}", self.principals(namespace), name
@@ -167,7 +167,7 @@ def turn_mark(kind: WorkerKind, namespace: str) -> str:
     return hashlib.blake2b(namespace.encode(), digest_size=4).hexdigest() if kind in BULK else ""
 
 
-def _quoted(principal: PrincipalId) -> str:
+def _quote_name(principal: PrincipalId) -> str:
     return (UNTRUSTED_MARK if principal.untrusted else "") + quote(principal.name, safe="")
 
 

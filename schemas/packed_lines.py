@@ -70,7 +70,7 @@ class Source:
                 self.position = self.position + size if plain else self._file.given
                 yield line
         except _DAMAGES as problem:
-            raise BrokenOff(_told(problem, packing)) from None
+            raise BrokenOff(_explain(problem, packing)) from None
 
 
 def _cut_lines(stream: io.BufferedReader, longest: int) -> Iterator[tuple[bytes, int]]:
@@ -89,7 +89,7 @@ def _cut_lines(stream: io.BufferedReader, longest: int) -> Iterator[tuple[bytes,
         yield line, size
 
 
-def _told(problem: Exception, packing: str) -> str:
+def _explain(problem: Exception, packing: str) -> str:
     if isinstance(problem, OSError) and problem.strerror:
         return f"The file cannot be read on: {problem.strerror}."
     if isinstance(problem, EOFError):
@@ -138,12 +138,12 @@ class _Transcoded(io.RawIOBase):
         while not self._ready and not self._ended:
             data = self._stream.read1(CHUNK_BYTES)
             self._ended = not data
-            self._ready = self._decoded(data)
+            self._ready = self._decode(data)
         given, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
         buffer[: len(given)] = given
         return len(given)
 
-    def _decoded(self, data: bytes) -> bytes:
+    def _decode(self, data: bytes) -> bytes:
         try:
             return self._decoder.decode(data, final=not data).encode("utf-8", "surrogatepass")
         except UnicodeDecodeError:  # half a character at the end

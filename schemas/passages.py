@@ -102,7 +102,7 @@ class Passages:
             left -= self._add(chosen, place, left)
         if chosen:
             self._fill(chosen, left)
-        return self._rendered(sorted(chosen)) if chosen else self._window(room)
+        return self._render(sorted(chosen)) if chosen else self._window(room)
 
     @cached_property
     def parts(self) -> list[str]:
@@ -115,7 +115,7 @@ class Passages:
         starts = [0, *self._starts[1:]]
         parts, size = [""], 0
         for start, after in zip(starts, [*starts[1:], len(self.text)], strict=True):
-            for piece in _bounded(self.text[start:after]):
+            for piece in _cut_to_parts(self.text[start:after]):
                 taken = _json_chars(piece)
                 if size + taken > PART_CHARS and parts[-1]:
                     parts.append("")
@@ -168,7 +168,7 @@ class Passages:
     def _next(self, place: int) -> int:
         return self._starts[place + 1] if place + 1 < len(self._starts) else len(self.text)
 
-    def _rendered(self, places: list[int]) -> str:
+    def _render(self, places: list[int]) -> str:
         texts: list[str] = [] if places[0] == 0 else [f"{GAP} "]
         for place, after in zip(places, [*places[1:], -1], strict=True):
             if after == place + 1:
@@ -234,7 +234,7 @@ class Passages:
     def _hits(self) -> dict[str, list[int]]:
         """Where each word that is asked for stands."""
         lower = _lower(self.text)
-        return {word: found for word in self._words if (found := list(_found(lower, word)))}
+        return {word: found for word in self._words if (found := list(_find_places(lower, word)))}
 
     @cached_property
     def _weights(self) -> list[float]:
@@ -273,7 +273,7 @@ class Passages:
         return list(dict.fromkeys(order))
 
 
-def _found(lower: str, word: str) -> Iterator[int]:
+def _find_places(lower: str, word: str) -> Iterator[int]:
     """Give each place of a text where a word begins that has this stem."""
     is_whole, is_dense = len(word) <= _WHOLE_WORD or not word.isalpha(), re.match(_DENSE, word) is not None
     longer = 1 if is_whole else _LONGER if len(word) < _STEM_CHARS else _LONGER_YET
@@ -339,7 +339,7 @@ def _sentences(text: str, start: int, end: int) -> list[int]:
     return sentence_starts(text, start, end - 1)
 
 
-def _bounded(piece: str) -> Iterator[str]:
+def _cut_to_parts(piece: str) -> Iterator[str]:
     """Give a piece in as few as fit into a part, cut at a word if there is one."""
     while _json_chars(piece) > PART_CHARS:
         end = min(len(piece) - 1, PART_CHARS)

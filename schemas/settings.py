@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from engramq.schemas import limits
 from engramq.schemas import setting_values as take
 from engramq.schemas.limits import LANES_MAX
-from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
 
 PREFIX: Final = "ENGRAMQ_"
 _LINE: Final = "line"
@@ -59,7 +59,7 @@ class JwtClaims(NamedTuple):
 
     namespace: str = "namespace"
     scope: str = "scope"
-    untrusted: str = "untrusted"
+    untrusted: str = Partition.UNTRUSTED.value
 
     @classmethod
     def of(cls, text: str) -> "JwtClaims":
@@ -336,7 +336,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     An empty variable counts as not set.
     """
     _refuse_unknown(environ)
-    values = {setting.field: _parsed(setting, environ.get(setting.variable) or setting.default) for setting in SETTINGS}
+    values = {setting.field: _parse(setting, environ.get(setting.variable) or setting.default) for setting in SETTINGS}
     settings = Settings(**values)
     _refuse_unsafe(settings)
     return settings
@@ -344,10 +344,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def parse_setting(field: str, text: str) -> Any:
     """Return the value of a setting from another source than the environment; raises SettingsError for a bad one."""
-    return _parsed(next(setting for setting in SETTINGS if setting.field == field), text)
+    return _parse(next(setting for setting in SETTINGS if setting.field == field), text)
 
 
-def _parsed(setting: Setting, text: str) -> Any:
+def _parse(setting: Setting, text: str) -> Any:
     try:
         return setting.parse(text)
     except ValueError as problem:

@@ -70,10 +70,10 @@ SILENT_S: Final = 60.0  # after which nobody seems to be at it: between two look
 def in_database(settings: Settings, work: Callable[[Store], Awaitable[T]], *, pool_size: int = 1) -> T:
     """Run `work` with the database open, and return what it does. It is an operator's, who sees what is private too."""
     require_database(settings)
-    return run(_opened(settings, work, pool_size))
+    return run(_with_store(settings, work, pool_size))
 
 
-async def _opened(settings: Settings, work: Callable[[Store], Awaitable[T]], pool_size: int = 1) -> T:
+async def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]], pool_size: int = 1) -> T:
     async with await Store.open(
         settings.database_url, pooler=settings.database_pooler, pool_size=pool_size, language=settings.language
     ) as store:
@@ -213,7 +213,7 @@ def restore_export(
 
     try:
         found = restoring.check(lambda: _lines(path), tell)
-        wanted = namespace or _named(found)
+        wanted = namespace or _namespace_of(found)
         return wanted, found.summary.counts, in_database(settings, into, pool_size=2)
     except ExportRefused as problem:
         raise CommandFailed(f"{path}: {problem} Nothing was restored.") from None
@@ -226,7 +226,7 @@ def restore_export(
         raise CommandFailed(lost, ExitCode.MIDWAY) from None
 
 
-def _named(found: restoring.CheckedExport) -> str:
+def _namespace_of(found: restoring.CheckedExport) -> str:
     try:
         return valid_namespace(found.head.namespace)
     except ValueError as problem:
@@ -295,7 +295,7 @@ def change_letter(
         letter = await _letter(settings, letter_id, namespace)
         if letter is None:
             return None
-        await _opened(settings, lambda store: _note_change(store, settings, letter, way, reason))
+        await _with_store(settings, lambda store: _note_change(store, settings, letter, way, reason))
         async with _letters(settings) as letters:
             return await (letters.retry(letter_id) if way == "retry" else letters.drop(letter_id))
 

@@ -65,21 +65,21 @@ class WorkerHealth:
         late = _ready([failed(CheckName.WORKER, _LATE, _AGAIN)])
         pages = {
             "/healthz": ServedPage(read=_alive, bound_s=LOOK_S, late=late),
-            "/readyz": ServedPage(read=self._shared, bound_s=LOOK_S, late=late),
+            "/readyz": ServedPage(read=self._share_look, bound_s=LOOK_S, late=late),
         }
         host, port = settings.health_port
         async with serving(host, port, pages, variable="ENGRAMQ_HEALTH_PORT") as bound:
             log.info("Serving health", extra={"host": host, "port": bound})
             yield
 
-    async def _shared(self) -> PageAnswer:
+    async def _share_look(self) -> PageAnswer:
         """Look; whoever asks meanwhile shares the look, since nobody has to show anything for it."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
-            self._looking.add_done_callback(self._looked)
+            self._looking.add_done_callback(self._end_look)
         return await asyncio.shield(self._looking)
 
-    def _looked(self, task: asyncio.Task[PageAnswer]) -> None:
+    def _end_look(self, task: asyncio.Task[PageAnswer]) -> None:
         self._looking = None
         if not task.cancelled():
             task.exception()  # looked at, so that asyncio does not complain when nobody waits any more

@@ -265,7 +265,7 @@ async def _add_notes(tx: Transaction, reply: Reply, command_id: str, asked: Comm
     links = [link for link in _link_notes(reply) if link.note == _LEFT_OUT]
     if not links:
         return reply
-    given = {link: None if link.action == LinkAction.SKIPPED else _given(asked, link.item) for link in links}
+    given = {link: None if link.action == LinkAction.SKIPPED else _note_given(asked, link.item) for link in links}
     pairs = {link.pair for link, note in given.items() if note is None}
     lows, highs = [low for low, _ in pairs], [high for _, high in pairs]
     rows = await tx.rows("link_notes", command_id=UUID(command_id), lows=lows, highs=highs) if pairs else []
@@ -298,7 +298,7 @@ def _link_note(link: Connected | BatchLinked, item: int = 0) -> _LinkNote:
     return _LinkNote(link.action, link.source_id, link.target_id, link.note, item)
 
 
-def _given(asked: Command | None, item: int) -> str | None:
+def _note_given(asked: Command | None, item: int) -> str | None:
     match asked:
         case Connect(note=str(note)) | ConnectByQuery(note=str(note)):
             return note

@@ -398,14 +398,14 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     finally:
         if not task.done():
             _leaving.add(task)
-            task.add_done_callback(_left)
+            task.add_done_callback(_forget_leaving)
             task.cancel()
     if not task.done():
         raise TimeoutError
     return task.result()
 
 
-def _left(task: asyncio.Task[Any]) -> None:
+def _forget_leaving(task: asyncio.Task[Any]) -> None:
     _leaving.discard(task)
     if not task.cancelled():
         task.exception()  # of a server that nobody waits for

@@ -81,7 +81,7 @@ class TracedCursor(psycopg.AsyncRawCursor[_Row]):
         """Send a statement, and fetch its answer outside a pipeline."""
         if isinstance(query, bytes):
             self._span = begun(query)
-            self._unanswered().add(self._span)
+            self._statements_under_way().add(self._span)
         try:
             return await super().execute(query, params, prepare=prepare, binary=binary)
         except BaseException as problem:
@@ -108,14 +108,14 @@ class TracedCursor(psycopg.AsyncRawCursor[_Row]):
         self._end()
         return rows
 
-    def _unanswered(self) -> set[Span]:
+    def _statements_under_way(self) -> set[Span]:
         assert isinstance(self.connection, TracedConnection)
         return self.connection.unanswered
 
     def _end(self, error: str = "") -> None:
         if self._span is not None:
             self._span.end(error)
-            self._unanswered().discard(self._span)
+            self._statements_under_way().discard(self._span)
 
 
 def begun(query: Query) -> Span:

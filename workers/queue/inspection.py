@@ -66,7 +66,7 @@ class Inspection:
         """Return (commands waiting or running, dead letters) by mailbox."""
         depths = dict.fromkeys(WorkerKind, (0, 0))
         for lane in self._lanes.all:
-            async with self._reached(), self._redis.pipeline(transaction=False) as batch:
+            async with self._reach(), self._redis.pipeline(transaction=False) as batch:
                 for kind in WorkerKind:
                     batch.zcard(lane.of[kind].mailbox)
                     batch.get(lane.of[kind].depth)
@@ -84,7 +84,7 @@ class Inspection:
         fault its caller got. None: nothing is known, or it belongs to somebody else.
         """
         keys = self._lanes.of(namespace)
-        async with self._reached():
+        async with self._reach():
             async with self._redis.pipeline(transaction=False) as batch:
                 batch.get(keys.note(command_id))
                 for kind in WorkerKind:
@@ -119,7 +119,7 @@ class Inspection:
         if not erased:
             return 0
         keys, gone = self._lanes.of(namespace), _Erasure(namespace, erased)
-        async with self._reached():
+        async with self._reach():
             waiting = await self._waiting(keys, namespace)
             places = await self._scrub_waiting(keys, gone, waiting)
             letters, scrubbed = await self._scrub_sessions(keys, gone, waiting.sessions)
@@ -135,7 +135,7 @@ class Inspection:
         memories, or gone within a minute.
         """
         keys = self._lanes.of(namespace)
-        async with self._reached():
+        async with self._reach():
             gone = _Erasure(namespace, None)
             waiting = await self._waiting(keys, namespace)
             places = await self._scrub_waiting(keys, gone, waiting)
@@ -153,7 +153,7 @@ class Inspection:
         Nothing is done where nothing was erased since (unless it is to be done `at_once`), nor without such a file.
         Raises NotRewritten when it was to be done at once and was not.
         """
-        async with self._reached():
+        async with self._reach():
             return await (rewrite(self._redis) if at_once else rewrite_marked(self._redis, self._lanes))
 
     async def _waiting(self, keys: Keys, namespace: str) -> "_Waiting":
@@ -253,7 +253,7 @@ class Inspection:
         return found[: len(keys.of)], sum(found[len(keys.of) :])
 
     @asynccontextmanager
-    async def _reached(self) -> AsyncIterator[None]:
+    async def _reach(self) -> AsyncIterator[None]:
         try:
             yield
         except CLIENT_ERRORS as problem:

@@ -170,7 +170,7 @@ class MailboxWorker:
                     for job in await self._claim(room):
                         task = asyncio.create_task(job.run())
                         self.running[task] = job
-                        task.add_done_callback(self._ended)
+                        task.add_done_callback(self._end_run)
                         self._busy.set()
                     await asyncio.sleep(0)  # the jobs start before time is spent on the next claim
                 else:
@@ -275,7 +275,7 @@ class MailboxWorker:
         with contextlib.suppress(ConnectionLost):
             await self._pipeline.call(pack_script(WAKE, (self._wakeups_key, *self._guard), ()))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end_run(self, task: asyncio.Task[None]) -> None:
         job = self.running.pop(task)
         if job is self._poison_job:
             self._poison_job = None
