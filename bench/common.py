@@ -78,11 +78,6 @@ def pss_mb(pids: Iterable[int]) -> float:
     return sum(_kilobytes(PROC / str(pid) / "smaps_rollup", "Pss:") for pid in pids) / 1024
 
 
-def rss_mb(pids: Iterable[int]) -> float:
-    """Return the sum of the resident set sizes."""
-    return sum(_kilobytes(PROC / str(pid) / "status", "VmRSS:") for pid in pids) / 1024
-
-
 def peak_rss_mb(pids: Iterable[int]) -> float:
     """Return the largest resident set size that one of these has ever had."""
     return max((_kilobytes(PROC / str(pid) / "status", "VmHWM:") for pid in pids), default=0.0) / 1024

@@ -25,7 +25,6 @@ INITIALIZE = {
     "params": {"protocolVersion": OLDER, "capabilities": {}, "clientInfo": CLIENT},
 }
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-PING = {"jsonrpc": "2.0", "id": "ping", "method": "ping"}
 BOUND_S = 8.0
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import strategies as some
 from msgspec import UNSET
 
 from engramq.gateway.redaction import Redaction, redact_command
@@ -90,7 +89,6 @@ SECRETS = {
     "x" * 20_000 + f" {GITHUB} " + "y" * 10_000: GITHUB,
     "\n".join(f"password{number} = 'value-{number:04}'" for number in range(30)): "value-0029",
 }
-PRINTED = some.characters(min_codepoint=10, max_codepoint=255)
 HARMLESS = [
     "Ada drinks green tea every morning",
     "The password policy: at least twelve characters, rotated every year",

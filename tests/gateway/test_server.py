@@ -98,23 +98,6 @@ async def test_an_unanswered_write_is_pending_and_an_unanswered_read_unavailable
         assert (refused["status"], refused["code"]) == ("error", "unavailable")
 
 
-async def raw_request(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Send a request that the SDK's own types would not let through."""
-    stamped = {**params, "_meta": stamp(client)}
-    return await client.session._dispatcher.send_raw_request(method, stamped)
-
-
-def stamp(client: Client) -> dict[str, Any]:
-    if client.protocol_version < "2026":
-        return {}
-    prefix = "io.modelcontextprotocol/"
-    return {
-        f"{prefix}protocolVersion": client.protocol_version,
-        f"{prefix}clientInfo": {"name": "test", "version": "1"},
-        f"{prefix}clientCapabilities": {},
-    }
-
-
 @pytest.mark.parametrize("name", ["no_such_tool", "", "Store_Memory", "store_memory\0", "get_memory "])
 async def test_an_unknown_tool_is_a_protocol_error(client: Client, name: str) -> None:
     with pytest.raises(MCPError) as refused:

@@ -66,11 +66,6 @@ class Node(RedisProcess):
         return str(self._cluster("MYID").decode())
 
     @property
-    def is_master(self) -> bool:
-        """Say whether it is a master now."""
-        return bool(self.redis.info("replication")["role"] == "master")
-
-    @property
     def is_whole(self) -> bool:
         """Say whether it sees a cluster without a gap."""
         return b"cluster_state:ok" in self._cluster("INFO")

@@ -84,9 +84,6 @@ class Catalogue:
             return [self.conversions[type_of(node["arg"])][1], self.conversions[node["resulttype"]][0]]
         return []
 
-    def tables_in(self, tree: Node) -> set[str]:
-        return {self.tables[item["relid"]] for item in within(tree) if item.get("relid") in self.tables}
-
     def volatility(self, node: Node) -> str:
         if node["kind"] == "NEXTVALUEEXPR":
             return "v"
