@@ -45,6 +45,8 @@ _NEVER_NULL: Final = frozenset(
         *("edge_id", "record_id", "command_id", "target", "actor", "action", "created_by", "seen"),
     }
 )
+_LIST: Final = "array"
+_OBJECT: Final = "object"
 _UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
 _AS_OF: Final = "as_of"  # a day stands for its beginning there, but today for now
 
@@ -98,7 +100,8 @@ class Parameter:
         try:
             checked = msgspec.convert(value, self.type)
         except msgspec.ValidationError as problem:
-            raise self._refusal(f"must be {self.expected}, not {self._description(given)}{_place(problem)}") from None
+            wrong = f"must be {self.expected}, not {self._description(value)}{_place(problem)}"
+            raise self._refusal(wrong, self._word_wanted(value)) from None
         if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
             raise self._refusal(_TOO_LARGE)
         if isinstance(checked, datetime):
@@ -119,8 +122,16 @@ class Parameter:
         if has_more_parts(value, _PARTS_MAX):
             raise self._refusal(_TOO_LARGE)
 
-    def _refusal(self, problem: str) -> EngramqError:
-        return invalid(self.name, f"{self.name} {problem}.")
+    def _refusal(self, problem: str, recovery: str | None = None) -> EngramqError:
+        return invalid(self.name, f"{self.name} {problem}.", recovery)
+
+    def _word_wanted(self, value: Any) -> str | None:
+        """Say which word of an enumeration was meant, if one was written in other capitals, or with blanks."""
+        words = self.schema.get("enum") or self.schema.get("items", {}).get("enum", ())
+        given = value if isinstance(value, list) else [value]
+        meant = [item.strip().lower() for item in given if isinstance(item, str) and item not in words]
+        wanted = next((word for word in meant if word in words), None)
+        return f"Write {wanted!r}: the words of {self.name} are written exactly so." if wanted else None
 
     def _description(self, value: Any) -> str:
         """Say what was given instead, without repeating a long text."""
@@ -130,6 +141,8 @@ class Parameter:
             if not value.strip():
                 return "spaces alone" if value else "an empty text"
         if isinstance(value, list) and self.schema.get("type") == "array":
+            if any(isinstance(item, list) for item in value):
+                return "one with a list in it"
             wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
             most = self.schema.get("items", {}).get("maxLength", limits.CONTENT_CHARS)
             unfit = [len(item) for item in value if isinstance(item, str) and not (item.strip() and len(item) <= most)]
@@ -155,6 +168,9 @@ class BatchParameter(Parameter):
 
     def check(self, value: Any, zone: tzinfo = UTC) -> Any:
         """Return the items as the command holds them; raises EngramqError for what is no list, or too long a one."""
+        value = meaning(self.name, self.schema, value, required=self.required)
+        if value is ABSENT:
+            return ABSENT
         least, most = self.schema.get("minItems", 0), self.schema["maxItems"]
         if not isinstance(value, list) or not least <= len(value) <= most:
             raise self._refusal(f"must be {self.expected}, not {self._description(value)}")
@@ -260,10 +276,13 @@ def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool,
     """Return what a value means for the parameter of this name and schema; ABSENT when it means: not given."""
     if value is None:
         return value if required else ABSENT
+    is_list = schema["type"] == _LIST
     if not isinstance(value, str):
-        return value
+        return _items_of(schema, value) if is_list else value
     if not required and value in _NOTHING and (value == "" or _is_no_word(name, schema)):
         return ABSENT
+    if is_list:
+        return _items_of(schema, value)
     read = _READERS.get(schema.get("format", schema["type"]))
     return value if read is None else read(name, value, zone)
 
@@ -284,12 +303,34 @@ def _boolean(_name: str, text: str, _zone: tzinfo) -> Any:
 
 
 def _object(_name: str, text: str, _zone: tzinfo) -> Any:
-    if not text.lstrip().startswith("{"):
+    return _decoded(text, "{")
+
+
+def _decoded(text: str, begins: str) -> Any:
+    """Return what JSON holds that begins so, else the text."""
+    if not text.lstrip().startswith(begins):
         return text
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return text
+
+
+def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
+    """Return the list that a value means: JSON text is decoded, and a single item stands for a list of it.
+
+    For example `'["a", "b"]'` and `"a"` for tags, `'[{"path": "a.py"}]'` and `{"path": "a.py"}` for evidence.
+    """
+    wants_objects = schema["items"].get("type") == _OBJECT
+    if isinstance(value, str):
+        value = _decoded(value, "[")
+    if isinstance(value, str):
+        value = _decoded(value, "{") if wants_objects else [value] if value.strip() else value
+    if isinstance(value, dict) and wants_objects:
+        return [value]
+    if isinstance(value, list) and wants_objects:
+        return [_decoded(item, "{") if isinstance(item, str) else item for item in value]
+    return value
 
 
 def _moment(name: str, text: str, zone: tzinfo) -> Any:
@@ -320,7 +361,7 @@ _READERS: Final[Mapping[str, Callable[[str, str, tzinfo], Any]]] = {
 }
 
 
-_ANY_OBJECT: Final = {"type": "object"}
+_ANY_OBJECT: Final = {"type": _OBJECT}
 ARGUMENTS: Final = "arguments"
 AROUND: Final = ("session", "idempotency_key", "detail", "max_chars")  # of a call, not of its command
 

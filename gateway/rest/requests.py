@@ -123,6 +123,9 @@ def _read_query(tool: Tool, query: bytes) -> dict[str, Any]:
             raise invalid(name, f"{name} stands in the query twice.", f"Give {name} once.")
         else:
             found[name] = value
+    for name, value in found.items():
+        if isinstance(value, list) and len(value) == 1 and value[0].lstrip().startswith("["):
+            (found[name],) = value  # a list as JSON text
     return found
 
 

@@ -68,6 +68,7 @@ VERIFY_MEMORY: Final = Tool(
     bounded=True,
     ids_only=True,
     ids=("memory_id",),
+    aliases={"record_id": "memory_id", "recordId": "memory_id"},
     destructive=True,
     idempotent=True,
     everyday=("memory_id", "verification"),

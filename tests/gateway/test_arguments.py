@@ -86,10 +86,10 @@ WRONG: dict[str, list[Any]] = {
     "any number": [value for value in NOT_NUMBERS if value not in (-1, -0.001, 1e308, 10**30)],  # connect clamps
     "integer": [*NOT_NUMBERS, 5.5, 2**31],
     "boolean": [None, 0, 1, "yes", "1", [], {}],
-    "array": [None, True, "trusted", {}, [None], ["no"], ["Semantic"], [["trusted"]], ["\ud800"], ["trusted"] * 101],
-    "texts": [None, True, "m", {}, [], [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], ["m"] * 51],
-    "tags": [True, "m", {}, [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], [f"m{n}" for n in range(51)]],
-    "items": [None, True, "a", {}, {"source": "a"}, [{}] * 1_001],
+    "array": [None, True, 5, {}, [None], ["no"], ["Semantic"], [["trusted"]], ["\ud800"], ["trusted"] * 101],
+    "texts": [None, True, 5, {}, [], [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], ["m"] * 51],
+    "tags": [True, 5, {}, [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], [f"m{n}" for n in range(51)]],
+    "items": [None, True, "a", 5, [{}] * 1_001],
     "object": [None, True, 5, "[]", "{", '{"a": "\\ud800"}', [], [1], *NOT_KEEPABLE, *TOO_LARGE],
 }
 

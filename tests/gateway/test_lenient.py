@@ -1,7 +1,8 @@
-"""What arguments may come as: null and blank words, numbers, booleans, objects and times in other forms."""
+"""What arguments may come as: null and blank words, numbers, booleans, lists, objects and times in other forms."""
 
+import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -30,6 +31,27 @@ def refused(tool: str, **given: Any) -> str:
     with pytest.raises(EngramqError) as caught:
         checked(tool, **given)
     return str(caught.value.fault.field)
+
+
+def is_list(tool: Tool, name: str) -> bool:
+    return bool(parameters_of(tool)[name].schema["type"] == "array")
+
+
+# A list of one item for each parameter that is a list.
+FITTING: Final[dict[str, list[Any]]] = {
+    "tags": ["home"],
+    "add_tags": ["home"],
+    "remove_tags": ["home"],
+    "evidence": [{"path": "a.py"}],
+    "clear": ["project"],
+    "partitions": ["untrusted"],
+    "sectors": ["semantic"],
+    "states": ["archived"],
+    "verifications": ["rejected"],
+    "memory_ids": ["m"],
+    "edges": [{"source": "a", "target": "b"}],
+    "records": [{"content": "x"}],
+}
 
 
 def without(tool: Tool, name: str) -> Arguments:
@@ -172,10 +194,71 @@ def test_a_day_before_standard_time_is_one(zone: str) -> None:
     assert abs(command.since - local) <= timedelta(seconds=30)  # type: ignore[operator]
 
 
-@pytest.mark.promise("AG-9")
-def test_a_list_is_not_made_of_a_word() -> None:
-    assert refused("search_memories", partitions="trusted") == "partitions"
-    assert refused("record_outcome", memory_ids='["m"]') == "memory_ids"
+LISTS: Final = [(tool.name, name) for tool in TOOLS.values() for name in parameters_of(tool) if is_list(tool, name)]
+
+
+@pytest.mark.promise("CL-3")
+@pytest.mark.parametrize(("tool", "name"), LISTS)
+def test_every_list_may_come_as_json_text_and_as_its_single_item(tool: str, name: str) -> None:
+    items = FITTING[name]
+    expected = getattr(checked(tool, **{name: items}), name)
+    assert expected
+    for given in (json.dumps(items), f" {json.dumps(items)}\n", items[0], json.dumps(items[0])):
+        if isinstance(items[0], str) and given == json.dumps(items[0]):
+            continue  # a text in quotes is a text with quotes
+        assert getattr(checked(tool, **{name: given}), name) == expected, given
+
+
+@pytest.mark.promise("CL-3")
+def test_two_items_may_come_as_json_text() -> None:
+    assert checked("store_memory", tags='["a", "b"]').tags == ("a", "b")
+    assert checked("store_memory", tags="[wip] draft").tags == ("[wip] draft",)
+    assert checked("update_memory", memory_id="m", clear='["project", "thread"]').clear == ("project", "thread")
+    cited = checked("store_memory", evidence=['{"path": "a.py"}', {"path": "b.py"}]).evidence
+    assert [each.path for each in cited] == ["a.py", "b.py"]
+
+
+@pytest.mark.promise("CL-3")
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("store_memory", {"tags": [["a"]]}),
+        ("store_memory", {"tags": '[["a"]]'}),
+        ("store_memory", {"tags": 5}),
+        ("store_memory", {"tags": {"a": 1}}),
+        ("store_memory", {"evidence": "a.py"}),
+        ("store_memory", {"evidence": '[{"path": "a.py"'}),
+        ("search_memories", {"partitions": "untrustworthy"}),
+        ("search_memories", {"partitions": "[]"}),
+        ("import_memories", {"records": json.dumps([{"content": "x"}] * 1_001)}),
+        ("import_memories", {"records": 5}),
+        ("record_outcome", {"memory_ids": "[" * 100_000}),
+    ],
+)
+def test_what_is_no_such_list_is_refused_by_name(tool: str, given: dict[str, Any]) -> None:
+    assert refused(tool, **given) == next(iter(given))
+
+
+@pytest.mark.promise("CL-3")
+def test_a_word_in_capitals_is_refused_with_the_word_that_is_wanted() -> None:
+    for tool, name, given, wanted in (
+        ("search_memories", "sectors", ["Emotional"], "emotional"),
+        ("search_memories", "sectors", "SEMANTIC ", "semantic"),
+        ("list_recent_memories", "states", '["Archived"]', "archived"),
+        ("update_memory", "sector", "Episodic", "episodic"),
+    ):
+        with pytest.raises(EngramqError) as caught:
+            checked(tool, **{name: given})
+        assert (caught.value.fault.field, f"Write {wanted!r}" in caught.value.fault.recovery) == (name, True)
+
+
+@pytest.mark.promise("CL-3")
+def test_both_names_of_a_memory_are_taken_where_it_is_verified_and_promoted() -> None:
+    for name in ("memory_id", "record_id", "recordId"):
+        verify = {name: "m", "verification": "verified"}
+        assert check_arguments(TOOLS["verify_memory"], verify).parameters.memory_id == "m"  # type: ignore[attr-defined]
+        promote = check_arguments(TOOLS["memory_promote_to_trusted"], {name: "m"}).parameters
+        assert promote.record_id == "m"  # type: ignore[attr-defined]
 
 
 @pytest.mark.promise("AG-8")

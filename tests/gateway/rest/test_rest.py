@@ -53,6 +53,17 @@ async def test_a_query_takes_numbers_booleans_times_and_lists(rest: Rest, worker
     assert workers.seen[0].command == check_arguments(TOOLS["list_recent_memories"], arguments).parameters
 
 
+@pytest.mark.promise("CL-3")
+@pytest.mark.parametrize("tags", ['["a", "b"]', ["a", "b"]])
+async def test_a_list_may_come_as_json_text_in_a_query_and_in_a_body(
+    rest: Rest, workers: WorkerSide, tags: object
+) -> None:
+    for tool in ("list_recent_memories", "store_memory"):
+        answer = await rest.call(tool, {**MINIMAL[tool], "tags": tags})
+        assert answer.status_code == 200, answer.text
+        assert workers.seen[-1].command.tags == ("a", "b")  # type: ignore[attr-defined]
+
+
 async def test_a_path_may_hold_any_text(rest: Rest, workers: WorkerSide) -> None:
     await rest.call("get_memory", {"memory_id": "a/b ?#ü%41"})
     assert workers.seen[0].command.memory_id == "a/b ?#ü%41"  # type: ignore[attr-defined]
