@@ -80,6 +80,8 @@ KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier",
 KEPT: Final = KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
+_OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # what every memory in full has
+_TELLING_NULLS: Final = frozenset({"similarity", "sector_source"})
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -275,6 +277,17 @@ def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
         else:
             most = middle - 1
     return least
+
+
+def without_empty_fields(body: Body) -> Body:
+    """Return a reply whose memories lack the fields that are null, but where null says something.
+
+    A null `similarity` says that only words were compared, a null `sector_source` that no sector was chosen yet.
+    """
+    for memory in [holder for holder in _holders(body) if holder.keys() >= _OF_RECORD]:
+        for name in [name for name, value in memory.items() if value is None and name not in _TELLING_NULLS]:
+            del memory[name]
+    return body
 
 
 def _strings(node: Any, longer_than: int = SHORTEST_CHARS) -> Iterator[tuple[Body, str, str]]:

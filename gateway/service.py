@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.gateway import cursors
-from engramq.gateway.budget import Body, fit_to_budget
+from engramq.gateway.budget import Body, fit_to_budget, without_empty_fields
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
@@ -51,6 +51,7 @@ from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.fields import composed
 from engramq.schemas.ids import uuid7
+from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.passages import words_of
 from engramq.schemas.pastes import read_prompt
 from engramq.schemas.settings import Redact
@@ -235,6 +236,8 @@ class Service:
             body = withheld_body_of(reply, requested, caller.name, notice)
         else:
             body = body_of(reply, arguments.detail or self.style.detail, caller.acts_for or caller.name)
+            if (arguments.max_chars or self.style.max_chars) < REPLY_CHARS_MAX:  # else it is for a program
+                body = without_empty_fields(body)
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):

@@ -49,6 +49,22 @@ async def test_five_short_hits_cost_at_most_450_tokens(agent: Agent) -> None:
     assert {"usefulness", "score", "partition", "verification"} <= set(whole["memories"][0])
 
 
+@pytest.mark.promise("CL-4")
+async def test_ten_short_memories_in_full_fit_into_a_reply(agent: Agent) -> None:
+    for number in range(10):
+        await agent.store(HIT.format(number), speaker="Ada", tags=["tea"])
+    full = await agent.call("list_recent_memories", detail="full")
+    assert (full["count"], "omitted" in full) == (10, False)
+    assert len(json.dumps(full, separators=(",", ":"), ensure_ascii=False)) <= limits.REPLY_CHARS
+    whole = await agent.call("list_recent_memories", detail="full", max_chars=limits.REPLY_CHARS_MAX)
+    for short, memory in zip(full["memories"], whole["memories"], strict=True):
+        left_out = memory.keys() - short.keys()
+        assert left_out
+        assert {name: memory[name] for name in left_out} == dict.fromkeys(left_out)
+        assert short == {name: value for name, value in memory.items() if name not in left_out}
+        assert not left_out & {"sector_source", "similarity"}
+
+
 @pytest.mark.promise("AG-2", "AG-3")
 async def test_a_store_costs_at_most_80_tokens_and_with_five_similar_ones_460(agent: Agent) -> None:
     alone = await agent.call("store_memory", content="Nothing is like this", metadata={"why": "to be repeated"})
