@@ -294,7 +294,7 @@ class Service:
             case _:
                 assert isinstance(asked, GuideTopic)
                 audience = audience_of(call.tools, principal.scopes, principal.untrusted)
-                reply = explain(asked, audience, tools_for(call.unlisted, principal))
+                reply = explain(asked, audience, tools_for(call.unlisted, principal), in_session=bool(session))
         return to_body(reply)
 
 

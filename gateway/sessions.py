@@ -99,7 +99,8 @@ def fresh_session() -> str:
 
 def no_session(field: str, error: str) -> EngramqError:
     """Return the refusal of what needs a session, where there is none."""
-    return invalid(field, error, "Call begin_session, then pass its session. Or pass one of your own.")
+    own = 'Or pass one of your own in every call, e.g. session="planning": references stand for its memories.'
+    return invalid(field, error, f"Call begin_session, then pass its session. {own}")
 
 
 async def resolve_references(tool: Tool, envelope: Envelope, sessions: Breadcrumbs) -> Envelope:

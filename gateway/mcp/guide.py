@@ -16,20 +16,41 @@ from engramq.schemas.commands.sessions import OVERVIEW, GuideEntry, GuideMissing
 from engramq.schemas.faults import HINTS
 from engramq.schemas.vocabulary import Thing
 
+_NAME_IT: Final = "Pass the same session, a name of your choice, in every call: references stand for its memories."
 TEXTS: Final = ("what", "when", "when_not", "cost", "returns", "next")
 
 
 def explain(
-    asked: GuideTopic, audience: Audience, unlisted: tuple[Tool, ...] = ()
+    asked: GuideTopic, audience: Audience, unlisted: tuple[Tool, ...] = (), *, in_session: bool = True
 ) -> GuideOverview | GuideEntry | GuideMissing:
-    """Return what the guide says of a topic to this audience, which may call `unlisted` tools too."""
+    """Return what the guide says of a topic to this audience, which may call `unlisted` tools too.
+
+    `in_session`: its calls are in a session that they need not name.
+    """
     if asked.topic is UNSET or asked.topic == OVERVIEW:
-        return GuideOverview(entry=overview_for(audience))
+        overview = overview_for(audience)
+        named = overview.references if in_session else f"{overview.references} {_NAME_IT}"
+        return GuideOverview(entry=msgspec.structs.replace(overview, references=named))
     names = {*audience.tools, *(tool.name for tool in unlisted if tool.name in TOOLS)}
     if asked.topic in names:
-        return GuideEntry(topic=asked.topic, entry=entry_for(asked.topic, audience))
+        entry = entry_for(asked.topic, audience)
+        return GuideEntry(topic=asked.topic, entry=entry if in_session else _with_session(entry))
     hint = HINTS[Thing.TOPIC] if len(audience.tools) == len(TOOLS) else f"{HINTS[Thing.TOPIC]} {MORE_TOOLS}"
     return GuideMissing(topics=list(topics_for(audience)), hint=hint)
+
+
+def _with_session(entry: ToolGuide) -> ToolGuide:
+    """Return a guide to a tool whose calls name one session, if they have references to it."""
+    steps = (*entry.before, entry.example)
+    if not any("@" in str(step.arguments) for step in steps):
+        return entry
+    *before, example = (
+        msgspec.structs.replace(step, arguments={"session": "planning", **step.arguments})
+        if TOOLS[step.tool].takes_session
+        else step
+        for step in steps
+    )
+    return msgspec.structs.replace(entry, before=tuple(before), example=example)
 
 
 def topics_for(audience: Audience) -> tuple[str, ...]:
