@@ -45,6 +45,7 @@ _OBJECTS: Final = frozenset(
     {"metadata", "properties", "explain", "relevance_of", "by_month", "by_thread", "evidence", _CHANGE}
 )
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
+_NEIGHBORS: Final = "neighbors"  # says in `truncated` that there are more
 _LISTS: Final = (
     "memories",
     "standing",
@@ -56,6 +57,7 @@ _LISTS: Final = (
     "still_resting_on",
     "candidates",
     "edges",
+    _NEIGHBORS,
     "proposals",
     "entries",
     "pairs",
@@ -235,12 +237,13 @@ class _Fitting:
     def _shorten(self, name: str, least: int) -> None:
         inner = self._inner
         whole, omitted = inner[name], inner.get("omitted", 0)
-        is_cut = inner.get("truncated") if "next_cursor" in inner else None  # of a page: whether others follow
+        # Of a page, or of neighbours: whether others follow.
+        is_cut = inner.get("truncated") if name == _NEIGHBORS or "next_cursor" in inner else None
 
         def keep(count: int) -> None:
             inner[name] = (whole[-count:] if count else []) if name == _NEWEST_LAST else whole[:count]
             inner["omitted"] = omitted + len(whole) - count
-            if "count" in inner and name in _AT_LEAST_ONE:
+            if "count" in inner and name in (*_AT_LEAST_ONE, _NEIGHBORS):
                 inner["count"] = count
             if is_cut is not None:
                 inner["truncated"] = is_cut or count < len(whole)

@@ -303,6 +303,7 @@ QUERY_NEIGHBORS: Final = Tool(
     summary="See what surrounds a node, nearest and most relevant first. Call it for all around a person, project or "
     "thing. For one exact fact call get_edge.",
     example='graph_query_neighbors(node_name="Ada", depth=2)',
+    bounded=True,
     read_only=True,
     guide=ToolGuide(
         what="Walks from a node over its edges, nearest and most relevant first.",

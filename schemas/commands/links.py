@@ -335,17 +335,17 @@ class BatchRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class BatchConnected(WriteReply, kw_only=True, tag="batch_connected"):
-    """What a batch did, by index, and counted."""
+    """What a batch did, counted, and by index: first what went wrong, since a client may cut a long reply."""
 
     status: Literal["success"] = "success"
-    results: list[BatchLinked]
+    summary: str
     created: int
     reinforced: int
     updated: int
     skipped: int
     deferred: int
     errors: list[BatchRefusal]
-    summary: str
+    results: list[BatchLinked]
 
 
 CONNECTS: Final = Tool(

@@ -65,7 +65,7 @@ def test_a_prompt_with_a_paste_is_told_what_answers_its_question(owner: Owner, s
         assert answer in told(session(), "UserPromptSubmit", prompt=prompt)
 
 
-@pytest.mark.promise("KN-9")
+@pytest.mark.promise("KN-9", "CL-2")
 def test_what_is_told_stays_below_what_clients_show_whatever_is_set(owner: Owner, session: Begin) -> None:
     for number in range(14):
         owner.stores(f"The zebra {number} of the engine room: {' '.join(FILLER * 3)}")
