@@ -18,7 +18,7 @@ async def main(model: Model | str = "openai:gpt-5-mini") -> str:
     agent = Agent(
         model,
         instructions="Search your memory before you answer. Store what the user wants kept.",
-        toolsets=[MCPToolset(URL)],
+        toolsets=[MCPToolset(URL, tool_error_behavior="failed")],  # else the second refused call of a tool ends the run
     )
     async with agent:
         await agent.run("Keep in mind that I am allergic to walnuts.")

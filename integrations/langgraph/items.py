@@ -99,20 +99,35 @@ def _digest(words: Sequence[str]) -> str:
     return hashlib.blake2b(json.dumps(list(words)).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _number(compared: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
+def _ordered(compared: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Return a comparison of numbers by their size, and of other texts (dates in ISO 8601) by their letters.
+
+    What cannot be compared, such as a text with a number or null, is no match, as in LangGraph's stores on disk.
+    """
+
     def holds(value: Any, wanted: Any) -> bool:
-        return value is not None and compared(float(value), float(wanted))
+        numbers = _number(value), _number(wanted)
+        if None not in numbers:
+            return compared(*numbers)
+        return isinstance(value, str) and isinstance(wanted, str) and compared(value, wanted)
 
     return holds
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, str | int | float) else None
+    except (ValueError, OverflowError):
+        return None
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$eq": operator.eq,
     "$ne": operator.ne,
-    "$gt": _number(operator.gt),
-    "$gte": _number(operator.ge),
-    "$lt": _number(operator.lt),
-    "$lte": _number(operator.le),
+    "$gt": _ordered(operator.gt),
+    "$gte": _ordered(operator.ge),
+    "$lt": _ordered(operator.lt),
+    "$lte": _ordered(operator.le),
 }
 
 

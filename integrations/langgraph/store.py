@@ -24,6 +24,7 @@ from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_
 from engramq.schemas import records
 
 FOUND: Final = 50  # the most that one search returns
+FILTERED: Final = 200  # items, the newest, that a filter means and that are searched one by one behind these
 WHOLE: Final = ("$",)
 TRIES: Final = 8  # of a put while others change who sees the item
 
@@ -127,6 +128,8 @@ class EngramqStore(BaseStore):
         if op.query:
             hits = yield calls.search(op.query, limit=FOUND, tags=within, min_relevance=0)
             found.add(hits.memories)
+            if op.filter and len(hits.memories) == FOUND and len(found.items) < wanted:
+                yield from self._add_rest(op.query, within, found)
         is_all = not op.query or len(hits.memories) < FOUND
         cursor: str | None = None
         while not op.query and len(found.items) < wanted:
@@ -141,6 +144,22 @@ class EngramqStore(BaseStore):
         for _, memory in chosen if op.refresh_ttl else ():
             yield from _refreshed(memory)
         return [item for item, _ in chosen]
+
+    def _add_rest(self, query: str, within: list[str], found: "_Found") -> Conversation[None]:
+        """Add what the filter means and what stands behind the hits of a search, by its own likeness to the query.
+
+        Else a namespace with many items that are more like the query would hide those that the filter asks for.
+        """
+        known = {(item.namespace, item.key) for item, _ in found.items}
+        meant = _Found(found.op)
+        meant.add((yield from all_recent(tags=within)))
+        rest: list[records.Memory] = []
+        for item, memory in meant.items[:FILTERED]:
+            if (item.namespace, item.key) not in known:
+                alone = [*within, item_tag(item.namespace, item.key)]
+                hits = yield calls.search(query, limit=FOUND, tags=alone, min_relevance=0)
+                rest += [hit for hit in hits.memories if hit.id == memory.id]
+        found.add(sorted(rest, key=lambda memory: memory.similarity or 0.0, reverse=True))
 
     def _namespaces(self, op: ListNamespacesOp) -> Conversation[list[tuple[str, ...]]]:
         items = map(item_of, (yield from all_recent(tags=within_tags(()))))
@@ -191,7 +210,7 @@ class _Found:
     """Items of a search, in the order in which they were found; as in `_current` one's own private one goes first."""
 
     def __init__(self, op: SearchOp) -> None:
-        self._op = op
+        self.op = op
         self._items: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory] | None] = {}
 
     @property
@@ -206,7 +225,7 @@ class _Found:
             item = item_of(memory, memory.similarity if isinstance(memory.similarity, float) else None)
             if item is None or (key := (item.namespace, item.key)) in private:
                 continue
-            is_wanted = matches(item.value, self._op.filter)
+            is_wanted = matches(item.value, self.op.filter)
             if _is_private(memory):
                 private.add(key)
                 self._items[key] = (item, memory) if is_wanted else None

@@ -105,6 +105,25 @@ async def test_a_turn_is_captured_once_as_untrusted_and_only_trusted_memories_ar
     assert (stored["status"], bool(stored["command_id"]), waiting(tmp_path)) == ("stored", True, [])
 
 
+async def test_a_memory_is_recalled_once_in_a_session_until_its_context_is_new(
+    memory: AsyncMemory, tmp_path: Path
+) -> None:
+    await memory.store("Ada is allergic to walnuts", speaker="Ada")
+    provider = provider_in(tmp_path)
+    question = "what is Ada allergic to?"
+    assert "walnuts" in await off(provider.prefetch, question)
+    assert await off(provider.prefetch, question) == "", "Hermes keeps in later turns what the first one was given"
+    await memory.store("Ada is allergic to peanuts too", speaker="Ada")
+    later = await off(provider.prefetch, question)
+    assert ("peanuts" in later, "walnuts" in later) == (True, False)
+    provider.on_session_switch("s-2", parent_session_id="s-1")
+    assert await off(provider.prefetch, question) == "", "the turns before go on in the new session"
+    await off(provider.on_pre_compress, [])
+    assert "walnuts" in await off(provider.prefetch, question)
+    provider.on_session_switch("s-3", reset=True)
+    assert "walnuts" in await off(provider.prefetch, question)
+
+
 @pytest.mark.promise("KN-8")
 async def test_a_question_behind_a_long_log_is_recalled_for(memory: AsyncMemory, tmp_path: Path) -> None:
     await memory.store("Ada is allergic to walnuts", speaker="Ada")

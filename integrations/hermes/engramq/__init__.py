@@ -63,6 +63,7 @@ class EngramqProvider(MemoryProvider):
         self._session = ""
         self._turn = 0
         self._captures = True
+        self._shown: dict[str, set[str]] = {}  # ids of memories that are in a session's context
         self._project = os.environ.get("ENGRAMQ_PROJECT") or None
 
     @property
@@ -96,7 +97,10 @@ class EngramqProvider(MemoryProvider):
         )
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """Recall trusted memories for the turn; nothing when the server is away or slow."""
+        """Recall trusted memories for the turn; nothing when the server is away or slow.
+
+        Hermes keeps in later turns what a turn was given, so that each memory comes once in a session.
+        """
         question = turns.both_ends(turns.without_recalled(query))
         if not question:
             return ""
@@ -105,7 +109,12 @@ class EngramqProvider(MemoryProvider):
         except (Unreached, Refused) as problem:
             logger.warning("engramq: nothing is recalled for this turn: %s", problem)
             return ""
-        return turns.recalled(found, turns.UNASKED)
+        session = session_id or self._session
+        likely = [each for each in found if each.get("relevance", 1) >= turns.UNASKED]
+        shown = self._shown.setdefault(session, set())
+        new = [each for each in likely if each.get("id") not in shown]
+        shown.update(str(each["id"]) for each in new if "id" in each)
+        return turns.recalled(new)
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
         """Note which turn it is, so that a word said twice is two turns."""
@@ -135,7 +144,8 @@ class EngramqProvider(MemoryProvider):
                 self._outbox_there().put(key, {"records": rows})
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
-        """Send what waits before the conversation is shortened."""
+        """Send what waits before the conversation is shortened, and recall anew what it may lose."""
+        self._shown.clear()
         self._flush()
         return "Earlier turns are kept in engramq; engramq_search with include_untrusted finds their exact words."
 
@@ -153,6 +163,8 @@ class EngramqProvider(MemoryProvider):
         **kwargs: Any,
     ) -> None:
         """Go on under another session."""
+        if not (reset or rewound):  # the turns before go on here, with what was recalled in them
+            self._shown[new_session_id] = set(self._shown.get(self._session, ()))
         self._session = new_session_id
         if reset:
             self._turn = 0

@@ -233,6 +233,27 @@ def test_an_item_with_a_time_to_live_ends(way: Way, root: str) -> None:
 # What ours does beyond theirs.
 
 
+def test_a_filter_beside_a_query_goes_before_the_ranking(root: str) -> None:
+    store = EngramqStore()
+    store.batch([PutOp((root,), f"k{number}", {"text": f"green tea, cup {number}"}) for number in range(60)])
+    store.put((root,), "wanted", {"text": "a walk on the beach", "kind": "x"})
+    store.put((root,), "second", {"text": "green tea on the beach", "kind": "x"})
+    found = store.search((root,), query="green tea", filter={"kind": "x"})
+    assert [item.key for item in found] == ["second", "wanted"]
+    store.close()
+
+
+def test_dates_are_compared(root: str) -> None:
+    store = EngramqStore()
+    store.put((root,), "old", {"on": "2026-01-31", "n": "7"})
+    store.put((root,), "new", {"on": "2026-11-02T09:00:00Z", "n": None})
+    assert keys(store.search((root,), filter={"on": {"$gte": "2026-06-01"}})) == {"new"}
+    assert keys(store.search((root,), filter={"on": {"$lt": "2026-06-01"}})) == {"old"}
+    assert keys(store.search((root,), filter={"n": {"$gte": 7}})) == {"old"}
+    assert keys(store.search((root,), filter={"on": {"$gte": 5}})) == set()
+    store.close()
+
+
 def test_a_query_is_not_filled_up_with_what_it_did_not_find(root: str) -> None:
     store = EngramqStore()
     store.batch([PutOp((root,), f"k{number}", {"text": f"note {number}"}) for number in range(60)])
