@@ -18,6 +18,7 @@ from engramq.deploy.cli.import_report import (
     exit_code_for,
     format_counts,
     interruptible,
+    nothing_in,
     print_counts,
     print_kept_apart,
     print_left_out,
@@ -213,6 +214,8 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
     print_counts(importer)
     if isinstance(source, Export):
         _print_export(source, done, settings)
+        if not (importer.counts.total() or done.graph.found):
+            return nothing_in(source.path)
     return exit_code_for(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
@@ -234,13 +237,15 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
     """
     with refusals():
         if isinstance(source, Export):
-            looked = look_through(source.entries(), settings, options, rejects)
+            looked = look_through(source.entries(), settings, options, rejects, foreign=True)
         else:
             with _open_input(source) as raw:
                 rows = read_records(Source(raw).lines(), options.row_format)
-                looked = look_through(rows, settings, options, rejects)
+                looked = look_through(rows, settings, options, rejects, foreign=False)
     kinds = [kind for kind in (NODES, EDGES) if looked.counts[kind]]
     print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (MEMORIES, *kinds, REJECTED)))
+    if isinstance(source, Export) and not looked.counts:
+        return nothing_in(source.path)
     return print_looked(looked, rejects)
 
 

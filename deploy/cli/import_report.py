@@ -75,6 +75,12 @@ def print_looked(looked: DryRun, rejects: Path | None) -> ExitCode:
     return exit_code_for(looked.counts[REJECTED], rejects)
 
 
+def nothing_in(path: Path) -> ExitCode:
+    """Say that there is nothing to import in a file or folder."""
+    print(f"There is nothing to import in {printable(str(path))}.", file=sys.stderr)
+    return ExitCode.FAILED
+
+
 def exit_code_for(rejected: int, rejects: Path | None) -> ExitCode:
     """Return the exit code, and say where rejected rows are listed."""
     if not rejected:
@@ -101,6 +107,7 @@ def print_counts(importer: Importer) -> None:
             if rows := importer.absent[status, absence]:
                 before = f"{rows} {status} row{'s' if rows > 1 else ''} went in before"
                 print(f"{before}, and the memory {what} ({absence}).", file=sys.stderr)
+    print_left_out(importer.left_out)
     print_secrets(importer.secrets.found)
     if importer.degraded:
         print(

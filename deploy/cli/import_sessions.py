@@ -75,7 +75,7 @@ def import_found(
         groups, problems = groups_of(rows)
         _print_groups(groups, [*rows.problems, *problems], rows.left_out)
         if not groups:
-            return ExitCode.DONE
+            return ExitCode.FAILED
         if dry_run:
             return _look_only(rows, read_settings(os.environ), options, rejects)
         if not can_ask():
@@ -100,14 +100,22 @@ def _list_sessions(several: Sequence[Transcripts], settings: Settings, options: 
 def _import(several: Sequence[Transcripts], options: Options, rejects: Path | None, *, dry_run: bool) -> ExitCode:
     if dry_run:
         settings = read_settings(os.environ)
-        return _look_only(_list_sessions(several, settings, options, note=False), settings, options, rejects)
+        rows = _list_sessions(several, settings, options, note=False)
+        return _look_only(rows, settings, options, rejects) if rows.sessions else _nothing(several)
     counts: Counter[ReceiptStatus] = Counter()
     with import_servers(options.namespace) as settings:
         rows = _list_sessions(several, settings, options, note=True)
         with interruptible(lambda: f" after {_sessions(rows.read)}. So far: {format_counts(counts)}."):
             done = run(partial(bring_in, rows, settings, options, rejects, counts))
         _print_done(rows, done, settings)
-    return exit_code_for(counts[ReceiptStatus.REJECTED], rejects)
+    return _nothing(several) if not rows.sessions else exit_code_for(counts[ReceiptStatus.REJECTED], rejects)
+
+
+def _nothing(several: Sequence[Transcripts]) -> ExitCode:
+    """Say that there is no session where one was looked for."""
+    where = ", ".join(printable(str(path)) for each in several for path in each.paths) or "where clients keep them"
+    print(f"No sessions of {' or '.join(each.format for each in several)} were found: {where}.", file=sys.stderr)
+    return ExitCode.FAILED
 
 
 def _print_done(rows: SessionRows, done: ImportedSessions, settings: Settings) -> None:
@@ -121,10 +129,10 @@ def _print_done(rows: SessionRows, done: ImportedSessions, settings: Settings) -
 
 def _look_only(rows: SessionRows, settings: Settings, options: Options, rejects: Path | None) -> ExitCode:
     with refusals():
-        looked = look_through(rows.rows(), settings, options, rejects)
+        looked = look_through(rows.rows(), settings, options, rejects, foreign=True)
     print(f"{_sessions(rows.read)}  {MEMORIES} {looked.counts[MEMORIES]}  {REJECTED} {looked.counts[REJECTED]}")
     _print_gone(rows.projects.gone)
-    looked.left_out = rows.left_out
+    looked.left_out += rows.left_out
     return print_looked(looked, rejects)
 
 

@@ -4,14 +4,25 @@ Each message becomes a memory, its conversation the thread. A conversation of Ch
 edited and an answer made anew: the branch that was shown last is brought in, from the current node up to the root."""
 
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.importing.exports import Choices, Entry, LeftOut, all_items, moment, own_id, without_nothing
+from engramq.deploy.importing.exports import (
+    Choices,
+    Entry,
+    LeftOut,
+    all_items,
+    members,
+    moment,
+    own_id,
+    without_nothing,
+)
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.packed_lines import UnusableFile
 
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
@@ -19,6 +30,7 @@ _SPOKEN_BY: Final = (USER, ASSISTANT)
 # By these the router keeps a turn apart: nobody has looked through it, and a tool says what others have written.
 TURN: Final = "conversation"
 TOOL_OUTPUT: Final = "tool_output"
+_DOCUMENTS: Final = LeftOut("documents of projects", "document of a project")
 _NO_TEXT: Final = LeftOut("messages without text", "message without text")
 _OF_TOOLS: Final = LeftOut("results of tools", "result of a tool")
 _NOT_SPOKEN: Final = LeftOut("messages of the system and of tools", "message of the system or of a tool")
@@ -51,15 +63,61 @@ class _Conversation:
 
 
 CLAUDE_FILE: Final = re.compile(r"conversations\.json")
+CLAUDE_MEMORIES: Final = re.compile(r"memories\.json")
+REMEMBERED: Final = "conversations_memory"
+_PROJECTS: Final = re.compile(r"projects\.json")
 MESSAGES: Final = "chat_messages"
 _SENDERS: Final = {"human": USER, "assistant": ASSISTANT}
 _TOOL: Final = "tool"
 
 
 def read_claude(path: Path, choices: Choices) -> Iterator[Entry]:
-    """Yield the messages of each conversation; what tools have said only where all messages are wanted."""
-    for item in all_items(path, CLAUDE_FILE, "conversations.json"):
-        yield from [item] if isinstance(item, Rejection) else _claude_messages(item, choices)
+    """Yield what Claude remembers of the person and of projects, then the messages of each conversation.
+
+    What tools have said comes only where all messages are wanted. A file by itself may be any of the three.
+    """
+    is_file = members(path, CLAUDE_FILE) == [""]
+    if not is_file and not any(members(path, name) for name in (CLAUDE_FILE, CLAUDE_MEMORIES, _PROJECTS)):
+        raise UnusableFile("There is neither conversations.json nor memories.json in it.")
+    for name in (CLAUDE_MEMORIES, _PROJECTS, CLAUDE_FILE) if not is_file else (CLAUDE_FILE,):
+        if members(path, name):
+            for item in all_items(path, name, name.pattern, MESSAGES):
+                yield from [item] if isinstance(item, Rejection) else _claude_item(item, choices)
+
+
+def _claude_item(item: Given, choices: Choices) -> Iterator[Entry]:
+    values = item.values
+    if MESSAGES in values or not (REMEMBERED in values or "prompt_template" in values):
+        yield from _claude_messages(item, choices)
+        return
+    if REMEMBERED in values:
+        of_projects = values.get("project_memories")
+        texts = {"": values[REMEMBERED], **(of_projects if isinstance(of_projects, dict) else {})}
+        known = {name: own_id("claude", "memory", values.get("account_uuid"), name) for name in texts}
+    else:
+        name = str(values.get("name") or "")
+        several = [values.get(each) for each in ("description", "prompt_template")]
+        texts = {name: "\n\n".join(text for text in several if isinstance(text, str) and text.strip())}
+        known = {name: own_id("claude", "project", values.get("uuid"))}
+        documents = values.get("docs")
+        yield from [_DOCUMENTS] * (len(documents) if isinstance(documents, list) else 0)
+    for project, text in texts.items():
+        if isinstance(text, str) and text.strip():
+            yield _remembered(item, text, known[project], choices, project)
+        else:
+            yield _NO_TEXT
+
+
+def _remembered(item: Given, text: str, identifier: str, choices: Choices, project: str = "") -> Given:
+    """Return what a program remembers of a person, as a row: a model has written it, so it is kept apart, too."""
+    values = {
+        "content": text.strip(),
+        "external_id": identifier,
+        "source_type": None if choices.trusted else TURN,
+        "occurred_at": moment(item.values.get("updated_at")),
+        "metadata": {"about": project} if project else None,
+    }
+    return Given(item.line, without_nothing(values))
 
 
 def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
@@ -114,13 +172,16 @@ CHATGPT_FILE: Final = re.compile(r"conversations(-\d+)?\.json")
 MAPPING: Final = "mapping"
 CURRENT: Final = "current_node"
 _TEXTS: Final = ("text", "multimodal_text")
-_TO_ALL: Final = (None, "all")  # another recipient is a tool
+_BIO: Final = "bio"  # the memory, to which a model writes what it is to remember
+_LATEST: Final = 1e12
+_TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
 _CITATION: Final = re.compile("\ue200.*?\ue201", re.DOTALL)  # how a source is marked, in characters of private use
 
 
 def read_chatgpt(path: Path, choices: Choices) -> Iterator[Entry]:
     """Yield the messages of each conversation; those of the system and of tools only where all are wanted."""
-    for item in all_items(path, CHATGPT_FILE, "conversations.json"):
+    instructions = set[int]()  # which each conversation has
+    for item in all_items(path, CHATGPT_FILE, "conversations.json", MAPPING):
         if isinstance(item, Rejection):
             yield item
             continue
@@ -129,7 +190,7 @@ def read_chatgpt(path: Path, choices: Choices) -> Iterator[Entry]:
         except EngramqError as refused:
             yield Rejection(item.line, str(refused.fault.field), refused.fault.error)
             continue
-        yield from _chatgpt_messages(item, branch, choices)
+        yield from _chatgpt_messages(item, branch, choices, instructions)
 
 
 def _branch(conversation: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,6 +198,8 @@ def _branch(conversation: dict[str, Any]) -> list[dict[str, Any]]:
     mapping, at = conversation.get(MAPPING), conversation.get(CURRENT)
     if not isinstance(mapping, dict):
         raise invalid(MAPPING, "A conversation of ChatGPT has a mapping, and this has none.")
+    if CURRENT not in conversation:
+        at = _newest_leaf(mapping)
     if not isinstance(at, str) or at not in mapping:
         raise invalid(CURRENT, "The conversation does not say which message is its last.")
     branch: list[dict[str, Any]] = []
@@ -152,7 +215,22 @@ def _branch(conversation: dict[str, Any]) -> list[dict[str, Any]]:
     return branch[::-1]
 
 
-def _chatgpt_messages(item: Given, branch: list[dict[str, Any]], choices: Choices) -> Iterator[Entry]:
+def _newest_leaf(mapping: dict[str, Any]) -> str | None:
+    """Return the newest message that no other one follows; the last of several."""
+    nodes = {key: node for key, node in mapping.items() if isinstance(node, dict)}
+    followed = {node.get("parent") for node in nodes.values() if isinstance(node.get("parent"), str)}
+
+    def age(key: str) -> float:
+        message = nodes[key].get("message")
+        at = message.get("create_time") if isinstance(message, dict) else None
+        return float(at) if isinstance(at, int | float) and abs(at) < _LATEST else 0.0
+
+    return max(reversed([key for key in nodes if key not in followed]), key=age, default=None)
+
+
+def _chatgpt_messages(
+    item: Given, branch: list[dict[str, Any]], choices: Choices, instructions: set[int]
+) -> Iterator[Entry]:
     identifier = item.values.get("conversation_id") or item.values.get("id")
     if not identifier:
         yield Rejection(item.line, "id", "The conversation has no id.")
@@ -164,7 +242,12 @@ def _chatgpt_messages(item: Given, branch: list[dict[str, Any]], choices: Choice
         speaker = role if isinstance(role, str) and role else "unknown"
         is_spoken = speaker in _SPOKEN_BY and _is_shown(message)
         text = _chatgpt_text(message)
-        if not text:
+        if own := _instructions(message):
+            if (mark := hash(own)) not in instructions:
+                instructions.add(mark)
+                known = own_id("chatgpt", "instructions", zlib.crc32(own.encode(errors="surrogatepass")))
+                yield _remembered(item, own, known, choices)
+        elif not text:
             yield _NO_TEXT
         elif not is_spoken and not choices.all_messages:
             yield _NOT_SPOKEN
@@ -174,12 +257,22 @@ def _chatgpt_messages(item: Given, branch: list[dict[str, Any]], choices: Choice
             yield conversation.turn(message["id"], position, speaker, text, message.get("create_time"))
 
 
+def _instructions(message: dict[str, Any]) -> str:
+    """Return what somebody has written about themselves and about how to answer, which a conversation repeats."""
+    content = message.get("content")
+    if not isinstance(content, dict) or content.get("content_type") != "user_editable_context":
+        return ""
+    texts = [content.get(name) for name in ("user_profile", "user_instructions")]
+    return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
+
+
 def _is_shown(message: dict[str, Any]) -> bool:
     """Say whether people saw it: no call of a tool, no thought, and nothing that is hidden."""
     content, metadata = message.get("content"), message.get("metadata")
     kind = content.get("content_type") if isinstance(content, dict) else None
+    recipient = message.get("recipient")
     is_hidden = isinstance(metadata, dict) and metadata.get("is_visually_hidden_from_conversation") is True
-    return kind in _TEXTS and message.get("recipient") in _TO_ALL and not is_hidden
+    return (kind in _TEXTS or recipient == _BIO) and recipient in _TO_ALL and not is_hidden
 
 
 def _chatgpt_text(message: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from engramq.deploy.importing.records import LINE, Given, Rejection
 from engramq.schemas import limits
@@ -70,10 +70,14 @@ Reader: TypeAlias = Callable[[Path, Choices], Iterator[Entry]]
 _DIGEST_BYTES: Final = 16
 
 
+class NoList(UnusableFile):
+    """The document is an object without the list that is looked for."""
+
+
 def moment(given: object) -> str | None:
     """Return a time, a text or seconds since 1970, as a field takes it; None for what says nothing.
 
-    A text that is no time is returned as it is, so that its row is rejected by name.
+    A text that is no time is returned as it is: its row comes in without, and that is said.
     """
     if isinstance(given, int | float) and not isinstance(given, bool):
         try:
@@ -141,14 +145,59 @@ def opened(path: Path, member: str) -> Iterator[IO[bytes]]:
                 yield file
 
 
-def all_items(path: Path, name: re.Pattern[str], wanted: str, *keys: str) -> Iterator[Given | Rejection]:
-    """Yield the `items` of each of the `members`; raises UnusableFile when there is none, saying what is `wanted`."""
+def all_items(path: Path, name: re.Pattern[str], wanted: str, mark: str, *keys: str) -> Iterator[Given | Rejection]:
+    """Yield the items of each of the `members`: of a list, of a list under one of the `keys`, or objects in lines.
+
+    A document that is one object, or begins with one, is of this form only if that has the `mark`. Raises UnusableFile
+    when there is no member, saying what is `wanted`.
+    """
     names = members(path, name)
     if not names:
         raise UnusableFile(f"There is no {wanted} in it.")
     for member in names:
         with opened(path, member) as stream:
-            yield from items(stream, *keys)
+            begins = look_at(stream, *keys)
+        with opened(path, member) as stream:
+            yield from objects(stream) if begins.name is None and mark in begins.members else items(stream, *keys)
+
+
+class Beginning(NamedTuple):
+    """How a document begins: an object's members up to a list under one of the names, and the first item of a list.
+
+    `name`: of the list, "" for a document that is one, None where there is none.
+    """
+
+    members: dict[str, Any]
+    name: str | None
+    item: Any
+
+
+def look_at(stream: IO[bytes], *keys: str) -> Beginning:
+    """Return how a document begins that is a list or an object; raises UnusableFile for another, or one that is cut."""
+    text = _JsonText(stream)
+    held: dict[str, Any] = {}
+    if text.peek() == "[":
+        return Beginning(held, "", _first(text))
+    if text.peek() != "{":
+        raise UnusableFile("The file is no JSON object.")
+    for key in _members(text, keys, held):
+        if key in keys and text.peek() == "[":
+            return Beginning(held, key, _first(text))
+    return Beginning(held, None, None)
+
+
+def _first(text: "_JsonText") -> Any:
+    text.take()
+    return None if text.peek() == "]" else text.value()
+
+
+def objects(stream: IO[bytes]) -> Iterator[Given | Rejection]:
+    """Yield the objects of a document that has one behind the other, as in lines. Raises UnusableFile."""
+    text = _JsonText(stream)
+    while not text.is_at_end:
+        line = text.line
+        value = text.value()
+        yield Given(line, value) if isinstance(value, dict) else Rejection(line, LINE, "The item is no JSON object.")
 
 
 @contextlib.contextmanager
@@ -195,41 +244,14 @@ def items(stream: IO[bytes], *keys: str) -> Iterator[Given | Rejection]:
             raise text.broken("no comma between two items")
 
 
-def first_item(stream: IO[bytes]) -> Any:
-    """Return the first item of a document that is a list; None when there is none. Raises UnusableFile."""
-    text = _JsonText(stream)
-    return _first(text) if text.peek() == "[" else None
-
-
-def first_member(stream: IO[bytes], *keys: str) -> tuple[set[str], Any]:
-    """Return the keys of an object up to one of the `keys` that has a list, and the first item of that, else None.
-
-    Raises UnusableFile, also for a document that is no object.
-    """
-    text = _JsonText(stream)
-    if text.peek() != "{":
-        raise UnusableFile("The file is no JSON object.")
-    passed = set[str]()
-    for key in _members(text, keys):
-        passed.add(key)
-        if key in keys and text.peek() == "[":
-            return passed, _first(text)
-    return passed, None
-
-
-def _first(text: "_JsonText") -> Any:
-    text.take()
-    return None if text.peek() == "]" else text.value()
-
-
 def _go_to_list(text: "_JsonText", keys: tuple[str, ...]) -> None:
     if not any(key in keys and text.peek() == "[" for key in _members(text, keys)):
         wanted = " or ".join(repr(key) for key in keys)
-        raise UnusableFile(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
+        raise NoList(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
 
 
-def _members(text: "_JsonText", keys: tuple[str, ...]) -> Iterator[str]:
-    """Yield each key of an object, up to one of the `keys` that has a list; other values are passed over."""
+def _members(text: "_JsonText", keys: tuple[str, ...], held: dict[str, Any] | None = None) -> Iterator[str]:
+    """Yield each key of an object, up to one of the `keys` that has a list; other values are passed over, or held."""
     text.take()
     while text.peek() != "}":
         key = text.value()
@@ -239,7 +261,9 @@ def _members(text: "_JsonText", keys: tuple[str, ...]) -> Iterator[str]:
         yield key
         if key in keys and text.peek() == "[":
             return
-        text.value()
+        value = text.value()
+        if held is not None:
+            held[key] = value
         if text.peek() == ",":
             text.take()
         elif text.peek() != "}":
@@ -266,6 +290,15 @@ class _JsonText:
                 return self._held[self._at]
             if not self._read(CHUNK_CHARS):
                 raise UnusableFile(_CUT)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing comes but white space."""
+        while (blank := _BLANK.match(self._held, self._at)) and blank.end() == len(self._held):
+            self._pass(blank.end())
+            if not self._read(CHUNK_CHARS):
+                return True
+        return False
 
     def take(self) -> None:
         """Pass over the character that `peek` has returned."""

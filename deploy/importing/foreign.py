@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import anyio
 import msgspec
@@ -24,9 +24,8 @@ from engramq.deploy.importing.exports import (
     GraphEntry,
     LeftOut,
     Reader,
-    first_item,
-    first_member,
     is_archive,
+    look_at,
     members,
     opened,
 )
@@ -76,11 +75,16 @@ def format_of(path: Path) -> ForeignFormat | None:
 def _format_of_folder(path: Path) -> ForeignFormat | None:
     if path.is_dir() and (path / _VAULT).is_dir():
         return ForeignFormat.OBSIDIAN
-    if members(path, _BACKUP):
-        return ForeignFormat.OPENMEMORY
     for member in members(path, conversations.CHATGPT_FILE):  # which is how Claude names its file, too
         with opened(path, member) as stream:
-            return _format_of_item(first_item(stream))
+            if (of_document := _format_of_document(stream)) is not None:
+                return of_document
+    for member in members(path, _BACKUP):
+        if stores.BACKUP_LINES.fullmatch(member.rpartition("/")[2]):
+            return ForeignFormat.OPENMEMORY
+        with opened(path, member) as stream:
+            if (of_document := _format_of_document(stream)) is not None:
+                return of_document
     return None
 
 
@@ -90,47 +94,51 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
             first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
     except (OSError, UnusableFile, BrokenOff):
         return None  # whoever reads it says why
-    if first.startswith(b"{"):
-        return _format_of_line(first) or _format_of_document(path)
-    if first.startswith(b"[") and format_by_name(path) is None:
+    if not first.startswith((b"{", b"[")):
+        return None
+    if first.startswith(b"[") and format_by_name(path) is not None:
+        return None
+    try:
         with opened(path, "") as stream:
-            of_item = _format_of_item(first_item(stream))
-        if of_item is None:
-            raise UnusableFile(f"The file is a JSON list, and whose cannot be told for sure. {_SAY_WHICH}")
-        return of_item
-    return None
+            of_document = _format_of_document(stream)
+    except UnusableFile:
+        return _format_of_line(first)
+    if of_document is None and first.startswith(b"["):
+        raise UnusableFile(f"The file is a JSON list, and whose cannot be told for sure. {_SAY_WHICH}")
+    return of_document
 
 
 def _format_of_line(line: bytes) -> ForeignFormat | None:
     try:
-        values = msgspec.json.decode(line)
+        return _format_of_object(msgspec.json.decode(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    kind = values.get("type")
-    if (kind == stores.ENTITY and "observations" in values) or (kind == stores.RELATION and "relationType" in values):
-        return ForeignFormat.MCP_MEMORY
-    return ForeignFormat.OPENMEMORY if values.keys() >= _BACKUP_LINE else None
 
 
-def _format_of_document(path: Path) -> ForeignFormat | None:
-    """Return the format of a JSON object; None for one that is the first of several rows."""
-    try:
-        with opened(path, "") as stream:
-            keys, item = first_member(stream, *stores.MEM0_LISTS)
-    except UnusableFile:
-        return None
-    if keys >= _BACKUP_DOCUMENT:
+def _format_of_document(stream: IO[bytes]) -> ForeignFormat | None:
+    """Return the format of a JSON list by its first item, or of an object by its keys or that of its list."""
+    begins = look_at(stream, *stores.MEM0_LISTS, *stores.GRAPH_LISTS)
+    if begins.members.keys() >= _BACKUP_DOCUMENT:
         return ForeignFormat.OPENMEMORY
-    return _format_of_item(item)
+    if begins.name in stores.GRAPH_LISTS:
+        return ForeignFormat.MCP_MEMORY if isinstance(begins.item, dict | None) else None
+    return _format_of_object(begins.members if begins.name is None else begins.item)
 
 
-def _format_of_item(item: Any) -> ForeignFormat | None:
+def _format_of_object(item: Any) -> ForeignFormat | None:
+    """Return whose an item of a list, a line or a document is."""
     if not isinstance(item, dict):
         return None
-    if conversations.MAPPING in item and conversations.CURRENT in item:
+    if isinstance(item.get(conversations.MAPPING), dict) and ("title" in item or conversations.CURRENT in item):
         return ForeignFormat.CHATGPT
-    if conversations.MESSAGES in item and "uuid" in item:
+    if conversations.REMEMBERED in item or (
+        "uuid" in item and (conversations.MESSAGES in item or "prompt_template" in item)
+    ):
         return ForeignFormat.CLAUDE
+    if item.keys() & stores.OF_GRAPH and stores.graph_kind(item) in (stores.ENTITY, stores.RELATION):
+        return ForeignFormat.MCP_MEMORY
+    if item.keys() >= _BACKUP_LINE:
+        return ForeignFormat.OPENMEMORY
     return ForeignFormat.MEM0 if isinstance(item.get("memory"), str) and "id" in item else None
 
 
@@ -295,7 +303,7 @@ async def import_foreign(
     async with importing(settings, options, rejects, counts, read, memories or None) as importer:
         graph = Graph(importer.secrets)
         records = read.counting(entry for entry in export.entries() if isinstance(entry, Given | Rejection))
-        rows = options.checked(records, settings, importer.secrets)
+        rows = options.checked(records, settings, importer.secrets, foreign=True)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
         for kind in (ExportedNode, ExportedEdge):
             if read.kinds[kind]:
@@ -318,8 +326,10 @@ class DryRun:
     secrets: int = 0
 
 
-def look_through(entries: Iterator[Entry], settings: Settings, options: Options, rejects: Path | None) -> DryRun:
-    """Check everything as an import does, and list what it would reject.
+def look_through(
+    entries: Iterator[Entry], settings: Settings, options: Options, rejects: Path | None, *, foreign: bool
+) -> DryRun:
+    """Check everything as an import does, and list what it would reject; `foreign`: another program has written it.
 
     Raises UnusableFile, CannotReject.
     """
@@ -345,7 +355,10 @@ def look_through(entries: Iterator[Entry], settings: Settings, options: Options,
                 else:
                     yield entry
 
-        for row in options.checked(records(), settings, secrets):
+        for row in options.checked(records(), settings, secrets, foreign=foreign):
+            if isinstance(row, LeftOut):
+                looked.left_out[row] += 1
+                continue
             if isinstance(row, Rejection):
                 reject(row)
                 continue

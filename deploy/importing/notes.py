@@ -6,7 +6,7 @@ an edge."""
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -29,26 +29,41 @@ from engramq.deploy.importing.records import FILE, Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
 
-PROPERTIES: Final = "properties"
 SUFFIX: Final = ".md"
-_FENCE: Final = re.compile(r"\s*(```|~~~)")
+_FENCE: Final = re.compile(r"\s*(```|~~~|%%(?=\s*$))")
 _PROPERTIES: Final = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PROPERTIES_BYTES: Final = 64 * 1024  # YAML takes a second for a MB of ordinary ones, and a minute for odd ones
-_CODE: Final = re.compile(r"`[^`\n]*`")
-# [[Note]], [[Note#Heading]], [[Note|as it reads]], and the same with ! before it, which shows the note.
-_LINK: Final = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[#^][^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
-# A tag has at least one character that is no digit.
-_TAG: Final = re.compile(r"(?<![\w/#&])#([\w/-]*[^\W\d][\w/-]*)")
+# Within a line: code, comments, marks of HTML, and targets of links, in which # begins no tag.
+_CODE: Final = re.compile(r"`[^`\n]*`|%%.*?(?:%%|\Z)", re.DOTALL)
+_NO_TAGS: Final = re.compile(r"\[\[[^\[\]]*\]\]|\]\([^()\n]*\)|<[^<>\n]*>")
+# [[Note]], [[Note#Heading]], [[Note|as it reads]], in a table [[Note\|as it reads]], and ! before it shows the note.
+_LINK: Final = re.compile(r"\[\[([^\[\]|#^\n\\]+)(?:[#^][^\[\]|\n\\]*)?(?:\\?\|[^\[\]\n]*)?\]\]")
+# author:: [[Note]], as Dataview reads it, also within brackets.
+_FIELD: Final = re.compile(r"(?:^|[\[(])\s*(?:[-*]\s+)?([^\W\d_][\w -]*?)\s*::(?=\s*\[\[)")
+# A tag has at least one character that is no digit; it may have emoji, and no punctuation but these.
+_TAG: Final = re.compile(
+    r"(?<![\w/#&\\])#(?!\d+(?:[^\w/-]|$))"
+    r"([^\s!-,.:-@\[-^`{-~\u2010-\u2027\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]+)"
+)
+# A line that begins a property; most programs also take one without a blank before its value.
+_NAMED: Final = re.compile(r"([^\s:#\-\[\]{}'\"][^:\n]*?|\"[^\"\n]+\"):(?!//)(.*)")
+UNREAD: Final = LeftOut(
+    "lines of properties that cannot be read (their notes are in)", "line of properties that cannot be read"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownNote:
-    """One file: its path below the folder, its properties, and the text behind them, which begins on line `first`."""
+    """One file: its path below the folder, its properties, and the text behind them, which begins on line `first`.
+
+    `unread`: how many lines of its properties cannot be read.
+    """
 
     path: PurePosixPath
     properties: dict[str, Any]
     text: str
     first: int
+    unread: int = 0
 
     @property
     def file(self) -> str:
@@ -94,7 +109,10 @@ def notes(folder: Path) -> Iterator[MarkdownNote | Rejection | LeftOut]:
         if path.is_symlink() or not path.is_file():
             yield LeftOut("links and special files", "link or special file")
         else:
-            yield _note(folder, path)
+            note = _note(folder, path)
+            yield note
+            if isinstance(note, MarkdownNote):
+                yield from [UNREAD] * note.unread
     if not count:
         raise UnusableFile(f"There is no note in it: no file that ends in {SUFFIX}.")
 
@@ -116,32 +134,61 @@ def _note(folder: Path, path: Path) -> MarkdownNote | Rejection:
     except UnicodeDecodeError:
         return Rejection(1, FILE, "The file is no text in UTF-8.", str(own))
     found = _PROPERTIES.match(text)
-    if found is None:
+    read = None if found is None else _read_properties(found[1])
+    if found is None or read is None:  # a rule, and no properties
         return MarkdownNote(own, {}, text, 1)
-    if len(found[1].encode()) > _PROPERTIES_BYTES:
-        reason = f"The properties are longer than {_PROPERTIES_BYTES // 1024} KiB, which are not read."
-        return Rejection(1, PROPERTIES, reason, str(own))
-    try:
-        properties = _properties(found[1])
-    except (yaml.YAMLError, ValueError, RecursionError) as problem:
-        first = str(problem).splitlines()[0] if str(problem) else "nested too deeply"
-        return Rejection(1, PROPERTIES, f"The properties are no YAML: {first}.", str(own))
-    return MarkdownNote(own, properties, text[found.end() :], 1 + text.count("\n", 0, found.end()))
+    properties, unread = read
+    return MarkdownNote(own, properties, text[found.end() :], 1 + text.count("\n", 0, found.end()), unread)
 
 
-def _properties(text: str) -> dict[str, Any]:
-    """Return the properties, every value a text or made of texts; raises YAMLError, ValueError.
+def _read_properties(text: str) -> tuple[dict[str, Any], int] | None:
+    """Return properties, and how many of their lines cannot be read; None for a text that has none.
 
-    One that repeats another by reference is refused: a few lines of those stand for more than any memory holds.
+    Each value is a text or made of texts. What is no YAML as a whole is read property by property, and a value that is
+    none by itself, such as "Kettle: a history" or "@someone", is the text that stands there.
     """
-    if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-        raise ValueError("a value that refers to another")
-    read = yaml.load(text, yaml.BaseLoader)  # noqa: S506 - BaseLoader makes texts, lists and objects, nothing else
+    if len(text.encode()) > _PROPERTIES_BYTES:
+        return {}, text.count("\n")
+    if (whole := _yaml(text)) is not None:
+        return (whole, 0) if whole or not text.strip() else None  # a heading is a comment in YAML
+    groups: list[list[str]] = []
+    for line in text.splitlines():
+        if _NAMED.fullmatch(line):
+            groups.append([line])
+        elif not line.strip() or line.lstrip().startswith("#"):
+            continue
+        elif groups and line[0] in " \t-":
+            groups[-1].append(line.replace("\t", "  "))
+        else:
+            return None
+    properties: dict[str, Any] = {}
+    unread = 0
+    for first, *rest in groups:
+        if (read := _yaml("\n".join([first, *rest]))) is not None:
+            properties |= read
+            continue
+        named = _NAMED.fullmatch(first)
+        assert named is not None
+        value = named[2].strip()
+        properties[named[1].strip(' "')] = value if value.startswith("[[") else value.strip("[]")
+        unread += len(rest)
+    return properties, unread
+
+
+def _yaml(text: str) -> dict[str, Any] | None:
+    """Return the properties that a text is; None for what is no YAML, no names with values, or refers to itself.
+
+    A few lines of references stand for more than any memory holds.
+    """
+    try:
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+            return None
+        read = yaml.load(text, yaml.BaseLoader)  # noqa: S506 - BaseLoader makes texts, lists and objects, nothing else
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
     if read is None or read == "":
         return {}
-    if not isinstance(read, dict):
-        raise ValueError("no names with values")
-    return {str(name): value for name, value in read.items()}
+    return {str(name): value for name, value in read.items()} if isinstance(read, dict) else None
 
 
 def link_names(line: str) -> list[str]:
@@ -152,7 +199,27 @@ def link_names(line: str) -> list[str]:
 
 def tags_of(line: str) -> list[str]:
     """Return the tags of one line."""
-    return _TAG.findall(_CODE.sub("", line))
+    return _TAG.findall(_NO_TAGS.sub("", _CODE.sub("", line)))
+
+
+def relation_in(line: str, otherwise: str) -> str:
+    """Return the relation that a line's links have: the name of its field, where it has one."""
+    field = _FIELD.search(_CODE.sub("", line))
+    return field[1].strip() if field else otherwise
+
+
+def linked_by(properties: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the properties that link to notes, each with the note's name: [[X]] without marks is a list of lists."""
+    for name, value in properties.items():
+        waiting = [value]
+        while waiting:
+            each = waiting.pop(0)
+            if isinstance(each, list) and len(each) == 1 and isinstance(each[0], list) and len(each[0]) == 1:
+                each = f"[[{each[0][0]}]]"
+            if isinstance(each, list):
+                waiting += each
+            elif isinstance(each, str):
+                yield from ((name, target) for target in link_names(each))
 
 
 LABEL: Final = "Note"
@@ -171,19 +238,33 @@ def read_obsidian(path: Path, _choices: Choices) -> Iterator[Entry]:
         name = note.path.stem  # links name the file, whatever the note calls itself
         yield ExportedNode(name, LABEL, 1, note.file)
         yield _memory(note, vault)
-        passed = {name}
+        linked = set[tuple[str, str]]()
+        yield from _edges(
+            name, LABEL, [(1, relation, target) for relation, target in linked_by(note.properties)], linked, note
+        )
         for number, line, is_code in note.lines():
-            for target in [] if is_code else link_names(line):
-                if target not in passed:
-                    passed.add(target)
-                    yield ExportedEdge(name, target, LINKS_TO, number, note.file, LABEL)
+            found = [] if is_code else [(number, relation_in(line, LINKS_TO), target) for target in link_names(line)]
+            yield from _edges(name, LABEL, found, linked, note)
+
+
+def _edges(
+    source: str, label: str, found: Iterable[tuple[int, str, str]], linked: set[tuple[str, str]], note: MarkdownNote
+) -> Iterator[ExportedEdge]:
+    """Yield an edge for each link that is not in `linked` yet, by its relation and target."""
+    for number, relation, target in found:
+        if target != source and (relation, target) not in linked:
+            linked.add((relation, target))
+            yield ExportedEdge(source, target, relation, number, note.file, label)
 
 
 def _memory(note: MarkdownNote, vault: str) -> Entry:
-    text = note.text.strip()
+    own, folder = note.properties, str(note.path.parent)
+    # A note may be its properties alone, as of a book or a person.
+    text = note.text.strip() or "\n".join(
+        f"{name}: {_as_text(value)}" for name, value in own.items() if name not in _OBSIDIAN_FIELDS and value
+    )
     if not text:
         return LeftOut("notes without text", "note without text")
-    own, folder = note.properties, str(note.path.parent)
     at = next((own[name] for name in _TIMES if isinstance(own.get(name), str) and own[name]), None)
     inline = [tag for _, line, is_code in note.lines() if not is_code for tag in tags_of(line)]
     kept = without_nothing({name: value for name, value in own.items() if name not in _OBSIDIAN_FIELDS})
@@ -196,6 +277,10 @@ def _memory(note: MarkdownNote, vault: str) -> Entry:
         "metadata": {**kept, **({"folder": folder} if folder != "." else {})},
     }
     return note.row(note.first, values)
+
+
+def _as_text(value: Any) -> str:
+    return ", ".join(map(_as_text, value)) if isinstance(value, list) else str(value)
 
 
 NOTE: Final = "note"
@@ -230,22 +315,14 @@ def _read_note(note: MarkdownNote, folder: str) -> Iterator[Entry]:
             yield _observation(note, number, observed)
         elif not is_code and (relation := _RELATION.fullmatch(line)):
             name = next((group.strip() for group in relation.groups() if group and group.strip()), RELATES_TO)
-            yield from _edges(note, number, name, line, linked)
+            yield from _edges(note.title, NOTE, [(number, name, target) for target in link_names(line)], linked, note)
         else:
             rest.append(line)
             if not is_code:
-                yield from _edges(note, number, LINKS_TO, line, linked)
+                found = [(number, LINKS_TO, target) for target in link_names(line)]
+                yield from _edges(note.title, NOTE, found, linked, note)
     if text := _prose(rest):
         yield _text(note, folder, text)
-
-
-def _edges(
-    note: MarkdownNote, number: int, relation: str, line: str, linked: set[tuple[str, str]]
-) -> Iterator[ExportedEdge]:
-    for target in link_names(line):
-        if (relation, target) not in linked:
-            linked.add((relation, target))
-            yield ExportedEdge(note.title, target, relation, number, note.file, NOTE)
 
 
 def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Given:
@@ -262,7 +339,7 @@ def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Gi
 
 def _text(note: MarkdownNote, folder: str, text: str) -> Given:
     own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
-    identifier = own_id("basic-memory", f"{folder}/{note.properties.get('permalink') or note.path}")
+    identifier = own_id("basic-memory", f"{folder}/{_permalink(note)}")
     values = {
         "content": note.title_of(text),
         "external_id": identifier,
@@ -272,6 +349,15 @@ def _text(note: MarkdownNote, folder: str, text: str) -> Given:
         "metadata": without_nothing({**own, **_about(note)}),
     }
     return note.row(note.first, values)
+
+
+def _permalink(note: MarkdownNote) -> str:
+    """Return by what a note is known: its permalink without the project that newer versions put before it."""
+    given = note.properties.get("permalink")
+    if not isinstance(given, str) or not given.strip("/ "):
+        return str(note.path)
+    parts = given.strip("/ ").split("/")
+    return "/".join(parts[1:] if len(parts) == len(note.path.parts) + 1 else parts)
 
 
 def _about(note: MarkdownNote) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import csv
 import itertools
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,9 @@ _SUFFIXES: Final = {
     ".ndjson": RowFormat.JSONL,
 }
 _PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
+_SQLITE: Final = b"SQLite format 3\0"
+_SAY_WHICH: Final = "--format says whose it is, if it is one of those that docs/import.md names."
+_SEPARATOR: Final = re.compile(rb"sep=([,;\t])")
 _DELIMITERS: Final = ",;\t"
 _TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
 
@@ -69,22 +73,37 @@ def format_by_name(path: Path | None) -> RowFormat | None:
 def read_records(lines: Iterable[bytes], row_format: RowFormat | None) -> Iterator[Given | Rejection]:
     """Yield each row; blank lines are passed over. What cannot be read on ends in a rejection of the rest.
 
-    Raises UnusableFile for an export, and when the first row of a CSV file does not name fields.
+    Raises UnusableFile for an export or a document of something else, and when the first row of a CSV file does not
+    name fields.
     """
-    numbered = _Numbered(lines)
+    return _to_the_end(_Numbered(lines), lambda first, rest: _records(first, rest, row_format))
+
+
+def read_json_lines(lines: Iterable[bytes]) -> Iterator[Given | Rejection]:
+    """Yield the object in each line, whatever it holds, as `read_records` does."""
+    return _to_the_end(_Numbered(lines), lambda first, rest: _json_records([(rest.count, first)], rest))
+
+
+def _to_the_end(
+    numbered: "_Numbered", read: Callable[[bytes, "_Numbered"], Iterator[Given | Rejection]]
+) -> Iterator[Given | Rejection]:
     try:
         first = next((line for line in numbered if line.strip()), None)
-        if first is None:
-            return
-        if is_head(first.removeprefix(UTF8_BOM)):
-            raise UnusableFile("This is an export. It is read twice: write it to a file, and import that.")
-        number = numbered.count
-        if (row_format or _format_by_content(first)) is RowFormat.CSV:
-            yield from _csv_records(first, numbered)
-        else:
-            yield from _json_records(itertools.chain([(number, first)], ((numbered.count, line) for line in numbered)))
+        if first is not None:
+            yield from read(first, numbered)
     except BrokenOff as problem:
         yield Rejection(numbered.count + 1, FILE, str(problem))
+
+
+def _records(first: bytes, rest: "_Numbered", row_format: RowFormat | None) -> Iterator[Given | Rejection]:
+    if is_head(first.removeprefix(UTF8_BOM)):
+        raise UnusableFile("This is an export. It is read twice: write it to a file, and import that.")
+    if (row_format or _format_by_content(first)) is RowFormat.CSV:
+        if separator := _SEPARATOR.fullmatch(first.removeprefix(UTF8_BOM).strip()):  # as Excel writes it
+            first = next(rest, b"")
+        yield from _csv_records(first, rest, separator[1].decode() if separator else "")
+    else:
+        yield from _json_records(_first_lines(first, rest, row_format), rest)
 
 
 class _Numbered:
@@ -106,11 +125,51 @@ class _Numbered:
 def _format_by_content(first: bytes) -> RowFormat:
     line = first.removeprefix(UTF8_BOM).lstrip()
     names = () if line.startswith(b"{") else _header(line)[0]
-    return RowFormat.CSV if CONTENT in names else RowFormat.JSONL
+    return RowFormat.CSV if CONTENT in names or _SEPARATOR.fullmatch(line.strip()) else RowFormat.JSONL
 
 
-def _json_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Given | Rejection]:
-    for number, line in lines:
+def _first_lines(first: bytes, rest: "_Numbered", row_format: RowFormat | None) -> list[tuple[int, bytes]]:
+    """Return the first rows of JSON Lines; raises UnusableFile for what is one document, or something else.
+
+    One reject for each line of it would say nothing.
+    """
+    number = rest.count
+    line = first.removeprefix(UTF8_BOM).strip()
+    if line.startswith(_SQLITE):
+        raise UnusableFile(f"The file is a SQLite database. {_SAY_WHICH}")
+    if not line.startswith((b"{", b"[")):
+        if row_format is None:
+            raise UnusableFile(
+                f"The file is neither JSON Lines nor a table whose first row names {CONTENT}. {_SAY_WHICH}"
+            )
+        return [(number, first)]
+    try:
+        row = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        if "truncated" in str(problem) and len(line) <= limits.BODY_BYTES:
+            raise UnusableFile(f"The file is one JSON document over several lines, and no rows. {_SAY_WHICH}") from None
+        return [(number, first)]
+    second = next((each for each in rest if each.strip()), None)
+    if isinstance(row, list) or (second is None and not _has_fields(line)):
+        raise UnusableFile(f"The file is one JSON document, and no rows. {_SAY_WHICH}")
+    if second is None:
+        return [(number, first)]
+    if not (_has_fields(line) or _has_fields(second)):
+        raise UnusableFile(f"The lines of the file are objects of something else: none has {CONTENT}. {_SAY_WHICH}")
+    return [(number, first), (rest.count, second)]
+
+
+def _has_fields(line: bytes) -> bool:
+    """Say whether a line may be a row: an object with a field, or no JSON, which is rejected by itself."""
+    try:
+        row = msgspec.json.decode(line.strip())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True
+    return not isinstance(row, dict) or bool(row.keys() & {*FIELDS})
+
+
+def _json_records(begun: list[tuple[int, bytes]], rest: _Numbered) -> Iterator[Given | Rejection]:
+    for number, line in itertools.chain(begun, ((rest.count, line) for line in rest)):
         if not line.strip():
             continue
         try:
@@ -166,8 +225,8 @@ class _Feed:
         return line.decode("utf-8", "surrogateescape")  # bytes that are no text are refused with their field
 
 
-def _csv_records(first: bytes, lines: _Numbered) -> Iterator[Given | Rejection]:
-    names, delimiter = _header(first.removeprefix(UTF8_BOM))
+def _csv_records(first: bytes, lines: _Numbered, separator: str) -> Iterator[Given | Rejection]:
+    names, delimiter = _header(first.removeprefix(UTF8_BOM), separator or _DELIMITERS)
     _check_header(names)
     feed = _Feed(lines)
     csv.field_size_limit(limits.BODY_BYTES)
@@ -191,16 +250,17 @@ def _csv_records(first: bytes, lines: _Numbered) -> Iterator[Given | Rejection]:
             yield rejection(number, refused)
 
 
-def _header(line: bytes) -> tuple[list[str], str]:
+def _header(line: bytes, delimiters: str = _DELIMITERS) -> tuple[list[str], str]:
     """Return the names in the first row and what stands between them: what gives the most names of fields, or most."""
     text = line.decode("utf-8", "replace")
-    read = [(_cells(text, delimiter), delimiter) for delimiter in _DELIMITERS]
+    read = [(_cells(text, delimiter), delimiter) for delimiter in delimiters]
     return max(read, key=lambda names: (len({*names[0]} & {*FIELDS}), len(names[0])))
 
 
 def _cells(text: str, delimiter: str) -> list[str]:
     try:
-        return [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+        names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+        return [name.lower() if name.lower() in FIELDS else name for name in names]
     except csv.Error:
         return []
 

@@ -3,14 +3,15 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, Given, Rejection, rejection
+from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, TAGS, Given, Rejection, rejection
 from engramq.deploy.local.hooks.turns import split as split_text
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, problem_in, without_absent
 from engramq.gateway.redaction import Redaction
@@ -120,6 +121,17 @@ class Secrets:
     found: int = 0
 
 
+# What a row comes in without where it cannot be read: its text is worth more.
+SPARE: Final = {
+    "occurred_at": LeftOut("dates that cannot be read (their rows are in)", "date that cannot be read (its row is in)"),
+    TAGS: LeftOut("lists of tags that cannot be taken (their rows are in)", "list of tags that cannot be taken"),
+    "metadata": LeftOut(
+        "properties that cannot be taken (their rows are in)", "set of properties that cannot be taken"
+    ),
+}
+_OWN_SPARE: Final = ("occurred_at",)  # of rows in our own form, which somebody can correct
+
+
 def check_rows(
     records: Iterable[Given | Rejection],
     namespace: str,
@@ -127,12 +139,15 @@ def check_rows(
     one_namespace: bool,
     split: bool = False,
     secrets: Secrets | None = None,
-) -> Iterator[Row | Rejection]:
+    foreign: bool = False,
+) -> Iterator[Row | Rejection | LeftOut]:
     """Check what each row says.
 
     `namespace` is for rows that name none; with `one_namespace` it is for all rows, whatever they name. `split`: a text
-    that is too long becomes several records of one thread. `secrets`: counts those that are left out.
+    that is too long becomes several records of one thread. `secrets`: counts those that are left out. `foreign`:
+    another program has written them, so that tags and properties are spared, too.
     """
+    spare = SPARE if foreign else _OWN_SPARE
     secrets = secrets or Secrets()
     identities = Identities()
     for given in records:
@@ -145,12 +160,32 @@ def check_rows(
             _check_namespace(own)
             _check_namespace(namespace)
             whose = namespace if one_namespace else own
-            checked = _kept_and_known(given.values, whose, split=split, secrets=secrets)
+            checked, without = _checked(given.values, whose, spare, split=split, secrets=secrets)
         except EngramqError as refused:
             yield rejection(given.line, refused, given.file)
             continue
+        for name in without:
+            yield SPARE[name]
         for record, known_by in checked:
             yield Row(given.line, whose, record, identities.of(whose, known_by), given.file)
+
+
+def _checked(
+    values: dict[str, Any], namespace: str, spare: Collection[str], *, split: bool, secrets: Secrets
+) -> tuple[list[tuple[ImportRecord, ImportRecord]], list[str]]:
+    """Return the records of a row as `_kept_and_known` does, and the fields that they come without."""
+    without: list[str] = []
+    while True:
+        found = secrets.found
+        try:
+            return _kept_and_known(values, namespace, split=split, secrets=secrets), without
+        except EngramqError as refused:
+            name = re.split(r"[^a-z_]", str(refused.fault.field))[0]
+            if name not in spare or name not in values:
+                raise
+            secrets.found = found
+            without.append(name)
+            values = {key: value for key, value in values.items() if key != name}
 
 
 def _kept_and_known(
@@ -233,7 +268,9 @@ def _chars_beside(record: ImportRecord) -> int:
     return len(msgspec.json.encode(record.metadata)) if record.metadata else 0
 
 
-def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iterator[RowBatch | Rejection]:
+def make_batches(
+    rows: Iterable[Row | Rejection | LeftOut], size: int, chars: int
+) -> Iterator[RowBatch | Rejection | LeftOut]:
     """Put rows of one namespace together, in their order: at most `size` rows and about `chars` characters each.
 
     A batch is of rows with external ids or of rows without. Unfinished ones are held for several namespaces at once,
@@ -243,7 +280,7 @@ def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iter
     lengths: dict[tuple[str, bool], int] = {}
     held = 0
     for row in rows:
-        if isinstance(row, Rejection):
+        if not isinstance(row, Row):
             yield row
             continue
         whose = row.namespace, row.record.external_id is not UNSET

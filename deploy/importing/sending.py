@@ -21,6 +21,7 @@ from engramq.deploy.cli.operating import QueueClient, queue_client
 from engramq.deploy.cli.output import Reply, printable
 from engramq.deploy.cli.progress import ProgressBar, Readable, say_between
 from engramq.deploy.cli.tool_client import ASK_AGAIN_S, GIVE_UP_S, NOT_DONE, URL, ToolClient, is_refused, open_client
+from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
 from engramq.deploy.local.home import Home, home_from
@@ -183,7 +184,8 @@ BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts
 class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored.
 
-    `read`: how many rows have been read, of which some are on their way. `sample`: a row that was stored.
+    `read`: how many rows have been read, of which some are on their way. `sample`: a row that was stored. `left_out`:
+    what rows came in without.
     """
 
     client: ToolClient
@@ -195,11 +197,12 @@ class Importer:
     read: int = 0
     sample: Row | None = None
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
     degraded: bool = False
     secrets: Secrets = field(default_factory=Secrets)
     _is_late: bool = False
 
-    async def run(self, items: Iterator[RowBatch | Rejection]) -> None:
+    async def run(self, items: Iterator[RowBatch | Rejection | LeftOut]) -> None:
         """Send everything; raises EngramqError when a batch cannot be brought in."""
         slots = anyio.CapacityLimiter(IN_FLIGHT)
         async with anyio.create_task_group() as group:
@@ -207,6 +210,9 @@ class Importer:
                 item = await anyio.to_thread.run_sync(next, items, None)  # reading may wait for a pipe
                 if item is None:
                     return
+                if isinstance(item, LeftOut):
+                    self.left_out[item] += 1
+                    continue
                 self.read += 1 if isinstance(item, Rejection) else len(item.rows)
                 if isinstance(item, Rejection):
                     self.reject(item)
@@ -307,15 +313,19 @@ class Options:
     visibility: Visibility | None = None
 
     def checked(
-        self, records: Iterable[Given | Rejection], settings: Settings, secrets: Secrets
-    ) -> Iterator[Row | Rejection]:
-        """Return what the records say, each checked; `secrets` counts those that are left out."""
+        self, records: Iterable[Given | Rejection], settings: Settings, secrets: Secrets, *, foreign: bool = False
+    ) -> Iterator[Row | Rejection | LeftOut]:
+        """Return what the records say, each checked; `secrets` counts those that are left out.
+
+        `foreign`: another program has written them.
+        """
         return check_rows(
             map(self._seen_by, records),
             self.namespace or settings.namespace,
             one_namespace=self.namespace is not None,
             split=self.split,
             secrets=secrets,
+            foreign=foreign,
         )
 
     def _seen_by(self, record: Given | Rejection) -> Given | Rejection:

@@ -4,20 +4,24 @@ Of the memory server's file each line is an entity or a relation: an observation
 an entity a node and a relation an edge of the knowledge graph. mem0 exports a JSON list, alone or within an object.
 OpenMemory's backup is an archive, or either file of it, memories.jsonl.gz or memories.json."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from engramq.deploy.importing.conversations import TURN
 from engramq.deploy.importing.exports import (
     Choices,
     Entry,
     ExportedEdge,
     ExportedNode,
     LeftOut,
+    NoList,
     all_items,
     is_archive,
     items,
+    look_at,
     members,
     moment,
     opened,
@@ -25,39 +29,78 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.records import Given, Rejection, read_records
+from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source, UnusableFile
-from engramq.schemas.vocabulary import RowFormat
 
 ENTITY: Final = "entity"
 RELATION: Final = "relation"
 _OBSERVATIONS: Final = "observations"
 
 
+GRAPH_LISTS: Final = ("entities", "relations")
+OF_GRAPH: Final = frozenset({_OBSERVATIONS, "relationType"})  # each of its lines has one of them
+_KINDS: Final = {"entities": ENTITY, "relations": RELATION}
+
+
 def read_mcp_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
-    """Yield the nodes, memories and edges."""
-    with path.open("rb") as raw:
-        for row in read_records(Source(raw).lines(), RowFormat.JSONL):
-            if isinstance(row, Rejection):
-                yield row
-            elif row.values.get("type") == ENTITY:
-                yield from _read_entity(row)
-            elif row.values.get("type") == RELATION:
-                yield _read_relation(row)
-            else:
-                yield Rejection(row.line, "type", f"type is neither {ENTITY} nor {RELATION}.")
+    """Yield the nodes, memories and edges, of lines or of one document with both lists; each observation once."""
+    passed = set[int]()
+    for kind, row in _graph_rows(path):
+        if isinstance(row, Rejection):
+            yield row
+        elif kind == ENTITY:
+            yield from _read_entity(row, passed)
+        elif kind == RELATION:
+            yield _read_relation(row)
+        else:
+            yield Rejection(row.line, "type", f"type is neither {ENTITY} nor {RELATION}.")
+
+
+def _graph_rows(path: Path) -> Iterator[tuple[object, Given | Rejection]]:
+    with opened(path, "") as stream:
+        begins = look_at(stream, *GRAPH_LISTS)
+    if begins.name == "":
+        with opened(path, "") as stream:
+            for row in items(stream):
+                yield None if isinstance(row, Rejection) else graph_kind(row.values), row
+        return
+    if begins.name is None:
+        with path.open("rb") as raw:
+            for row in read_json_lines(Source(raw).lines()):
+                yield None if isinstance(row, Rejection) else graph_kind(row.values), row
+        return
+    for name in GRAPH_LISTS:
+        with opened(path, "") as stream, contextlib.suppress(NoList):  # either list alone is a graph, too
+            for row in items(stream, name):
+                yield _KINDS[name], row
+
+
+def graph_kind(row: dict[str, Any]) -> object:
+    """Return what a line of a graph is: as it says, by one of the names that forks use, else as its members tell."""
+    kind = row.get("type", row.get("_type"))
+    if kind in (ENTITY, RELATION) or "type" in row:
+        return kind
+    return ENTITY if _OBSERVATIONS in row else RELATION if "relationType" in row else kind
+
+
+def _first_of(row: dict[str, Any], *names: str) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
 
 
 def _read_relation(row: Given) -> Entry:
-    for name in ("from", "to", "relationType"):
-        if not isinstance(row.values.get(name), str):
+    ends = [
+        _first_of(row.values, *names)
+        for names in (("from", "from_entity"), ("to", "to_entity"), ("relationType", "relation_type"))
+    ]
+    for name, value in zip(("from", "to", "relationType"), ends, strict=True):
+        if not isinstance(value, str):
             return Rejection(row.line, name, f"{name} is no text.")
-    return ExportedEdge(row.values["from"], row.values["to"], row.values["relationType"], row.line)
+    return ExportedEdge(ends[0], ends[1], ends[2], row.line)
 
 
-def _read_entity(row: Given) -> Iterator[Entry]:
-    name, kind = row.values.get("name"), row.values.get("entityType")
+def _read_entity(row: Given, passed: set[int]) -> Iterator[Entry]:
+    name, kind = row.values.get("name"), _first_of(row.values, "entityType", "entity_type")
     if not isinstance(name, str) or not isinstance(kind, str):
         field = "entityType" if isinstance(name, str) else "name"
         yield Rejection(row.line, field, f"{field} is no text.")
@@ -70,13 +113,22 @@ def _read_entity(row: Given) -> Iterator[Entry]:
     if not 0 < len(name) <= limits.NAME_CHARS:
         return  # the node is rejected for it
     for observation in observations:
-        if not isinstance(observation, str):
+        said = observation if isinstance(observation, dict) else {}
+        text = _first_of(said, "text", "content", "observation") if said else observation
+        if not isinstance(text, str):
             yield Rejection(row.line, _OBSERVATIONS, "An observation is no text.")
-        elif not observation.strip():
+        elif not text.strip():
             yield LeftOut("blank observations", "blank observation")
+        elif (mark := hash((name, kind, text))) in passed:
+            yield LeftOut("observations that are there twice", "observation that is there twice")
         else:
-            about = {"entity": name, "entity_type": kind}
-            values = {"content": f"{name}: {observation}", "tags": tags([kind]), "metadata": about}
+            passed.add(mark)
+            values = {
+                "content": f"{name}: {text}",
+                "tags": tags([kind]),
+                "occurred_at": moment(_first_of(said, "timestamp", "createdAt", "created_at")),
+                "metadata": {"entity": name, "entity_type": kind},
+            }
             yield Given(row.line, without_nothing(values))
 
 
@@ -87,7 +139,7 @@ _OWNERS: Final = ("user_id", "agent_id", "app_id", "run_id", "actor_id")
 
 def read_mem0(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the memories."""
-    for item in all_items(path, _FILE, "JSON file", *MEM0_LISTS):
+    for item in all_items(path, _FILE, "JSON file", "memory", *MEM0_LISTS):
         yield item if isinstance(item, Rejection) else Given(item.line, _read_mem0_item(item.values))
 
 
@@ -95,19 +147,24 @@ def _read_mem0_item(item: dict[str, Any]) -> dict[str, Any]:
     """Return what a memory of mem0 says, as fields of ours.
 
     Whose it was stays in the metadata, and a run is the thread; one of which mem0 has said when it ends expires then.
+    What a model has said is kept apart, as nobody has looked through it.
     """
-    metadata = item.get("metadata")
+    metadata, role = item.get("metadata"), item.get("role")
+    created, updated = moment(item.get("created_at")), moment(item.get("updated_at"))
     owners = without_nothing({name: item.get(name) for name in _OWNERS})
+    if updated and updated != created:  # the text is of then
+        owners = without_nothing({**owners, "created_at": created})
     kept = metadata if isinstance(metadata, dict) else {}
     return without_nothing(
         {
             "content": item.get("memory"),
             "external_id": own_id("mem0", item["id"]) if item.get("id") else None,
-            "speaker": item.get("role") if isinstance(item.get("role"), str) else None,
-            "occurred_at": moment(item.get("created_at")),
+            "speaker": role if isinstance(role, str) else None,
+            "source_type": TURN if isinstance(role, str) and role not in ("", "user") else None,
+            "occurred_at": updated or created,
             "expires_at": moment(item.get("expiration_date")),
             "thread": item.get("run_id"),
-            "tags": tags(item.get("categories")),
+            "tags": tags(item.get("categories"), kept.get("tags")),
             "metadata": {**kept, "mem0": owners} if owners else kept,
         }
     )
@@ -138,7 +195,7 @@ def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
             rows = [item.values for item in items(stream, "categories") if isinstance(item, Given)]
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
     with opened(path, member) as stream:
-        for item in read_records(Source(stream).lines(), RowFormat.JSONL) if are_lines else items(stream, "memories"):
+        for item in read_json_lines(Source(stream).lines()) if are_lines else items(stream, "memories"):
             yield item if isinstance(item, Rejection) else _read_openmemory_item(item, categories)
 
 

@@ -63,6 +63,7 @@ def _sized(path: str, sessions: list[tuple[str, float]]) -> Iterator[StoredSessi
 
 def list_opencode(path: Path) -> Iterator[StoredSession | LeftOut | Rejection]:
     """Yield the sessions of OpenCode's folder, or of one of its databases."""
+    path = path.parent if path.name == "storage" and path.is_dir() else path
     databases = sorted(path.glob("opencode*.db")) if path.is_dir() else [path.resolve()]
     try:
         folders = plain_folders(path, "storage", "session")

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
-from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.exports import LeftOut, look_at
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, open_plain, read_plain
 from engramq.deploy.importing.records import FILE, LINE, Rejection
 from engramq.deploy.local.hooks.transcripts import HEAD_LINES, LONGEST_LINE, Transcript, parsed, whole_lines
@@ -302,16 +302,28 @@ def _pipe_through(command: list[str], raw: IO[bytes]) -> Iterator[IO[bytes]]:
 
 def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
     """Return whose transcript a file is, by its first lines; "" where none of the clients knows them."""
+    named = ""
     with contextlib.suppress(OSError, UnusableFile), open_plain(str(path.resolve())) as file:
+        if path.suffix == _OBJECT:
+            return _known(look_at(file, "messages").members, clients)
         for number, (_, line) in enumerate(whole_lines(file)):
             content = parsed(line) if line else None
-            named = "" if content is None else _known(content, clients)
-            if named or number == HEAD_LINES:
-                return named
-    return ""
+            if content is not None:
+                named = named or _known(content, clients)
+                if is_of_qwen(content):
+                    return ""
+            if number == HEAD_LINES or (named and content is not None and "message" in content):
+                break
+    return named
 
 
-def _known(content: Any, clients: tuple[ClientFormat, ...]) -> str:
+def is_of_qwen(line: Mapping[str, Any]) -> bool:
+    """Say whether a line is of Qwen Code, whose lines are like Claude Code's, and hold messages of another form."""
+    message = line.get("message")
+    return isinstance(message, dict) and "parts" in message
+
+
+def _known(content: Mapping[str, Any], clients: tuple[ClientFormat, ...]) -> str:
     for client in clients:
         facts = client.facts_of(content)
         if facts.session and client.is_ours(content):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.deploy.importing.rows import Row, RowBatch, Secrets, check_rows, make_batches
 
@@ -12,7 +13,7 @@ NAMESPACE = "tenant"
 WHEN = "2026-01-31T09:00:00"
 
 
-def rows(said: Iterable[dict[str, Any]], **options: Any) -> list[Row | Rejection]:
+def rows(said: Iterable[dict[str, Any]], **options: Any) -> list[Row | Rejection | LeftOut]:
     given = [Given(number, dict(values)) for number, values in enumerate(said, start=1)]
     return list(check_rows(given, NAMESPACE, **{"one_namespace": False, **options}))
 

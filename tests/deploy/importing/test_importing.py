@@ -140,15 +140,31 @@ async def test_what_is_wrong_is_rejected_with_file_line_and_field_and_the_rest_g
     stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vault = exports.obsidian(tmp_path)
-    (vault / "Projects" / "Late.md").write_text("---\ncreated: some day\n---\nWhen was this?")
+    (vault / "Projects" / "Late.md").write_bytes(b"\xff\xfe\x00")
+    (vault / "Projects" / "Once.md").write_text("---\ncreated: some day\n---\nWhen was this?")
     assert await bring_in(vault, "--dry-run") == ExitCode.FAILED
-    assert "Projects/Late.md, line 4: occurred_at: " in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "Projects/Late.md, line 1: file: " in told
+    assert "1 date that cannot be read (its row is in)" in told
     assert await bring_in(vault) == ExitCode.FAILED
     rejects = tmp_path / "vault.rejects.jsonl"
-    assert str(rejects) in capsys.readouterr().err
-    (told,) = map(json.loads, rejects.read_text().splitlines())
-    assert (told["file"], told["line"], told["field"]) == ("Projects/Late.md", 4, "occurred_at")
-    assert kept(database)[0] == exports.BROUGHT[ForeignFormat.OBSIDIAN][0]
+    told = capsys.readouterr().err
+    assert str(rejects) in told
+    assert "1 date that cannot be read (its row is in)" in told
+    (line,) = map(json.loads, rejects.read_text().splitlines())
+    assert (line["file"], line["line"], line["field"]) == ("Projects/Late.md", 1, "file")
+    assert kept(database)[0] == exports.BROUGHT[ForeignFormat.OBSIDIAN][0] + 1
+
+
+async def test_nothing_found_is_an_exit_code(stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "conversations.json"
+    empty.write_text("[]")
+    (tmp_path / "storage").mkdir()
+    for options in ((), ("--dry-run",)):
+        assert await bring_in(empty, "--format", "claude", *options) == ExitCode.FAILED
+        assert "There is nothing to import in" in capsys.readouterr().err
+        assert await bring_in(tmp_path / "storage", "--format", "opencode", *options) == ExitCode.FAILED
+        assert "No sessions of opencode were found" in capsys.readouterr().err
 
 
 async def test_a_dry_run_of_rows_tells_what_would_be_rejected_and_shows_samples(

@@ -13,6 +13,7 @@ import pytest
 from engramq.deploy.importing import exports as reading
 from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut, items
 from engramq.deploy.importing.foreign import READERS, format_of
+from engramq.deploy.importing.notes import UNREAD
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
@@ -261,10 +262,6 @@ def test_a_link_out_of_the_vault_is_not_followed(tmp_path: Path) -> None:
     ("data", "field", "told"),
     [
         (b"\xff\xfe\x00", "file", "no text in UTF-8"),
-        (b"---\ntags: [a\n---\ntext", "properties", "no YAML"),
-        (b"---\n- a\n- b\n---\ntext", "properties", "no names with values"),
-        (b"---\na: &x [b]\nc: *x\n---\ntext", "properties", "refers to another"),
-        (b"---\nx: [" + b"a," * 40_000 + b"]\n---\ntext", "properties", "longer than 64 KiB"),
         (b"x" * (limits.BODY_BYTES + 1), "file", "longer than"),
     ],
 )
@@ -334,3 +331,13 @@ def test_an_item_that_is_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(reading, "CHUNK_CHARS", 100)
     with pytest.raises(UnusableFile, match="more than 1000 characters"):
         list(items(io.BytesIO(b'["' + b"x" * 10_000 + b'"]')))
+
+
+def test_a_note_with_too_many_properties_comes_in_without_them(tmp_path: Path) -> None:
+    """YAML of a few megabytes may take minutes."""
+    vault = tmp_path / "vault"
+    (vault / ".obsidian").mkdir(parents=True)
+    (vault / "note.md").write_bytes(b"---\nx: [" + b"a," * 40_000 + b"]\n---\nThe port is 443")
+    found = read(vault, ForeignFormat.OBSIDIAN)
+    assert [row["content"] for row in rows(found)] == ["The port is 443"]
+    assert UNREAD in found

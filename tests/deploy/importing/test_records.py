@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection, format_by_name, read_records
 from engramq.deploy.importing.rows import Row, check_rows
 from engramq.schemas import limits
@@ -41,7 +42,7 @@ def rejected(made: list[Any]) -> list[tuple[int, str]]:
     return [(item.line, item.field) for item in made if isinstance(item, Rejection)]
 
 
-def check(data: bytes, row_format: RowFormat | None = None) -> list[Row | Rejection]:
+def check(data: bytes, row_format: RowFormat | None = None) -> list[Row | Rejection | LeftOut]:
     return list(check_rows(read(data, row_format), "tenant", one_namespace=False))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.deploy.importing.rows import Row, check_rows
 from engramq.deploy.local.hooks.turns import split
@@ -19,7 +20,7 @@ def rows(*said: dict[str, Any], splitting: bool = True) -> list[Row]:
     return [item for item in made if isinstance(item, Row)]
 
 
-def checked(*said: dict[str, Any], splitting: bool = True) -> list[Row | Rejection]:
+def checked(*said: dict[str, Any], splitting: bool = True) -> list[Row | Rejection | LeftOut]:
     given = [Given(number, dict(values)) for number, values in enumerate(said, start=1)]
     return list(check_rows(given, "tenant", one_namespace=False, split=splitting))
 
