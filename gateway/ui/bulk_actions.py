@@ -20,6 +20,7 @@ from engramq.schemas.vocabulary import Verification
 VERIFY: Final = "verify"
 TAG: Final = "tag"
 UNTAG: Final = "untag"
+TOGETHER: Final = "together"  # of a group whose form stands beside its memories: what it means needs no question
 _CHOSEN: Final = "chosen"
 _SHOWN: Final = "shown"
 _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wait for the same answer
@@ -154,7 +155,7 @@ async def decide(
         for row in rows:
             require_look(row.seen)
     known = {memory["id"]: memory for memory in listed}
-    if page.entry(SURE) != wanted and len(rows) > 1:
+    if page.entry(SURE) not in (wanted, TOGETHER) and len(rows) > 1:
         still = [value for value, row in zip(values, rows, strict=True) if row.id in known]
         projects = Counter(known[Row.of(value).id].get("project") for value in still)
         return Question(wanted, still, projects.most_common(), tags, len(rows) - len(still))

@@ -1,6 +1,7 @@
 """Show the inbox of untrusted memories, and take a verdict on one or on many of them, each as it was seen."""
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -14,6 +15,21 @@ from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.vocabulary import Partition, Verification
 
 INBOX_ROWS: Final = 25
+CONVERSATION: Final = "conversation"
+USER: Final = "user"
+ASSISTANT: Final = "assistant"
+CHATTER_CHARS: Final = 60
+COURTESIES: Final = frozenset({
+    "anytime", "awesome", "bitte", "bye", "cheers", "cool", "danke", "excellent", "gern", "gerne", "geschehen",
+    "glad", "good", "gracias", "great", "happy", "hello", "hey", "hi", "merci", "nice", "np", "ok", "okay",
+    "perfect", "please", "super", "thank", "thanks", "thx", "ty", "welcome", "wonderful",
+})  # fmt: skip
+_BESIDE_THEM: Final = frozenset({
+    "a", "again", "all", "and", "any", "are", "day", "enjoy", "fine", "for", "got", "have", "help", "helped", "i",
+    "im", "is", "it", "lot", "much", "my", "no", "of", "pleasure", "problem", "sehr", "so", "sounds", "sure",
+    "that", "thats", "the", "to", "very", "vielen", "well", "works", "you", "your", "youre",
+})  # fmt: skip
+_UNDECIDED: Final = (Verification.UNVERIFIED.value, Verification.REJECTED.value)
 FILTERED: Final = ("project", "thread", "created_by", "source_type", "since", "until")
 
 
@@ -32,11 +48,66 @@ async def _inbox(page: PageRequest, *, status: int = 200, **more: Any) -> Respon
             raise
         status, more = 400, {"refusal": refused.body, **more}
     told = {"refusal": None, "decided": None, **more}
+    exchanges = group_turns(shown["memories"])
+    shown = {**shown, "memories": [memory for exchange in exchanges for memory in exchange.memories]}
     words = list(Verification)
     filtered = any(getattr(filters, name) for name in FILTERED)
     return page.render(
-        "inbox.html", status=status, shown=shown, filters=filters, filtered=filtered, verifications=words, **told
-    )
+        "inbox.html", status=status, shown=shown, exchanges=exchanges, filters=filters, filtered=filtered,
+        verifications=words, **told,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What is decided together: a turn with its answers, in the order in which they were said, or one memory alone.
+
+    `chatter`: courtesies after them, which are shown in one line and never judged.
+    """
+
+    memories: list[Body]
+    chatter: list[Body] = field(default_factory=list)
+
+    @property
+    def chosen(self) -> list[str]:
+        """What the form of many says of each that was shown whole."""
+        whole = [each for each in self.memories if each.get("digest") and "of_another" not in each]
+        return [f"{each['id']}.{each['digest']}.{each['verification']}" for each in whole]
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether somebody has vouched for all that is worth it, so that a promotion is next."""
+        return all(each["verification"] not in _UNDECIDED for each in self.memories)
+
+
+def group_turns(newest_first: list[Body]) -> list[Exchange]:
+    """Return memories in groups, the newest first: each turn of a person with the answers that follow in its session.
+
+    Courtesies join the group before them; where there is none on the page, nobody has anything to decide.
+    """
+    groups: list[Exchange] = []
+    last: dict[str, Exchange] = {}
+    for memory in reversed(newest_first):
+        thread, speaker = memory.get("thread"), memory.get("speaker")
+        if memory.get("source_type") != CONVERSATION or not thread or speaker not in (USER, ASSISTANT):
+            groups.append(Exchange([memory]))
+        elif is_chatter(memory["content"]):
+            if thread in last:
+                last[thread].chatter.append(memory)
+        elif speaker == ASSISTANT and thread in last:
+            last[thread].memories.append(memory)
+        else:
+            last[thread] = Exchange([memory])
+            groups.append(last[thread])
+    return groups[::-1]
+
+
+def is_chatter(text: str) -> bool:
+    """Say whether a turn is a courtesy, such as "ok thanks" or "You're welcome!": few words, all of that kind."""
+    words = re.findall(r"[^\W\d_]+", text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").replace("'", ""))
+    if len(text) > CHATTER_CHARS or re.search(r"[\d?]", text) or not (COURTESIES | _BESIDE_THEM).issuperset(words):
+        return False
+    return not words or not COURTESIES.isdisjoint(words)
 
 
 async def decide_memory(page: PageRequest) -> Response:

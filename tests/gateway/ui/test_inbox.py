@@ -2,6 +2,7 @@
 
 import pytest
 
+from engramq.gateway.ui.inbox import is_chatter
 from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
 
@@ -101,3 +102,41 @@ async def test_who_may_not_judge_is_offered_nothing_to_tick(here: Served) -> Non
     assert (page.form(INBOX).method, page.values("chosen"), page.values("shown")) == ("get", [], [])
     refused = await (await here.browser("keeper")).get(INBOX, since="some day")
     assert (refused.status, "since" in refused.text) == (400, True)
+
+
+TALK = [
+    ("user", "Use the blue kettle."),
+    ("assistant", "I shall use the blue one."),
+    ("user", "ok thanks"),
+    ("assistant", "You're welcome!"),
+    ("user", "When does the shop open?"),
+]
+
+
+async def test_a_turn_is_decided_together_with_its_answer_and_courtesies_are_no_items(here: Served) -> None:
+    scout, agent, browser = await here.agent("researcher"), await here.agent("ada"), await here.browser("ada")
+    for speaker, text in TALK:
+        await scout.store(text, source_type="conversation", thread="s1", speaker=speaker)
+    await scout.store("Thanks!", source_type="conversation", thread="s2", speaker="user")
+    page = await browser.get(INBOX)
+    assert len(page.values("shown")) == 3, "courtesies are not to be judged"
+    assert "Thanks!" not in page.text, "alone, it is nothing to decide"
+    together = [value for value in page.values("chosen") if page.values("chosen").count(value) == 2]
+    assert len(set(together)) == 2
+    done = await judged(browser, page, "verify", "chosen", chosen=list(set(together)))
+    assert "2 memories are verified." in done.text
+    assert "Promote together" in done.text
+    verified = await agent.recent(partitions=["untrusted"], verifications=["verified"], project="*")
+    assert sorted(verified) == ["I shall use the blue one.", "Use the blue kettle."]
+
+
+@pytest.mark.parametrize("text", ["ok thanks", "You’re welcome!", "Danke sehr!", "\N{THUMBS UP SIGN}"])
+def test_a_courtesy_is_chatter(text: str) -> None:
+    assert is_chatter(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["ok, use tea", "Is it fine?", "no 7 is good", "No.", "Yes, that works", "Thanks, never push on Fridays."]
+)
+def test_what_says_something_is_none(text: str) -> None:
+    assert not is_chatter(text)
