@@ -299,6 +299,11 @@ class ForeignFormat(StrEnum):
     CHATGPT = "chatgpt"
     BASIC_MEMORY = "basic-memory"
     OBSIDIAN = "obsidian"
+    MARKDOWN = "markdown"
+    CLAUDE_CODE_MEMORY = "claude-code-memory"
+    HERMES = "hermes"
+    LETTA = "letta"
+    MCP_MEMORY_SERVICE = "mcp-memory-service"
 
 
 class TranscriptFormat(StrEnum):

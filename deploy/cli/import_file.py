@@ -191,7 +191,7 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-CONVERSATIONS: Final = (ForeignFormat.CLAUDE, ForeignFormat.CHATGPT)
+CONVERSATIONS: Final = (ForeignFormat.CLAUDE, ForeignFormat.CHATGPT, ForeignFormat.LETTA)
 
 
 def _import(source: Export | Path | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:

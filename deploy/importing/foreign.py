@@ -3,6 +3,7 @@
 Which system it is of, the content says where that leaves no doubt. An export is read once to its end first, so that one
 that is cut off leaves nothing."""
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ import anyio
 import msgspec
 
 from engramq.deploy.cli.tool_client import is_refused
-from engramq.deploy.importing import conversations, notes, stores
+from engramq.deploy.importing import agents, conversations, notes, stores
 from engramq.deploy.importing.exports import (
     Choices,
     Entry,
@@ -34,6 +35,7 @@ from engramq.deploy.importing.rows import Row, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, RejectFile, importing, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.redaction import Redaction
+from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, Command
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
@@ -49,6 +51,11 @@ READERS: Final[Mapping[ForeignFormat, Reader]] = {
     ForeignFormat.CHATGPT: conversations.read_chatgpt,
     ForeignFormat.BASIC_MEMORY: notes.read_basic_memory,
     ForeignFormat.OBSIDIAN: notes.read_obsidian,
+    ForeignFormat.MARKDOWN: notes.read_markdown,
+    ForeignFormat.CLAUDE_CODE_MEMORY: agents.read_claude_code_memory,
+    ForeignFormat.HERMES: agents.read_hermes,
+    ForeignFormat.LETTA: agents.read_letta,
+    ForeignFormat.MCP_MEMORY_SERVICE: agents.read_memory_service,
 }
 
 _SAY_WHICH: Final = f"--format says what it is: {', '.join(ForeignFormat)}."
@@ -75,6 +82,8 @@ def format_of(path: Path) -> ForeignFormat | None:
 def _format_of_folder(path: Path) -> ForeignFormat | None:
     if path.is_dir() and (path / _VAULT).is_dir():
         return ForeignFormat.OBSIDIAN
+    if path.is_dir() and (of_notes := _format_of_notes([path / name for name in agents.HERMES_FILES])) is not None:
+        return of_notes
     for member in members(path, conversations.CHATGPT_FILE):  # which is how Claude names its file, too
         with opened(path, member) as stream:
             if (of_document := _format_of_document(stream)) is not None:
@@ -88,7 +97,22 @@ def _format_of_folder(path: Path) -> ForeignFormat | None:
     return None
 
 
+def _format_of_notes(files: list[Path]) -> ForeignFormat | None:
+    """Return whose notes those of these files are that exist: the agents that write them say it by their form."""
+    there = [file for file in files if file.is_file()]
+    for file in there:
+        with contextlib.suppress(OSError, UnicodeDecodeError), file.open(encoding="utf-8") as text:
+            if agents.HERMES_SEPARATOR in text.read(limits.BODY_BYTES):
+                return ForeignFormat.HERMES
+    is_ours = any(file.name == agents.INDEX and (file.parent.name == "memory") for file in there)
+    return ForeignFormat.CLAUDE_CODE_MEMORY if is_ours else None
+
+
 def _format_of_file(path: Path) -> ForeignFormat | None:
+    if path.name in agents.RULES:
+        return ForeignFormat.CLAUDE_CODE_MEMORY
+    if path.name in agents.HERMES_FILES:
+        return _format_of_notes([path])
     try:
         with path.open("rb") as raw:
             first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
@@ -117,7 +141,11 @@ def _format_of_line(line: bytes) -> ForeignFormat | None:
 
 def _format_of_document(stream: IO[bytes]) -> ForeignFormat | None:
     """Return the format of a JSON list by its first item, or of an object by its keys or that of its list."""
-    begins = look_at(stream, *stores.MEM0_LISTS, *stores.GRAPH_LISTS)
+    begins = look_at(stream, *stores.MEM0_LISTS, *stores.GRAPH_LISTS, agents.LETTA_LIST)
+    if begins.name == agents.LETTA_LIST:
+        return ForeignFormat.LETTA if isinstance(begins.item, dict) and "block_ids" in begins.item else None
+    if agents.SERVICE_HEAD in begins.members:
+        return ForeignFormat.MCP_MEMORY_SERVICE
     if begins.members.keys() >= _BACKUP_DOCUMENT:
         return ForeignFormat.OPENMEMORY
     if begins.name in stores.GRAPH_LISTS:

@@ -8,8 +8,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import unquote
 
 import yaml
 
@@ -38,6 +40,8 @@ _CODE: Final = re.compile(r"`[^`\n]*`|%%.*?(?:%%|\Z)", re.DOTALL)
 _NO_TAGS: Final = re.compile(r"\[\[[^\[\]]*\]\]|\]\([^()\n]*\)|<[^<>\n]*>")
 # [[Note]], [[Note#Heading]], [[Note|as it reads]], in a table [[Note\|as it reads]], and ! before it shows the note.
 _LINK: Final = re.compile(r"\[\[([^\[\]|#^\n\\]+)(?:[#^][^\[\]|\n\\]*)?(?:\\?\|[^\[\]\n]*)?\]\]")
+_LINK_TO_FILE: Final = re.compile(r"(?<!!)\[[^\[\]\n]*\]\(<?(?![a-z]+:)([^()<>\n#]+\.md)(?:#[^()<>\n]*)?>?\)")
+_NOTION_ID: Final = re.compile(r" [0-9a-f]{32}\Z")  # which Notion puts behind the name of a file
 # author:: [[Note]], as Dataview reads it, also within brackets.
 _FIELD: Final = re.compile(r"(?:^|[\[(])\s*(?:[-*]\s+)?([^\W\d_][\w -]*?)\s*::(?=\s*\[\[)")
 # A tag has at least one character that is no digit; it may have emoji, and no punctuation but these.
@@ -74,7 +78,12 @@ class MarkdownNote:
     def title(self) -> str:
         """What it is called: as it says, else as its file is named."""
         title = self.properties.get("title")
-        return title.strip() if isinstance(title, str) and title.strip() else self.path.stem
+        return title.strip() if isinstance(title, str) and title.strip() else self.name
+
+    @property
+    def name(self) -> str:
+        """What links call it: as its file is named."""
+        return _NOTION_ID.sub("", self.path.stem)
 
     def title_of(self, text: str) -> str:
         """Return a text under its title, by which a note is found too, unless its first line has that already."""
@@ -109,7 +118,7 @@ def notes(folder: Path) -> Iterator[MarkdownNote | Rejection | LeftOut]:
         if path.is_symlink() or not path.is_file():
             yield LeftOut("links and special files", "link or special file")
         else:
-            note = _note(folder, path)
+            note = read_note(folder, path)
             yield note
             if isinstance(note, MarkdownNote):
                 yield from [UNREAD] * note.unread
@@ -123,7 +132,8 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(root, name) for name in sorted(files) if name.lower().endswith(SUFFIX) and name[0] != ".")
 
 
-def _note(folder: Path, path: Path) -> MarkdownNote | Rejection:
+def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownNote | Rejection:
+    """Return a note below a folder, or why it cannot be read; `properties`: whether it may begin with such."""
     own = PurePosixPath(path.relative_to(folder).as_posix())
     try:
         text = read_plain(str(path), limits.BODY_BYTES).decode("utf-8-sig")
@@ -133,12 +143,12 @@ def _note(folder: Path, path: Path) -> MarkdownNote | Rejection:
         return Rejection(1, FILE, f"The file cannot be read: {problem.strerror or problem}.", str(own))
     except UnicodeDecodeError:
         return Rejection(1, FILE, "The file is no text in UTF-8.", str(own))
-    found = _PROPERTIES.match(text)
+    found = _PROPERTIES.match(text) if properties else None
     read = None if found is None else _read_properties(found[1])
     if found is None or read is None:  # a rule, and no properties
         return MarkdownNote(own, {}, text, 1)
-    properties, unread = read
-    return MarkdownNote(own, properties, text[found.end() :], 1 + text.count("\n", 0, found.end()), unread)
+    values, unread = read
+    return MarkdownNote(own, values, text[found.end() :], 1 + text.count("\n", 0, found.end()), unread)
 
 
 def _read_properties(text: str) -> tuple[dict[str, Any], int] | None:
@@ -193,8 +203,10 @@ def _yaml(text: str) -> dict[str, Any] | None:
 
 def link_names(line: str) -> list[str]:
     """Return the names of the notes that a line links to: without folders, and without the suffix of notes."""
-    paths = (path.strip() for path in _LINK.findall(_CODE.sub("", line)))
-    return [name for path in paths if (name := path.rpartition("/")[2].removesuffix(SUFFIX).strip())]
+    text = _CODE.sub("", line)
+    paths = [*_LINK.findall(text), *map(unquote, _LINK_TO_FILE.findall(text))]
+    names = (_NOTION_ID.sub("", path.strip().rpartition("/")[2].removesuffix(SUFFIX).strip()) for path in paths)
+    return [name for name in names if name]
 
 
 def tags_of(line: str) -> list[str]:
@@ -228,16 +240,16 @@ _TIMES: Final = ("created", "date")  # which property says when, the first that 
 _OBSIDIAN_FIELDS: Final = ("title", "tags", "tag", *_TIMES)
 
 
-def read_obsidian(path: Path, _choices: Choices) -> Iterator[Entry]:
-    """Yield the notes, and the links between them."""
+def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iterator[Entry]:
+    """Yield the notes, and the links between them: of any folder of Markdown, such as an export of Notion."""
     vault = path.resolve().name
     for note in notes(path):
         if not isinstance(note, MarkdownNote):
             yield note
             continue
-        name = note.path.stem  # links name the file, whatever the note calls itself
+        name = note.name  # links name the file, whatever the note calls itself
         yield ExportedNode(name, LABEL, 1, note.file)
-        yield _memory(note, vault)
+        yield _memory(note, vault, kind)
         linked = set[tuple[str, str]]()
         yield from _edges(
             name, LABEL, [(1, relation, target) for relation, target in linked_by(note.properties)], linked, note
@@ -245,6 +257,9 @@ def read_obsidian(path: Path, _choices: Choices) -> Iterator[Entry]:
         for number, line, is_code in note.lines():
             found = [] if is_code else [(number, relation_in(line, LINKS_TO), target) for target in link_names(line)]
             yield from _edges(name, LABEL, found, linked, note)
+
+
+read_obsidian: Final = partial(read_markdown, kind="obsidian")
 
 
 def _edges(
@@ -257,7 +272,7 @@ def _edges(
             yield ExportedEdge(source, target, relation, number, note.file, label)
 
 
-def _memory(note: MarkdownNote, vault: str) -> Entry:
+def _memory(note: MarkdownNote, vault: str, kind: str) -> Entry:
     own, folder = note.properties, str(note.path.parent)
     # A note may be its properties alone, as of a book or a person.
     text = note.text.strip() or "\n".join(
@@ -270,8 +285,8 @@ def _memory(note: MarkdownNote, vault: str) -> Entry:
     kept = without_nothing({name: value for name, value in own.items() if name not in _OBSIDIAN_FIELDS})
     values = {
         "content": note.title_of(text),
-        "external_id": own_id("obsidian", f"{vault}/{note.path}"),
-        "thread": own_id("obsidian", f"{vault}/{note.path.with_suffix('')}"),
+        "external_id": own_id(kind, f"{vault}/{note.path}"),
+        "thread": own_id(kind, f"{vault}/{note.path.with_suffix('')}"),
         "occurred_at": moment(at),
         "tags": tags(own.get("tags"), own.get("tag"), inline),
         "metadata": {**kept, **({"folder": folder} if folder != "." else {})},

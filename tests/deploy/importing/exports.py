@@ -283,6 +283,102 @@ def obsidian(folder: Path) -> Path:
     return vault
 
 
+MINT: Final = """---
+name: mint-tea
+description: Ada likes mint tea
+metadata:
+  node_type: memory
+  type: user
+  originSessionId: 00000000-0000-4000-8000-000000000001
+  modified: 2026-11-28T19:52:26.179Z
+---
+
+Fresh leaves, never from a bag. See [[kettle]] and [the shop](shop.md).
+"""
+LETTA: Final[dict[str, Any]] = {
+    "agents": [
+        {
+            "id": "agent-0",
+            "name": "tea",
+            "block_ids": ["block-0"],
+            "messages": [
+                {"id": "message-0", "role": "system", "content": [{"type": "text", "text": "You are a shop."}]},
+                {
+                    "id": "message-1",
+                    "role": "user",
+                    "created_at": "2026-01-01T10:00:00Z",
+                    "content": [
+                        {"type": "text", "text": json.dumps({"type": "user_message", "message": "I like mint tea."})}
+                    ],
+                },
+                {"id": "message-2", "role": "user", "content": json.dumps({"type": "heartbeat", "message": "Go on."})},
+                {"id": "message-3", "role": "assistant", "content": [{"type": "text", "text": "Mint it is."}]},
+            ],
+        }
+    ],
+    "blocks": [{"id": "block-0", "label": "human", "value": "Name: Ada\nLikes tea", "limit": 5000}],
+    "metadata": {},
+}
+SERVICE: Final[dict[str, Any]] = {
+    "export_metadata": {"source_machine": "shop", "total_memories": 2},
+    "memories": [
+        {
+            "content": "Port is 8080",
+            "content_hash": "f838",
+            "tags": ["net"],
+            "created_at": 1795895334.5,
+            "memory_type": "note",
+            "metadata": {},
+        },
+        {
+            "content": "Port is 80",
+            "content_hash": "7f31",
+            "tags": ["untagged"],
+            "created_at": 1795890000.5,
+            "memory_type": "note",
+            "metadata": {"superseded_by": "f838"},
+        },
+    ],
+}
+
+
+def markdown(folder: Path) -> Path:
+    notes = folder / "Export"
+    (notes / "Shop").mkdir(parents=True)
+    (notes / f"Tea {'0a' * 16}.md").write_text(f"# Tea\n\nSee [Kettles](Shop/Kettles%20{'1b' * 16}.md).\n")
+    (notes / "Shop" / f"Kettles {'1b' * 16}.md").write_text("# Kettles\n\nBlue ones, never red.\n")
+    return notes
+
+
+def claude_code_memory(folder: Path) -> Path:
+    notes = folder / "-home-ada-shop" / "memory"
+    notes.mkdir(parents=True)
+    (notes / "MEMORY.md").write_text("# Memory\n\n- [Mint](mint-tea.md): what Ada drinks\n")
+    (notes / "mint-tea.md").write_text(MINT)
+    (notes / "shop.md").write_text("<!-- for people -->\nThe shop opens at nine.\n")
+    return notes
+
+
+def hermes(folder: Path) -> Path:
+    notes = folder / "memories"
+    notes.mkdir()
+    (notes / "MEMORY.md").write_text("Kettle is green\n\nIt whistles\n\N{SECTION SIGN}\nThe shop has two floors")
+    (notes / "USER.md").write_text("Ada likes mint tea")
+    return notes
+
+
+def letta(folder: Path) -> Path:
+    file = folder / "tea.af"
+    file.write_text(json.dumps(LETTA, indent=1))
+    return file
+
+
+def mcp_memory_service(folder: Path) -> Path:
+    file = folder / "backup.json"
+    file.write_text(json.dumps(SERVICE, indent=1))
+    return file
+
+
 def _lines(several: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(item) + "\n" for item in several).encode()
 
@@ -295,7 +391,13 @@ EXPORTS: Final[Mapping[ForeignFormat, Callable[[Path], Path]]] = {
     ForeignFormat.CHATGPT: chatgpt,
     ForeignFormat.BASIC_MEMORY: basic_memory,
     ForeignFormat.OBSIDIAN: obsidian,
+    ForeignFormat.MARKDOWN: markdown,
+    ForeignFormat.CLAUDE_CODE_MEMORY: claude_code_memory,
+    ForeignFormat.HERMES: hermes,
+    ForeignFormat.LETTA: letta,
+    ForeignFormat.MCP_MEMORY_SERVICE: mcp_memory_service,
 }
+NAMED: Final = (ForeignFormat.BASIC_MEMORY, ForeignFormat.MARKDOWN)  # any folder of Markdown may be one
 # What each brings in: memories, nodes, edges.
 BROUGHT: Final[Mapping[ForeignFormat, tuple[int, int, int]]] = {
     ForeignFormat.MCP_MEMORY: (2, 2, 1),
@@ -305,4 +407,9 @@ BROUGHT: Final[Mapping[ForeignFormat, tuple[int, int, int]]] = {
     ForeignFormat.CHATGPT: (2, 0, 0),
     ForeignFormat.BASIC_MEMORY: (3, 2, 2),
     ForeignFormat.OBSIDIAN: (2, 3, 2),
+    ForeignFormat.MARKDOWN: (2, 2, 1),
+    ForeignFormat.CLAUDE_CODE_MEMORY: (2, 2, 2),
+    ForeignFormat.HERMES: (3, 0, 0),
+    ForeignFormat.LETTA: (3, 0, 0),
+    ForeignFormat.MCP_MEMORY_SERVICE: (2, 0, 0),
 }

@@ -336,3 +336,42 @@ def test_sessions_are_of_the_program_that_wrote_them(tmp_path: Path) -> None:
     gemini = {"sessionId": "S", "projectHash": "c0", "messages": [{"id": "1", "type": "user", "content": "Hello."}]}
     for indent in (None, 2):
         assert transcript_format(written(tmp_path / "session-1.json", gemini, indent=indent)) == "gemini"
+
+
+def test_a_note_of_claude_code_keeps_its_type_time_and_links(tmp_path: Path) -> None:
+    path = exports.claude_code_memory(tmp_path)
+    found = read(path, ForeignFormat.CLAUDE_CODE_MEMORY)
+    mint, shop = rows(found)
+    assert mint["content"].startswith("mint-tea\n\nAda likes mint tea\n\nFresh leaves")
+    assert (mint["occurred_at"], mint["tags"]) == ("2026-11-28T19:52:26.179Z", ["user"])
+    assert mint["external_id"] == "claude-code-memory:-home-ada-shop/mint-tea.md"
+    assert "source_type" not in mint
+    assert shop["content"] == "shop\n\nThe shop opens at nine."
+    assert edges(found) == [("mint-tea", "links_to", "kettle"), ("mint-tea", "links_to", "shop")]
+    assert left_out(found) == ["indexes of notes"]
+    rules = tmp_path / "CLAUDE.md"
+    rules.write_text("Never push on Fridays.")
+    assert format_of(rules) is ForeignFormat.CLAUDE_CODE_MEMORY
+    assert [row["content"] for row in rows(read(rules, ForeignFormat.CLAUDE_CODE_MEMORY))] == [
+        "CLAUDE\n\nNever push on Fridays."
+    ]
+
+
+def test_a_message_to_letta_is_unpacked_and_its_own_left_out(tmp_path: Path) -> None:
+    found = read(exports.letta(tmp_path), ForeignFormat.LETTA)
+    assert [row["content"] for row in rows(found)] == ["Name: Ada\nLikes tea", "I like mint tea.", "Mint it is."]
+    assert {row["source_type"] for row in rows(found)} == {"conversation"}
+    assert len(left_out(found)) == 2
+
+
+def test_a_memory_that_another_one_has_replaced_holds_until_then(tmp_path: Path) -> None:
+    now, before = rows(read(exports.mcp_memory_service(tmp_path), ForeignFormat.MCP_MEMORY_SERVICE))
+    assert before["valid_until"] == now["occurred_at"]
+    assert (now["tags"], before["tags"]) == (["net", "note"], ["note"])
+    assert "valid_until" not in now
+
+
+def test_a_page_of_notion_is_called_without_its_id(tmp_path: Path) -> None:
+    found = read(exports.markdown(tmp_path), ForeignFormat.MARKDOWN)
+    assert sorted(item.name for item in found if isinstance(item, ExportedNode)) == ["Kettles", "Tea"]
+    assert edges(found) == [("Tea", "links_to", "Kettles")]

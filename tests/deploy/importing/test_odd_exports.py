@@ -64,6 +64,8 @@ WRITTEN: Final[dict[ForeignFormat, tuple[Any, Callable[[Path, Any], Path]]]] = {
     ),
     ForeignFormat.CLAUDE: (exports.CLAUDE, archive(**{"conversations.json": encoded})),
     ForeignFormat.CHATGPT: (exports.CHATGPT, plain("conversations.json")),
+    ForeignFormat.LETTA: (exports.LETTA, plain("tea.af")),
+    ForeignFormat.MCP_MEMORY_SERVICE: (exports.SERVICE, plain("backup.json")),
 }
 FILES: Final = (ForeignFormat.OPENMEMORY,)  # whose first keys are the names of files
 

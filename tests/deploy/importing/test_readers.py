@@ -53,7 +53,7 @@ def test_every_format_has_a_reader_and_is_told_by_its_content(kind: ForeignForma
     found = read(path, kind)
     assert not rejected(found)
     assert (len(rows(found)), len(nodes(found)), len(edges(found))) == exports.BROUGHT[kind]
-    if kind is ForeignFormat.BASIC_MEMORY:  # any folder of Markdown may be one
+    if kind in exports.NAMED:
         with pytest.raises(UnusableFile, match=r"--format says what it is: .*basic-memory.* codex, "):
             format_of(path)
     else:

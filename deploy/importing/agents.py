@@ -1,0 +1,182 @@
+"""Read what agents and their memory servers keep: Claude Code's notes, Hermes' entries, Letta's agents, a backup.
+
+A model has written most of it, but people read and correct the notes of Claude Code and Hermes: these come in trusted,
+as other notes do. Blocks and messages of Letta are kept apart, as conversations are.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from engramq.deploy.importing.conversations import TURN
+from engramq.deploy.importing.exports import (
+    Choices,
+    Entry,
+    ExportedEdge,
+    ExportedNode,
+    LeftOut,
+    items,
+    moment,
+    opened,
+    own_id,
+    tags,
+    without_nothing,
+)
+from engramq.deploy.importing.notes import LABEL, LINKS_TO, MarkdownNote, link_names, notes, read_note
+from engramq.deploy.importing.records import Given, Rejection
+
+INDEX: Final = "MEMORY.md"
+_INDEXES: Final = LeftOut("indexes of notes", "index of notes")
+_POINTS: Final = re.compile(r"\s*(#.*|[-*]?\s*\[[^\]\n]*\]\([^)\n]*\).*|[-*]\s*\[\[[^\]\n]*\]\].*)?")
+_COMMENT: Final = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+RULES: Final = ("CLAUDE.md", "CLAUDE.local.md")
+
+
+def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
+    """Yield the notes of a project's memory, or of CLAUDE.md and rules, and the links between them."""
+    folder = path.resolve() if path.is_dir() else path.resolve().parent
+    # Of a memory the client has named the folder after the project's whole path; rules are told apart by theirs.
+    slug = folder.parent.name if folder.name == "memory" else "/".join(folder.parts[-3:])
+    for note in notes(path) if path.is_dir() else [read_note(path.parent, path)]:
+        if not isinstance(note, MarkdownNote):
+            yield note
+            continue
+        if note.path.name == INDEX and all(_POINTS.fullmatch(line) for line in note.text.splitlines()):
+            yield _INDEXES
+            continue
+        own = note.properties
+        kept = own["metadata"] if isinstance(own.get("metadata"), dict) else own
+        name, about = own.get("name"), own.get("description")
+        title = name if isinstance(name, str) and name else note.path.stem
+        text = _COMMENT.sub("", note.text).strip()
+        if not text and not about:
+            yield LeftOut("notes without text", "note without text")
+            continue
+        yield ExportedNode(title, LABEL, 1, note.file)
+        values = {
+            "content": "\n\n".join(filter(None, (title, about if isinstance(about, str) else "", text))),
+            "external_id": own_id("claude-code-memory", f"{slug}/{note.path}"),
+            "occurred_at": moment(kept.get("modified")),
+            "tags": tags(kept.get("type", own.get("type")), kept.get("tags"), own.get("tags")),
+            "metadata": without_nothing({"file": f"{slug}/{note.path}", "session": kept.get("originSessionId")}),
+        }
+        yield note.row(note.first, values)
+        linked = set[str]({title})
+        for number, line, is_code in note.lines():
+            for target in [] if is_code else link_names(line):
+                if target not in linked:
+                    linked.add(target)
+                    yield ExportedEdge(title, target, LINKS_TO, number, note.file, LABEL)
+
+
+HERMES_FILES: Final = (INDEX, "USER.md")
+HERMES_SEPARATOR: Final = "\n\N{SECTION SIGN}\n"
+
+
+def read_hermes(path: Path, _choices: Choices) -> Iterator[Entry]:
+    """Yield the entries of MEMORY.md and USER.md, which have a line with a section sign between them."""
+    files = [path / name for name in HERMES_FILES if path.is_dir()] or [path]
+    for file in files:
+        if file.is_symlink() or not file.is_file():
+            continue
+        note = read_note(file.parent, file, properties=False)
+        if isinstance(note, Rejection):
+            yield note
+            continue
+        line = 1
+        for entry in note.text.split(HERMES_SEPARATOR):
+            if entry.strip():
+                yield Given(line, {"content": entry.strip(), "tags": [file.stem.lower()]}, file.name)
+            line += entry.count("\n") + 2
+
+
+LETTA_LIST: Final = "agents"
+_OF_LETTA: Final = LeftOut("messages of the system and of tools", "message of the system or of a tool")
+
+
+def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
+    """Yield the blocks of memory, then what was said to each agent and what it answered."""
+    source = None if choices.trusted else TURN
+    with opened(path, "") as stream:
+        for item in items(stream, "blocks"):
+            if isinstance(item, Rejection):
+                yield item
+                continue
+            label, value = item.values.get("label"), item.values.get("value")
+            known = own_id("letta", path.stem, "block", item.values.get("id"), label)
+            values = {"content": value, "external_id": known, "tags": tags(label), "source_type": source}
+            is_text = isinstance(value, str) and value.strip()
+            yield Given(item.line, values) if is_text else LeftOut("blocks without text", "block without text")
+    with opened(path, "") as stream:
+        for item in items(stream, LETTA_LIST):
+            if isinstance(item, Rejection):
+                yield item
+                continue
+            thread = own_id("letta", path.stem, item.values.get("name") or item.values.get("id"))
+            messages = item.values.get("messages")
+            for position, message in enumerate(messages if isinstance(messages, list) else ()):
+                yield _letta_message(item.line, thread, position, message, source)
+
+
+def _letta_message(line: int, thread: str, position: int, message: Any, source: str | None) -> Entry:
+    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
+        return _OF_LETTA
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    text = _unpacked("\n\n".join(each for each in texts if isinstance(each, str)))
+    if not text.strip():
+        return _OF_LETTA
+    values = {
+        "content": text, "external_id": own_id(thread, message.get("id") or position), "thread": thread,
+        "position": position, "speaker": message["role"], "source_type": source,
+        "occurred_at": moment(message.get("created_at")),
+    }  # fmt: skip
+    return Given(line, without_nothing(values))
+
+
+def _unpacked(text: str) -> str:
+    """Return the words of a user's message, which the program packs into JSON; "" for one of its own."""
+    try:
+        packed = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        packed = None
+    if not isinstance(packed, dict) or not isinstance(packed.get("message"), str):
+        return text
+    return packed["message"] if packed.get("type") == "user_message" else ""
+
+
+SERVICE_HEAD: Final = "export_metadata"
+_UNTAGGED: Final = "untagged"
+
+
+def read_memory_service(path: Path, _choices: Choices) -> Iterator[Entry]:
+    """Yield the memories of a backup of mcp-memory-service; one that another has replaced held until that one came."""
+    with opened(path, "") as stream:
+        made = {
+            str(item.values.get("content_hash")): item.values.get("created_at")
+            for item in items(stream, "memories")
+            if isinstance(item, Given)
+        }
+    with opened(path, "") as stream:
+        for item in items(stream, "memories"):
+            yield item if isinstance(item, Rejection) else Given(item.line, _service_memory(item.values, made))
+
+
+def _service_memory(row: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+    kept = row.get("metadata")
+    metadata: dict[str, Any] = dict(kept) if isinstance(kept, dict) else {}
+    successor = metadata.get("superseded_by")
+    words = [word for word in tags(row.get("tags"), row.get("memory_type")) if word != _UNTAGGED]
+    return without_nothing(
+        {
+            "content": row.get("content"),
+            "external_id": own_id("mcp-memory-service", row["content_hash"]) if row.get("content_hash") else None,
+            "tags": words,
+            "occurred_at": moment(row.get("created_at_iso") or row.get("created_at")),
+            "valid_until": moment(made.get(str(successor)) or row.get("updated_at")) if successor else None,
+            "metadata": metadata,
+        }
+    )
