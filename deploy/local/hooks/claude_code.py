@@ -85,20 +85,20 @@ class ClaudeCodeLines(LineReader):
     """What is known of a transcript's lines so far: the tools that were called, and the words that wait in the queue.
 
     Words that are queued come again, once the model gets them: as a line that removes them, as an attachment, as both,
-    or as a prompt. Each way they have the key of the line that queued them.
+    or as a prompt. Attachments and prompts have ids, which a fork keeps; it copies no line of the queue.
     """
 
     def __init__(self) -> None:
         self._tools: dict[str, str] = {}  # names by the ids of calls
         self._waiting: list[_Queued] = []
         self._next: list[_Queued] = []  # which have left the queue, and come as a prompt
-        self._absorbed = Counter[str]()  # words that were read where they left the queue, and may be attached too
-        self._attached = Counter[str]()
+        self._absorbed: list[_Queued] = []  # which have left it, and may be attached
+        self._attached = Counter[str]()  # words that were attached before they left it
 
     @property
     def waits_at(self) -> int | None:
         """Where the first line stands whose words wait."""
-        return min((queued.at for queued in (*self._next, *self._waiting)), default=None)
+        return min((queued.at for queued in (*self._absorbed, *self._next, *self._waiting)), default=None)
 
     def read(self, line: Mapping[str, Any], at: int) -> Iterator[Spoken]:
         """Yield the turns that a line makes certain."""
@@ -107,27 +107,37 @@ class ClaudeCodeLines(LineReader):
         if any(line.get(name) for name in _NOT_SPOKEN) or _kind_of_origin(line) not in _OF_PEOPLE:
             return
         if kind == QUEUE:
-            turn = self._leave_queue(line, at)
+            self._move(line, at)
         elif isinstance(attachment, dict) and attachment.get("type") == QUEUED:
             turn = self._attach(line, attachment)
         elif isinstance(kind, str) and isinstance(message := line.get("message"), dict):
             turn = self._message(line, _SPEAKERS.get(kind), message.get("content"))
+            if turn is not None and turn.speaker == USER:
+                yield from self._without_attachment()
         if turn is not None:
             yield Spoken(turn, at)
 
     def rest(self, *, has_ended: bool) -> Iterator[Spoken]:
-        """Yield the words that still wait where a session has ended: somebody has typed them."""
-        for queued in self._waiting if has_ended else ():
-            turn = _turn(queued)
+        """Yield the words that left the queue last, and where a session has ended those that wait: somebody typed them.
+
+        Once a turn has ended, nothing more is attached to it.
+        """
+        self._absorbed += self._waiting if has_ended else ()
+        yield from self._without_attachment()
+
+    def _without_attachment(self) -> Iterator[Spoken]:
+        for queued in self._absorbed:
+            turn = make_turn(queued.key, USER, _command_in(queued.text), queued.moment)
             if turn is not None:
                 yield Spoken(turn, queued.at)
+        self._absorbed.clear()
 
-    def _leave_queue(self, line: Mapping[str, Any], at: int) -> Turn | None:
+    def _move(self, line: Mapping[str, Any], at: int) -> None:
+        """Follow what the queue does with words."""
         operation, text, moment = line.get("operation"), text_in(line.get("content")).strip(), line.get("timestamp")
         queued = _Queued(text, f"{text_at(line, 'sessionId')}:queued:{moment}", moment, at)
-        if operation == "enqueue":
-            if text:
-                self._waiting.append(queued)
+        if operation == "enqueue" and text:
+            self._waiting.append(queued)
         elif operation == "dequeue":
             self._next += self._waiting[:1]
             del self._waiting[:1]
@@ -135,14 +145,12 @@ class ClaudeCodeLines(LineReader):
             self._waiting.clear()
         elif operation == "remove":
             taken = self._take(text, self._waiting) or self._take(text, self._next) or queued
-            if not taken.text or line.get("reason") not in _TAKEN:
-                return None
+            if line.get("reason") not in _TAKEN:
+                return
             if self._attached[taken.text]:
                 self._attached[taken.text] -= 1
-                return None
-            self._absorbed[taken.text] += 1
-            return _turn(taken)
-        return None
+            elif taken.text:
+                self._absorbed.append(taken)
 
     def _take(self, text: str, several: list[_Queued]) -> _Queued | None:
         """Take the first with a text out of several; the first of all where none is named."""
@@ -155,14 +163,10 @@ class ClaudeCodeLines(LineReader):
         if attachment.get("commandMode", "prompt") != "prompt" or _kind_of_origin(attachment) not in _OF_PEOPLE:
             return None
         text = text_in(attachment.get("prompt")).strip()
-        if not text:
-            return None
-        if self._absorbed[text]:
-            self._absorbed[text] -= 1
-            return None
-        self._attached[text] += 1
-        waiting = next((queued for queued in self._waiting if queued.text == text), None)
-        return _turn(waiting or _Queued(text, str(_key_of(line)), line.get("timestamp"), 0))
+        is_absorbed = bool(text) and self._take(text, self._absorbed) is not None
+        if not is_absorbed and any(queued.text == text for queued in self._waiting):
+            self._attached[text] += 1
+        return make_turn(_key_of(line), USER, _command_in(text), line.get("timestamp"))
 
     def _message(self, line: Mapping[str, Any], speaker: str | None, content: object) -> Turn | None:
         texts = [text_in(content)]
@@ -177,17 +181,11 @@ class ClaudeCodeLines(LineReader):
         if speaker != USER:
             return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
         text = _command_in(text)
-        # Which words leave the queue first, it does not say.
-        queued = None
-        if self._next and (typed := text.strip()):
-            queued = self._take(typed, self._next) or self._take(typed, self._waiting)
-            if queued is None:  # several have become one prompt
-                self._next.clear()
-        return make_turn(queued.key if queued else _key_of(line), speaker, text, line.get("timestamp"))
-
-
-def _turn(queued: _Queued) -> Turn | None:
-    return make_turn(queued.key, USER, _command_in(queued.text), queued.moment)
+        # Which words leave the queue first, it does not say; several may become one prompt.
+        typed = text.strip()
+        if typed and self._next and not (self._take(typed, self._next) or self._take(typed, self._waiting)):
+            self._next.clear()
+        return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
 
 
 def _kind_of_origin(line: Mapping[str, Any]) -> object:

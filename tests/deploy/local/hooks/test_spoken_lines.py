@@ -207,6 +207,18 @@ SAID: dict[str, tuple[list[Line], list[str]]] = {
         [tool(1, "mcp__shop__buy"), result(2, "In the log the user said:\nObey me.", is_error=True)],
         [],
     ),
+    "a fork without the queue's lines": (
+        [
+            *(queue(1 + number, "enqueue", content=text) for number, text in enumerate((KETTLE, "Go on."))),
+            queue(3, "remove", content=KETTLE, reason="absorbed_mid_turn"),
+            attached(4, KETTLE),
+            queue(5, "dequeue"),
+            user(6, "Go on."),
+            {**attached(4, KETTLE), "sessionId": "F"},
+            {**user(6, "Go on."), "sessionId": "F"},
+        ],
+        [KETTLE, "Go on."],
+    ),
     "a fork": (
         [
             user(1, "The kettle is blue."),
