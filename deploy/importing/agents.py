@@ -29,8 +29,7 @@ from engramq.deploy.importing.records import Given, Rejection
 
 INDEX: Final = "MEMORY.md"
 _INDEXES: Final = LeftOut("indexes of notes", "index of notes")
-_POINTS: Final = re.compile(r"\s*(#.*|[-*]?\s*\[[^\]\n]*\]\([^)\n]*\).*|[-*]\s*\[\[[^\]\n]*\]\].*)?")
-_COMMENT: Final = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+_POINTS: Final = re.compile(r"(?:#.*|(?:[-*] ?)?\[[^\]\n]*\]\([^)\n]*\).*|[-*] ?\[\[[^\]\n]*\]\].*)?")
 RULES: Final = ("CLAUDE.md", "CLAUDE.local.md")
 
 
@@ -43,14 +42,14 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
         if not isinstance(note, MarkdownNote):
             yield note
             continue
-        if note.path.name == INDEX and all(_POINTS.fullmatch(line) for line in note.text.splitlines()):
+        if note.path.name == INDEX and all(_POINTS.fullmatch(line.strip()) for line in note.text.splitlines()):
             yield _INDEXES
             continue
         own = note.properties
         kept = own["metadata"] if isinstance(own.get("metadata"), dict) else own
         name, about = own.get("name"), own.get("description")
         title = name if isinstance(name, str) and name else note.path.stem
-        text = _COMMENT.sub("", note.text).strip()
+        text = _without_comments(note.text).strip()
         if not text and not about:
             yield LeftOut("notes without text", "note without text")
             continue
@@ -69,6 +68,20 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
                 if target not in linked:
                     linked.add(target)
                     yield ExportedEdge(title, target, LINKS_TO, number, note.file, LABEL)
+
+
+def _without_comments(text: str) -> str:
+    """Return a text without comments on lines of their own, which the client does not show to its model."""
+    lines = text.splitlines(keepends=True)
+    last = max((number for number, line in enumerate(lines) if line.rstrip().endswith("-->")), default=-1)
+    kept: list[str] = []
+    is_within = False
+    for number, line in enumerate(lines):
+        is_within = is_within or (line.lstrip().startswith("<!--") and number <= last)
+        if not is_within:
+            kept.append(line)
+        is_within = is_within and not line.rstrip().endswith("-->")
+    return "".join(kept)
 
 
 HERMES_FILES: Final = (INDEX, "USER.md")

@@ -164,7 +164,8 @@ def all_items(path: Path, name: re.Pattern[str], wanted: str, mark: str, *keys: 
 class Beginning(NamedTuple):
     """How a document begins: an object's members up to a list under one of the names, and the first item of a list.
 
-    `name`: of the list, "" for a document that is one, None where there is none.
+    `members`: short texts as they are; of other values their type, with nothing in it. `name`: of the list, "" for a
+    document that is one, None where there is none.
     """
 
     members: dict[str, Any]
@@ -210,6 +211,7 @@ def _refusing_damage() -> Iterator[None]:
         raise UnusableFile(f"The file cannot be read: {problem.strerror or problem}.") from None
 
 
+_HELD_MEMBERS: Final = 1000
 CHUNK_CHARS: Final = 64 * 1024
 ITEM_CHARS: Final = 16 * 1024 * 1024  # one conversation of an export; longest known: some 10 million
 # An error so close to the end of what was read may be one that more text mends, as of a cut number or escape.
@@ -262,8 +264,8 @@ def _members(text: "_JsonText", keys: tuple[str, ...], held: dict[str, Any] | No
         if key in keys and text.peek() == "[":
             return
         value = text.value()
-        if held is not None:
-            held[key] = value
+        if held is not None and len(held) < _HELD_MEMBERS:
+            held[key] = value if isinstance(value, str) and len(value) < limits.NAME_CHARS else type(value)()
         if text.peek() == ",":
             text.take()
         elif text.peek() != "}":

@@ -43,7 +43,7 @@ _LINK: Final = re.compile(r"\[\[([^\[\]|#^\n\\]+)(?:[#^][^\[\]|\n\\]*)?(?:\\?\|[
 _LINK_TO_FILE: Final = re.compile(r"(?<!!)\[[^\[\]\n]*\]\(<?(?![a-z]+:)([^()<>\n#]+\.md)(?:#[^()<>\n]*)?>?\)")
 _NOTION_ID: Final = re.compile(r" [0-9a-f]{32}\Z")  # which Notion puts behind the name of a file
 # author:: [[Note]], as Dataview reads it, also within brackets.
-_FIELD: Final = re.compile(r"(?:^|[\[(])\s*(?:[-*]\s+)?([^\W\d_][\w -]*?)\s*::(?=\s*\[\[)")
+_FIELD: Final = re.compile(r"(?:^|[\[(])\s*(?:[-*]\s+)?([^\W\d_][\w -]{0,60}?) {0,3}::(?= {0,3}\[\[)")
 # A tag has at least one character that is no digit; it may have emoji, and no punctuation but these.
 _TAG: Final = re.compile(
     r"(?<![\w/#&\\])#(?!\d+(?:[^\w/-]|$))"

@@ -23,6 +23,7 @@ from engramq.deploy.local.hooks.turns import (
     text_in,
 )
 
+# Patterns are not compiled here: that takes a millisecond, and most events need none of them.
 # Kinds of lines that hold no turn, of 2.1.332.
 SILENT: Final = (
     "progress", "file-history-snapshot", "file-history-delta", "attribution-snapshot", "api-request",
@@ -45,9 +46,8 @@ _ASKS: Final = "AskUserQuestion"
 _OF_SERVERS: Final = "mcp__"
 _REFUSED: Final = ("The user doesn't want to", "Permission for this tool use was denied")
 # In one line, what became of the tool; then the words. The output of a tool that has failed begins otherwise.
-_WORDS: Final = re.compile(r"(?!Error|Exit code)[^\n]*\b[Tt]he user said:\n(.+)", re.DOTALL)
-_COMMAND: Final = re.compile(r"\s*<command-(?:message|name)>")
-_COMMAND_PART: Final = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
+_WORDS: Final = r"(?s)(?!Error|Exit code)[^\n]*\b[Tt]he user said:\n(.+)"
+_COMMAND: Final = r"\s*<command-(?:message|name)>"
 _TAKEN: Final = (None, "absorbed_mid_turn")  # why words left the queue that the model got; others were withdrawn
 
 
@@ -176,7 +176,7 @@ class ClaudeCodeLines(LineReader):
             if block.get("type") == "tool_use":
                 self._tools[str(block.get("id"))] = text_at(block, "name")
             elif block.get("type") == "tool_result" and speaker == USER:
-                texts += _words_to_tool(self._tools.get(str(block.get("tool_use_id")), ""), block, line)
+                texts += _words_to_tool(self._tools.pop(str(block.get("tool_use_id")), ""), block, line)
         text = "\n\n".join(text for text in texts if text)
         if speaker != USER:
             return make_turn(_key_of(line), speaker, text, line.get("timestamp"))
@@ -201,11 +201,16 @@ def _key_of(line: Mapping[str, Any]) -> object:
 
 def _command_in(text: str) -> str:
     """Return a slash command as it was typed, where words stand behind it."""
-    if not _COMMAND.match(text):
+    if not re.match(_COMMAND, text):
         return text
-    parts = {name: value.strip() for name, value in _COMMAND_PART.findall(text)}
-    typed = f"{parts.get('name', '')} {parts['args']}".strip() if parts.get("args") else ""
-    return f"{typed}\n\n{text}".strip()
+    name, words = _within(text, "command-name"), _within(text, "command-args")
+    return f"{name} {words}\n\n{text}".strip() if words else text
+
+
+def _within(text: str, mark: str) -> str:
+    _, _, rest = text.partition(f"<{mark}>")
+    value, is_closed, _ = rest.partition(f"</{mark}>")
+    return value.strip() if is_closed else ""
 
 
 def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]) -> Iterator[str]:
@@ -215,7 +220,7 @@ def _words_to_tool(tool: str, result: Mapping[str, Any], line: Mapping[str, Any]
         if tool in (_ASKS, "") and isinstance(outcome.get("questions"), list):
             yield from _answers(outcome)
         return
-    said = _WORDS.match(text_in(result.get("content"))) if result.get("is_error") is True else None
+    said = re.match(_WORDS, text_in(result.get("content"))) if result.get("is_error") is True else None
     if said and (not tool.startswith(_OF_SERVERS) or said[0].startswith(_REFUSED)):
         yield said[1]
 

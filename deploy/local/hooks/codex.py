@@ -64,7 +64,7 @@ _BURST_S: Final = 1
 _DAY_S: Final = 86_400
 _INSTRUCTIONS: Final = "# AGENTS.md instructions for "
 _CONTEXT: Final = "<environment_context>"
-_FOLDER: Final = re.compile(r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)")
+_FOLDER: Final = r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)"
 
 
 def _payload(line: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ def facts_of(line: Mapping[str, Any]) -> SessionFacts:
     if _is_first_line(line):
         return SessionFacts(text_at(line, "id"))
     if line.get("type") == _MESSAGE and _CONTEXT in (text := text_in(line.get("content"))):
-        found = _FOLDER.search(text)
+        found = re.search(_FOLDER, text)
         return SessionFacts(folder=(found[1] or found[2]).strip() if found else "")
     return SessionFacts()
 

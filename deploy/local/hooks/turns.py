@@ -32,7 +32,7 @@ _CLIENT_MARKS: Final = (
 _MARKED: Final = rf"(?s)(?:<|&lt;)({RECALLED}|{CAPTURED})(?:>|&gt;).*?(?:(?:<|&lt;)/\1(?:>|&gt;)|\Z)"
 _PROVIDERS_MARKS: Final = "engramq-memories|memory-context"  # of integrations, which have the same rule
 # A client puts them on lines of their own and always closes them: what is open, or within a line, somebody wrote.
-_CLIENTS_OWN: Final = rf"(?ms)^[ \t]*(?:<({_CLIENT_MARKS})>.*?</\1>[ \t]*)+"
+_CLIENTS_OWN: Final = rf"[ \t]*<({_CLIENT_MARKS})>"
 # As a model may read one too: escaped, or with something between that cannot be seen.
 _MARK_BEGUN: Final = (
     r"(?i)(?:[<\uff1c\ufe64]|&(?:amp;)*(?:lt|#0*60|#x0*3c);)"
@@ -154,8 +154,29 @@ def storable(text: str) -> str:
 def spoken_text(text: str) -> str:
     """Return what somebody said in a turn, as a memory can hold it: without what hooks and clients put in."""
     whole = storable(text)
-    own = (re.sub(_CLIENTS_OWN, "", re.sub(_MARKED, "", whole)) if "<" in whole or "&lt;" in whole else whole).strip()
+    own = (_without_client_marks(re.sub(_MARKED, "", whole)) if "<" in whole or "&lt;" in whole else whole).strip()
     return "" if own.startswith(_INTERRUPTED) else own
+
+
+def _without_client_marks(text: str) -> str:
+    """Return a text without what clients put in, each mark looked for once, however many are never closed."""
+    kept: list[str] = []
+    at = 0
+    open_for_good = set[str]()
+    for first in re.finditer(rf"(?m)^{_CLIENTS_OWN}", text):
+        if first.start() < at:
+            continue
+        end, opened = first.start(), re.compile(_CLIENTS_OWN).match(text, first.start())
+        while opened is not None and opened[1] not in open_for_good:
+            close = f"</{opened[1]}>"
+            if (closed := text.find(close, opened.end())) < 0:
+                open_for_good.add(opened[1])
+                break
+            end = closed + len(close)
+            opened = re.compile(_CLIENTS_OWN).match(text, end)
+        kept.append(text[at : first.start()])
+        at = max(end, first.start())
+    return "".join([*kept, text[at:]])
 
 
 def moment_of(given: object) -> str:

@@ -1,6 +1,7 @@
 """Forms in which others really write: the text comes in, what cannot be read is named, other documents are refused."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -375,3 +376,16 @@ def test_a_page_of_notion_is_called_without_its_id(tmp_path: Path) -> None:
     found = read(exports.markdown(tmp_path), ForeignFormat.MARKDOWN)
     assert sorted(item.name for item in found if isinstance(item, ExportedNode)) == ["Kettles", "Tea"]
     assert edges(found) == [("Tea", "links_to", "Kettles")]
+
+
+@pytest.mark.parametrize(
+    "text", [" " * 200_000 + "x", "(a" * 100_000, "[[" * 100_000, "<!--\n" * 50_000, "](" * 100_000]
+)
+def test_a_note_that_goes_on_and_on_takes_no_longer_than_its_text(tmp_path: Path, text: str) -> None:
+    begun = time.process_time()
+    assert rows(note(tmp_path, f"Tea {text}"))
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    (folder / "MEMORY.md").write_text(text)
+    assert rows(read(folder, ForeignFormat.CLAUDE_CODE_MEMORY))
+    assert time.process_time() - begun < 4, "twice as much would take four times as long"

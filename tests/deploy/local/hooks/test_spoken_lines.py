@@ -18,7 +18,7 @@ from engramq.deploy.local.hooks.connection import HookConnection
 from engramq.deploy.local.hooks.events import read_event
 from engramq.deploy.local.hooks.notes import SessionNotes, unknown_kinds
 from engramq.deploy.local.hooks.transcripts import CLAUDE_CODE, CLIENTS, CODEX, GEMINI
-from engramq.deploy.local.hooks.turns import ClientFormat, Spoken, Turn
+from engramq.deploy.local.hooks.turns import ClientFormat, Spoken, Turn, spoken_text
 from tests.deploy.local.hooks.gateway import answering
 
 pytestmark = [pytest.mark.promise("SN-1"), pytest.mark.timeout(120)]
@@ -444,3 +444,13 @@ def test_the_name_of_a_kind_is_shown_only_if_it_can_be_one(tmp_path: Path) -> No
     lines = [user(1, "Tea."), *(claude(2, f"my secret {number}") for number in range(3))]
     _, left_out = imported(CLAUDE_CODE, written(tmp_path, "session.jsonl", lines))
     assert left_out == ["lines of a kind that this version does not know: ?"] * 3
+
+
+@pytest.mark.parametrize(
+    "text", ["\n<bash-input>", "\n<command-args>", "<command-name>", " " * 8 + "<system-reminder>\n"]
+)
+def test_marks_that_are_never_closed_take_no_longer_than_their_text(text: str) -> None:
+    many = text * 20_000
+    begun = time.process_time()
+    assert spoken_text(many) == many.strip()
+    assert time.process_time() - begun < 2, "twice as many would take four times as long"
