@@ -2,10 +2,9 @@
 
 Labels have few values: never a namespace or a principal. Prometheus' own library keeps and writes the figures.
 
-`python -m engramq.telemetry.catalog` prints docs/metrics.md.
+`make generate` writes docs/metrics.md from it.
 """
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -228,7 +227,7 @@ class Figures(Collector):
 HEAD = """# Metrics
 
 For Prometheus, at `/metrics`. This page is made from the table that the program reads:
-`python -m engramq.telemetry.catalog`. A dashboard for Grafana, alert rules and their tests are in
+`make generate`. A dashboard for Grafana, alert rules and their tests are in
 `deploy/observability/`; each alert names its runbook in `docs/operations.md`.
 
 **Gateways** serve it beside `/readyz`, and with it tell of every mailbox: all of them tell the same of those, so take
@@ -266,7 +265,3 @@ def _rows(metrics: Iterable[Metric]) -> Iterable[str]:
     for metric in metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield f"| `{metric.name}` | {metric.sort} | {labels} | {metric.meaning} |"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(metrics_page())

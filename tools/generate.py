@@ -15,6 +15,7 @@ from typing import Final
 from engramq.gateway.rest import openapi
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.settings import OTHERS, SETTINGS
+from engramq.telemetry.catalog import metrics_page
 from tools import agent_files, promises, support
 from tools.clients import python, typescript
 from tools.reference import reference
@@ -64,6 +65,7 @@ def texts() -> Mapping[Path, str]:
     return {
         docs / "tools.md": reference(),
         docs / "settings.md": settings_page(),
+        docs / "metrics.md": metrics_page(),
         docs / "promises.md": promises.page(),
         support.README: support.page(),
         **agent_files.texts(),

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from engramq.telemetry import catalog
-from engramq.telemetry.catalog import metrics_page
 from tests.architecture.source import ROOT
 from tests.telemetry.metrics.conftest import Told
 from tests.telemetry.metrics.queries import asked
@@ -79,7 +78,3 @@ def test_every_alert_has_a_runbook_a_severity_and_a_test() -> None:
         assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert rule["annotations"]["summary"]
-
-
-def test_the_metrics_page_is_the_table_that_the_program_reads() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page()
