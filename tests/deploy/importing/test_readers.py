@@ -339,5 +339,5 @@ def test_a_note_with_too_many_properties_comes_in_without_them(tmp_path: Path) -
     (vault / ".obsidian").mkdir(parents=True)
     (vault / "note.md").write_bytes(b"---\nx: [" + b"a," * 40_000 + b"]\n---\nThe port is 443")
     found = read(vault, ForeignFormat.OBSIDIAN)
-    assert [row["content"] for row in rows(found)] == ["The port is 443"]
+    assert [row["content"] for row in rows(found)] == ["note\n\nThe port is 443"]
     assert UNREAD in found
