@@ -165,6 +165,14 @@ async def test_forms_count_only_from_the_page_that_showed_them(here: Served) -> 
     assert "is archived" in (await browser.send(page, action)).text
 
 
+@pytest.mark.parametrize("path", ["/ui", "/ui/live"])
+async def test_queues_which_are_those_of_all_namespaces_are_for_administrators(here: Served, path: str) -> None:
+    for name, sees in (("ada", True), ("reader", False)):
+        text = (await (await here.browser(name)).get(path)).text
+        assert ("Given up" in text) is sees, name
+        assert "Everything works" in text or "It works" in text
+
+
 async def test_every_answer_carries_the_policy_and_no_page_is_kept(here: Served) -> None:
     browser = await here.browser("ada")
     shown = await browser.get("/ui")
