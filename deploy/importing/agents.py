@@ -1,7 +1,7 @@
 """Read what agents and their memory servers keep: Claude Code's notes, Hermes' entries, Letta's agents, a backup.
 
-A model has written most of it, but people read and correct the notes of Claude Code and Hermes: these come in trusted,
-as other notes do. Blocks and messages of Letta are kept apart, as conversations are.
+A model has written most of it, but people read and correct the notes of Claude Code and Hermes: these come in as other
+notes do. Blocks and messages of Letta are kept apart, as conversations are.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.importing.conversations import TURN
+from engramq.deploy.importing.conversations import UNTIL, WHEN, source_of
 from engramq.deploy.importing.exports import (
     Choices,
     Entry,
@@ -34,9 +34,9 @@ RULES: Final = ("CLAUDE.md", "CLAUDE.local.md")
 
 
 def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
-    """Yield the notes of a project's memory, or of CLAUDE.md and rules, and the links between them."""
+    """Yield the notes of a memory's folder, or of CLAUDE.md and rules, and the links between them."""
     folder = path.resolve() if path.is_dir() else path.resolve().parent
-    # Of a memory the client has named the folder after the project's whole path; rules are told apart by theirs.
+    # The client names the folder of a memory after a whole path; rules are known by theirs.
     slug = folder.parent.name if folder.name == "memory" else "/".join(folder.parts[-3:])
     for note in notes(path) if path.is_dir() else [read_note(path.parent, path)]:
         if not isinstance(note, MarkdownNote):
@@ -57,7 +57,7 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
         values = {
             "content": "\n\n".join(filter(None, (title, about if isinstance(about, str) else "", text))),
             "external_id": own_id("claude-code-memory", f"{slug}/{note.path}"),
-            "occurred_at": moment(kept.get("modified")),
+            WHEN: moment(kept.get("modified")),
             "tags": tags(kept.get("type", own.get("type")), kept.get("tags"), own.get("tags")),
             "metadata": without_nothing({"file": f"{slug}/{note.path}", "session": kept.get("originSessionId")}),
         }
@@ -111,7 +111,7 @@ _OF_LETTA: Final = LeftOut("messages of the system and of tools", "message of th
 
 def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
     """Yield the blocks of memory, then what was said to each agent and what it answered."""
-    source = None if choices.trusted else TURN
+    source = source_of(choices)
     with opened(path, "") as stream:
         for item in items(stream, "blocks"):
             if isinstance(item, Rejection):
@@ -145,7 +145,7 @@ def _letta_message(line: int, thread: str, position: int, message: Any, source: 
     values = {
         "content": text, "external_id": own_id(thread, message.get("id") or position), "thread": thread,
         "position": position, "speaker": message["role"], "source_type": source,
-        "occurred_at": moment(message.get("created_at")),
+        WHEN: moment(message.get("created_at")),
     }  # fmt: skip
     return Given(line, without_nothing(values))
 
@@ -188,8 +188,8 @@ def _service_memory(row: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]
             "content": row.get("content"),
             "external_id": own_id("mcp-memory-service", row["content_hash"]) if row.get("content_hash") else None,
             "tags": words,
-            "occurred_at": moment(row.get("created_at_iso") or row.get("created_at")),
-            "valid_until": moment(made.get(str(successor)) or row.get("updated_at")) if successor else None,
+            WHEN: moment(row.get("created_at_iso") or row.get("created_at")),
+            UNTIL: moment(made.get(str(successor)) or row.get("updated_at")) if successor else None,
             "metadata": metadata,
         }
     )

@@ -30,10 +30,17 @@ _SPOKEN_BY: Final = (USER, ASSISTANT)
 # By these the router keeps a turn apart: nobody has looked through it, and a tool says what others have written.
 TURN: Final = "conversation"
 TOOL_OUTPUT: Final = "tool_output"
+WHEN: Final = "occurred_at"  # the fields of a row that say when it was so, and until when
+UNTIL: Final = "valid_until"
 _DOCUMENTS: Final = LeftOut("documents of projects", "document of a project")
 _NO_TEXT: Final = LeftOut("messages without text", "message without text")
 _OF_TOOLS: Final = LeftOut("results of tools", "result of a tool")
 _NOT_SPOKEN: Final = LeftOut("messages of the system and of tools", "message of the system or of a tool")
+
+
+def source_of(choices: Choices) -> str | None:
+    """Return the source type of what was said: none where somebody has looked through it."""
+    return None if choices.trusted else TURN
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class _Conversation:
             "thread": own_id(self.kind, self.identifier),
             "position": position,
             "speaker": speaker,
-            "occurred_at": moment(at),
+            WHEN: moment(at),
             "source_type": None if is_spoken and self.trusted else TURN if is_spoken else TOOL_OUTPUT,
             "metadata": {"title": self.title} if isinstance(self.title, str) and self.title else None,
         }
@@ -113,8 +120,8 @@ def _remembered(item: Given, text: str, identifier: str, choices: Choices, proje
     values = {
         "content": text.strip(),
         "external_id": identifier,
-        "source_type": None if choices.trusted else TURN,
-        "occurred_at": moment(item.values.get("updated_at")),
+        "source_type": source_of(choices),
+        WHEN: moment(item.values.get("updated_at")),
         "metadata": {"about": project} if project else None,
     }
     return Given(item.line, without_nothing(values))

@@ -367,7 +367,7 @@ def _text(note: MarkdownNote, folder: str, text: str) -> Given:
 
 
 def _permalink(note: MarkdownNote) -> str:
-    """Return by what a note is known: its permalink without the project that newer versions put before it."""
+    """Return by what a note is known: its permalink without the name that newer versions put before its folders."""
     given = note.properties.get("permalink")
     if not isinstance(given, str) or not given.strip("/ "):
         return str(note.path)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from engramq.deploy.importing.conversations import WHEN
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, TAGS, Given, Rejection, rejection
 from engramq.deploy.local.hooks.turns import split as split_text
@@ -123,13 +124,13 @@ class Secrets:
 
 # What a row comes in without where it cannot be read: its text is worth more.
 SPARE: Final = {
-    "occurred_at": LeftOut("dates that cannot be read (their rows are in)", "date that cannot be read (its row is in)"),
+    WHEN: LeftOut("dates that cannot be read (their rows are in)", "date that cannot be read (its row is in)"),
     TAGS: LeftOut("lists of tags that cannot be taken (their rows are in)", "list of tags that cannot be taken"),
     "metadata": LeftOut(
         "properties that cannot be taken (their rows are in)", "set of properties that cannot be taken"
     ),
 }
-_OWN_SPARE: Final = ("occurred_at",)  # of rows in our own form, which somebody can correct
+_OWN_SPARE: Final = (WHEN,)  # of rows in our own form, which somebody can correct
 
 
 def check_rows(
