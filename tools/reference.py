@@ -33,9 +33,8 @@ One word has one shape in all replies. A missing thing is `not_found`, with its 
 look (get_edge alone says no more). A link or an edge has `source_id` and `target_id`; seen from one memory (`links`,
 `via`) its other end is `memory_id`.
 
-A value may come in another form than its type if it can mean one thing only: a number or boolean as text, an object or
-a list as JSON text, the single item of a list without the list (`tags="home"`), a time without a zone, null for what
-is left out.
+A value may come in another form if it can mean one thing only. A number or boolean may be text, an object or list JSON
+text. A list of one item may be that item (`tags="home"`), a time may lack its zone, and null stands for nothing.
 
 `detail="full"` shows every field of a memory that is not null. With the largest `max_chars` it shows the others too.
 

@@ -65,7 +65,7 @@ _InProject = Annotated[Name, Meta(description="* is all; default: this folder's"
 _ProjectOnly = Annotated[bool, Meta(description="This alone")]
 _IncludeSuperseded = Annotated[bool, Meta(description="Ended ones too")]
 _SOURCE_TYPE = (
-    "What is kept apart until verified: research, task_outcome, "
+    "Kept apart until verified: research, task_outcome, "
     "architectural_decision, lesson_learned, or your own word"
 )
 
