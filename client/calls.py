@@ -129,7 +129,7 @@ def update(
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.MemoryChanged]:
-    """Correct what is said about a memory: date, speaker, sector, metadata."""
+    """Correct what is said about a memory, not its content: date, speaker, sector."""
     return ClientCall("update_memory", locals())
 
 
@@ -178,7 +178,7 @@ def survey(
 def supersede(
     old_memory_id: str, new_memory_id: str, *, session: str | None = None, idempotency_key: str | None = None
 ) -> ClientCall[replies.Superseded]:
-    """Replace an old memory by a newer one, which hides it."""
+    """Hide an old memory behind a newer one."""
     return ClientCall("supersede_memory", locals())
 
 
@@ -208,14 +208,14 @@ def verify(
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Verified]:
-    """Say how far a memory is vouched for; a rejected one is hidden."""
+    """Say how far a memory is vouched for."""
     return ClientCall("verify_memory", locals())
 
 
 def promote(
     record_id: str, *, seen: str | None = None, session: str | None = None, idempotency_key: str | None = None
 ) -> ClientCall[replies.Promoted]:
-    """Move a verified or approved memory from untrusted to trusted, so that searches show it."""
+    """Move a verified memory from untrusted to trusted, which searches show."""
     return ClientCall("memory_promote_to_trusted", locals())
 
 
@@ -254,7 +254,7 @@ def connect(
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Connected]:
-    """Say how two memories are related, so that searches for one lift the other."""
+    """Say how two memories are related: searches for one lift the other."""
     return ClientCall("connect", locals())
 
 
@@ -267,7 +267,7 @@ def disconnect(
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Disconnected]:
-    """Remove the link between two memories; it does not come back by itself."""
+    """Remove the link between two memories for good."""
     return ClientCall("disconnect", locals())
 
 
@@ -306,7 +306,7 @@ def record_outcome(
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.OutcomeRecorded]:
-    """Say how much memories helped (1) or misled (0): it moves their rank and links those that helped."""
+    """Say how much memories helped (1) or misled (0), for later ranks."""
     return ClientCall("record_outcome", locals())
 
 
@@ -322,7 +322,7 @@ def add_node(
 
 
 def get_node(name: str, *, label: str | None = None) -> ClientCall[replies.NodeFound | replies.NodeMissing]:
-    """Read a node by its exact name, or see names that resemble it."""
+    """Read a node by its exact name, or see similar names."""
     return ClientCall("get_node_by_name", locals())
 
 
@@ -380,7 +380,7 @@ def get_edge(
     source_label: str | None = None,
     target_label: str | None = None,
 ) -> ClientCall[replies.EdgeFound | replies.EdgeMissing]:
-    """Verify a fact: read the edge of exactly this source, target and relation, or null."""
+    """Verify a fact: read the edge from exactly this source to this target."""
     return ClientCall("get_edge", locals())
 
 

@@ -65,8 +65,7 @@ _InProject = Annotated[Name, Meta(description="* is all; default: this folder's"
 _ProjectOnly = Annotated[bool, Meta(description="This alone")]
 _IncludeSuperseded = Annotated[bool, Meta(description="Ended ones too")]
 _SOURCE_TYPE = (
-    "Kept apart until verified: research, task_outcome, "
-    "architectural_decision, lesson_learned, or your own word"
+    "Kept apart until verified: research, task_outcome, architectural_decision, lesson_learned, or your own word"
 )
 
 

@@ -284,7 +284,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.get_memory, { memory_id, ...options });
   }
 
-  /** Correct what is said about a memory: date, speaker, sector, metadata. */
+  /** Correct what is said about a memory, not its content: date, speaker, sector. */
   update(
     memory_id: Options<"update_memory", never>["memory_id"],
     options: Options<"update_memory", "memory_id"> = {},
@@ -323,7 +323,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.survey_memories, { topic, ...options });
   }
 
-  /** Replace an old memory by a newer one, which hides it. */
+  /** Hide an old memory behind a newer one. */
   supersede(
     old_memory_id: Options<"supersede_memory", never>["old_memory_id"],
     new_memory_id: Options<"supersede_memory", never>["new_memory_id"],
@@ -348,7 +348,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.import_memories, { records, ...options });
   }
 
-  /** Say how far a memory is vouched for; a rejected one is hidden. */
+  /** Say how far a memory is vouched for. */
   verify(
     memory_id: Options<"verify_memory", never>["memory_id"],
     verification: Options<"verify_memory", never>["verification"],
@@ -357,7 +357,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.verify_memory, { memory_id, verification, ...options });
   }
 
-  /** Move a verified or approved memory from untrusted to trusted, so that searches show it. */
+  /** Move a verified memory from untrusted to trusted, which searches show. */
   promote(
     record_id: Options<"memory_promote_to_trusted", never>["record_id"],
     options: Options<"memory_promote_to_trusted", "record_id"> = {},
@@ -388,7 +388,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.unshare_memory, { memory_id, ...options });
   }
 
-  /** Say how two memories are related, so that searches for one lift the other. */
+  /** Say how two memories are related: searches for one lift the other. */
   connect(
     source: Options<"connect", never>["source"],
     target: Options<"connect", never>["target"],
@@ -397,7 +397,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.connect, { source, target, ...options });
   }
 
-  /** Remove the link between two memories; it does not come back by itself. */
+  /** Remove the link between two memories for good. */
   disconnect(
     source: Options<"disconnect", never>["source"],
     target: Options<"disconnect", never>["target"],
@@ -423,7 +423,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.connects, { edges, ...options });
   }
 
-  /** Say how much memories helped (1) or misled (0): it moves their rank and links those that helped. */
+  /** Say how much memories helped (1) or misled (0), for later ranks. */
   recordOutcome(
     memory_ids: Options<"record_outcome", never>["memory_ids"],
     signal: Options<"record_outcome", never>["signal"],
@@ -440,7 +440,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.graph_add_node, { name, ...options });
   }
 
-  /** Read a node by its exact name, or see names that resemble it. */
+  /** Read a node by its exact name, or see similar names. */
   getNode(
     name: Options<"get_node_by_name", never>["name"],
     options: Options<"get_node_by_name", "name"> = {},
@@ -481,7 +481,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.graph_delete_node, { node_id, ...options });
   }
 
-  /** Verify a fact: read the edge of exactly this source, target and relation, or null. */
+  /** Verify a fact: read the edge from exactly this source to this target. */
   getEdge(
     source_name: Options<"get_edge", never>["source_name"],
     target_name: Options<"get_edge", never>["target_name"],
