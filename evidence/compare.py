@@ -38,7 +38,7 @@ class Freshness(NamedTuple):  # a dataclass takes 7 ms to import
 
 
 class Cited(NamedTuple):
-    """A memory's evidence. `is_here`: the memory is of this repository's project, so that its paths are of here."""
+    """A memory's evidence. `is_here`: the memory is about this repository, so that its paths are of here."""
 
     evidence: Sequence[Citation]
     is_here: bool = True

@@ -168,7 +168,7 @@ _LONG: Final = re.compile(r"[\w\-.~+/=]{11,}+", re.ASCII)
 
 
 def is_random(token: str) -> bool:
-    """Say whether a token may be one: npm_config_registry_of_this_project is none."""
+    """Say whether a token may be one: npm_config_registry_of_this_folder is none."""
     return not (token.islower() or token.isupper()) or _DIGIT.search(token) is not None
 
 

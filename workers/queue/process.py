@@ -80,7 +80,7 @@ class _Lanes:
             await send_follow_ups(self.pipelines[number], self._lanes.all[number], [follow_up])
 
     async def report_alive(self) -> None:
-        """Write until `stop` which workers live, so that a mailbox that nobody serves shows; then undo it."""
+        """Write until `stop` which workers live, so that a mailbox that nobody serves shows; then take them out."""
         await asyncio.gather(*map(self._report_alive, self._lanes.all, self.pipelines))
 
     async def _report_alive(self, keys: Keys, pipeline: Pipeline) -> None:
