@@ -17,6 +17,7 @@ from engramq.schemas.commands import (
     MemoryChanged,
     MemoryFound,
     MemoryList,
+    Neighbors,
     Promoted,
     ProposalList,
     QueryConnected,
@@ -35,6 +36,7 @@ from engramq.schemas.records import (
     Link,
     Memory,
     MemoryPreview,
+    Neighbor,
     NodeRef,
     Proposal,
     ReferencedMemory,
@@ -127,8 +129,25 @@ EDGES = st.builds(
     memory_sector=st.sampled_from(Sector),
     properties=st.dictionaries(st.text(max_size=9), st.text(max_size=900), max_size=3),
 )
+NEIGHBORS = st.builds(
+    Neighbor,
+    **NODES,
+    distance=st.integers(1, 5),
+    edge_id=st.builds(uuid7),
+    relation=st.text(min_size=1, max_size=255),
+    weight=st.floats(0, 1),
+    memory_sector=st.sampled_from(Sector),
+    direction=st.sampled_from(Direction),
+    relevance=st.floats(0, 1),
+    properties=st.dictionaries(st.text(max_size=9), st.text(max_size=900), max_size=3),
+)
 REPLIES: dict[str, st.SearchStrategy[Any]] = {
     **WRITES,
+    "graph_query_neighbors": st.builds(
+        lambda node, neighbors: Neighbors(start_node=node, neighbors=neighbors, count=len(neighbors), truncated=False),
+        st.builds(NodeRef, **NODES),
+        st.lists(NEIGHBORS, max_size=9),
+    ),
     "graph_list_edges": st.builds(
         lambda node, edges, alike: EdgeList(
             node=node, edges=edges, count=len(edges), match_count=9, candidates=alike, next_cursor="x" * 100

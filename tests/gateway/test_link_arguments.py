@@ -123,7 +123,8 @@ def test_a_bad_item_travels_as_its_fault_and_leaves_the_others_alone(item: Any, 
 def test_no_items_are_a_batch_and_too_many_are_not() -> None:
     assert links_of() == ()
     assert len(links_of(*[PAIR] * 200, atomic=True)) == 200
-    for wrong in ([PAIR] * 201, PAIR, "a", None, 5):
+    assert check_arguments(TOOLS["connects"], {"edges": PAIR}) == check_arguments(TOOLS["connects"], {"edges": [PAIR]})
+    for wrong in ([PAIR] * 201, "a", None, 5):
         assert refusal("connects", edges=wrong) == (FaultCode.INVALID_PARAMETER, "edges")
     assert refusal("connects") == (FaultCode.INVALID_PARAMETER, "edges")
 
