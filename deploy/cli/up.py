@@ -97,6 +97,8 @@ def _regain(home: Home, kind: str, environment: dict[str, str]) -> StackLease:
     """Start the stack again, as often as it takes, until `engramq down` or Ctrl-C ends this process."""
     pause_s, said = FIRST_PAUSE_S, ""
     while True:
+        if not home.path.is_dir():  # it was removed, and is not to come back as an empty one
+            raise _Left
         try:
             return take_lease(home, kind, environment, READY_BOUND_S)
         except (DeployError, OSError) as problem:

@@ -114,6 +114,16 @@ def test_a_stack_ends_with_its_home(detached: Home) -> None:
     detached.path.mkdir(exist_ok=True)  # which the fixture removes
 
 
+def test_a_home_that_was_removed_is_not_made_again(detached: Home) -> None:
+    supervisor, *_, holder = processes_of(detached)
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    shutil.rmtree(detached.path, ignore_errors=True)
+    os.kill(supervisor.pid, signal.SIGKILL)
+    await_true(lambda: not process.is_alive(holder))
+    assert not detached.path.exists()
+    detached.path.mkdir()  # which the fixture removes
+
+
 def test_a_lock_that_was_removed_is_taken_again(detached: Home) -> None:
     detached.lock.unlink()
     await_true(lambda: read_ownership(detached).is_held)
