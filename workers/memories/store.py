@@ -182,7 +182,8 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     rows: list[Row] = []
     if embedding is not None:  # before the insert, which the search would find
         rows = await (await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)).fetchall()
-    corrected = None if command.visibility is not UNSET or draft.owner is not None else _corrected(rows)
+    says_who_sees = not command.visibility is context.envelope.principal.visibility is UNSET
+    corrected = None if says_who_sees or draft.owner is not None else _corrected(rows)
     if corrected is not None:
         columns["owner"] = tx.viewer.owner
     project = columns["project"]
