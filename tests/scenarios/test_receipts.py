@@ -135,6 +135,16 @@ async def test_erasing_waits_for_who_reads_entries_to_give_them_places(agent: Ag
     await erasing
 
 
+async def test_erasing_waits_for_no_other_erasing(agent: Agent, database: Database) -> None:
+    """Else 64 callers erase one after the other, each for as long as a commit takes."""
+    (memory_id,) = await judged(agent, 1)
+    with psycopg.connect(database.owner_url) as another:
+        another.execute("select set_config('app.tenant', tenant::text, true) from namespaces")
+        another.execute("select blank_audit(array[gen_random_uuid()], gen_random_uuid())")
+        with anyio.fail_after(8):
+            assert (await agent.call("forget_memory", memory_id=memory_id, erase=True))["status"] == "erased"
+
+
 async def test_what_nobody_did_has_no_receipt(agent: Agent, terminal: Terminal) -> None:
     stored = await agent.call("store_memory", content="The ferry leaves at seven")
     for words in ([stored["command_id"]], ["--erased", stored["stored"]["id"]]):

@@ -1181,8 +1181,8 @@ declare
     gone uuid[];
     wordy bigint[];
 begin
-    -- Whoever gives entries their places reads what they say: after this, or before and is seen.
-    perform pg_advisory_xact_lock(hashtextextended('engramq.audit_chain', entered));
+    -- Whoever gives entries their places reads what they say: after this, or before and is seen. Others may blank beside us.
+    perform pg_advisory_xact_lock_shared(hashtextextended('engramq.audit_chain', entered));
     select array_agg(given.id) into gone
     from unnest(erased) as given (id)
     where given.id not in (select n.id from nodes n where n.tenant = entered and n.id = any(erased))
