@@ -49,6 +49,9 @@ _REFUSED: Final = ("The user doesn't want to", "Permission for this tool use was
 _WORDS: Final = r"(?s)(?!Error|Exit code)[^\n]*\b[Tt]he user said:\n(.+)"
 _COMMAND: Final = r"\s*<command-(?:message|name)>"
 _TAKEN: Final = (None, "absorbed_mid_turn")  # why words left the queue that the model got; others were withdrawn
+# Words that wait at once, and the turns that pass meanwhile. More than that have nobody to take them: a client that was
+# killed leaves words so.
+_QUEUED_AT_MOST: Final = 64
 
 
 def kind_of(line: Mapping[str, Any]) -> str:
@@ -79,6 +82,7 @@ class _Queued(NamedTuple):
     key: str
     moment: object
     at: int
+    turns: int  # that were said before
 
 
 class ClaudeCodeLines(LineReader):
@@ -94,6 +98,7 @@ class ClaudeCodeLines(LineReader):
         self._next: list[_Queued] = []  # which have left the queue, and come as a prompt
         self._absorbed: list[_Queued] = []  # which have left it, and may be attached
         self._attached = Counter[str]()  # words that were attached before they left it
+        self._turns = 0
 
     @property
     def waits_at(self) -> int | None:
@@ -115,7 +120,18 @@ class ClaudeCodeLines(LineReader):
             if turn is not None and turn.speaker == USER:
                 yield from self._without_attachment()
         if turn is not None:
+            self._turns += 1
             yield Spoken(turn, at)
+        yield from self._given_up()
+
+    def _given_up(self) -> Iterator[Spoken]:
+        """Yield words that have waited for too long: somebody typed them, whatever became of them."""
+        waiting = self._waiting
+        while waiting and (len(waiting) > _QUEUED_AT_MOST or self._turns - waiting[0].turns > _QUEUED_AT_MOST):
+            self._absorbed.append(waiting.pop(0))
+        del self._next[:-_QUEUED_AT_MOST]
+        if len(self._absorbed) > _QUEUED_AT_MOST:
+            yield from self._without_attachment()
 
     def rest(self, *, has_ended: bool) -> Iterator[Spoken]:
         """Yield the words that left the queue last, and where a session has ended those that wait: somebody typed them.
@@ -135,7 +151,7 @@ class ClaudeCodeLines(LineReader):
     def _move(self, line: Mapping[str, Any], at: int) -> None:
         """Follow what the queue does with words."""
         operation, text, moment = line.get("operation"), text_in(line.get("content")).strip(), line.get("timestamp")
-        queued = _Queued(text, f"{text_at(line, 'sessionId')}:queued:{moment}", moment, at)
+        queued = _Queued(text, f"{text_at(line, 'sessionId')}:queued:{moment}", moment, at, self._turns)
         if operation == "enqueue" and text:
             self._waiting.append(queued)
         elif operation == "dequeue":

@@ -454,3 +454,20 @@ def test_marks_that_are_never_closed_take_no_longer_than_their_text(text: str) -
     begun = time.process_time()
     assert spoken_text(many) == many.strip()
     assert time.process_time() - begun < 2, "twice as many would take four times as long"
+
+
+def test_words_that_a_killed_client_left_in_its_queue_hold_no_later_turn_back(tmp_path: Path, home: Home) -> None:
+    lines = [queue(1, "enqueue", content=KETTLE), *(user(second, f"Cup {second}.") for second in range(2, 72))]
+    path = written(tmp_path, "session.jsonl", lines)
+    assert KETTLE in captured(home, "claude-code", path).values()
+    assert KETTLE in [turn.text for turn in imported(CLAUDE_CODE, path)[0]]
+    assert SessionNotes(home, "claude-code", "S").offset == path.stat().st_size
+
+
+@pytest.mark.parametrize("then", [queue(2, "remove", content="Never mind."), attached(2, "Never mind.")])
+def test_a_queue_that_nobody_takes_from_takes_no_longer_than_its_lines(tmp_path: Path, then: Line) -> None:
+    lines = [user(0, "Tea."), *(queue(1, "enqueue", content=f"Cup {number}.") for number in range(8_000))]
+    path = written(tmp_path, "session.jsonl", [*lines, *[then] * 8_000])
+    begun = time.process_time()
+    assert len(imported(CLAUDE_CODE, path)[0]) > 1
+    assert time.process_time() - begun < 3, "twice as many would take four times as long"
