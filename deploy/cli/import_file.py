@@ -214,8 +214,8 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
     print_counts(importer)
     if isinstance(source, Export):
         _print_export(source, done, settings)
-        if not (importer.counts.total() or done.graph.found):
-            return nothing_in(source.path)
+    if not (importer.counts.total() or (isinstance(source, Export) and done.graph.found)):
+        return nothing_in(path)
     return exit_code_for(importer.counts[ReceiptStatus.REJECTED], rejects)
 
 
@@ -244,8 +244,8 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
                 looked = look_through(rows, settings, options, rejects, foreign=False)
     kinds = [kind for kind in (NODES, EDGES) if looked.counts[kind]]
     print("  ".join(f"{kind} {looked.counts[kind]}" for kind in (MEMORIES, *kinds, REJECTED)))
-    if isinstance(source, Export) and not looked.counts:
-        return nothing_in(source.path)
+    if not looked.counts:
+        return nothing_in(source.path if isinstance(source, Export) else source)
     return print_looked(looked, rejects)
 
 

@@ -75,9 +75,10 @@ def print_looked(looked: DryRun, rejects: Path | None) -> ExitCode:
     return exit_code_for(looked.counts[REJECTED], rejects)
 
 
-def nothing_in(path: Path) -> ExitCode:
-    """Say that there is nothing to import in a file or folder."""
-    print(f"There is nothing to import in {printable(str(path))}.", file=sys.stderr)
+def nothing_in(path: Path | None) -> ExitCode:
+    """Say that there is nothing to import in a file or folder; None: standard input."""
+    place = "standard input" if path is None else printable(str(path))
+    print(f"There is nothing to import in {place}.", file=sys.stderr)
     return ExitCode.FAILED
 
 

@@ -161,7 +161,11 @@ async def test_nothing_found_is_an_exit_code(stage: Stage, tmp_path: Path, capsy
     empty = tmp_path / "conversations.json"
     empty.write_text("[]")
     (tmp_path / "storage").mkdir()
+    blank = tmp_path / "rows.jsonl"
+    blank.write_text("\n")
     for options in ((), ("--dry-run",)):
+        assert await bring_in(blank, *options) == ExitCode.FAILED
+        assert "There is nothing to import in" in capsys.readouterr().err
         assert await bring_in(empty, "--format", "claude", *options) == ExitCode.FAILED
         assert "There is nothing to import in" in capsys.readouterr().err
         assert await bring_in(tmp_path / "storage", "--format", "opencode", *options) == ExitCode.FAILED
