@@ -4,19 +4,21 @@ A model has written most of it, but people read and correct the notes of Claude 
 notes do. Blocks and messages of Letta are kept apart, as conversations are.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.importing.conversations import UNTIL, WHEN, source_of
+from engramq.deploy.importing.conversations import UNTIL, USER, WHEN, source_of
 from engramq.deploy.importing.exports import (
     Choices,
     Entry,
     ExportedEdge,
     ExportedNode,
     LeftOut,
+    NoList,
     items,
     moment,
     opened,
@@ -28,6 +30,7 @@ from engramq.deploy.importing.notes import LABEL, LINKS_TO, MarkdownNote, link_n
 from engramq.deploy.importing.records import Given, Rejection
 
 INDEX: Final = "MEMORY.md"
+_MEMORY: Final = "memory"
 _INDEXES: Final = LeftOut("indexes of notes", "index of notes")
 _POINTS: Final = re.compile(r"(?:#.*|(?:[-*] ?)?\[[^\]\n]*\]\([^)\n]*\).*|[-*] ?\[\[[^\]\n]*\]\].*)?")
 RULES: Final = ("CLAUDE.md", "CLAUDE.local.md")
@@ -36,8 +39,6 @@ RULES: Final = ("CLAUDE.md", "CLAUDE.local.md")
 def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the notes of a memory's folder, or of CLAUDE.md and rules, and the links between them."""
     folder = path.resolve() if path.is_dir() else path.resolve().parent
-    # The client names the folder of a memory after a whole path; rules are known by theirs.
-    slug = folder.parent.name if folder.name == "memory" else "/".join(folder.parts[-3:])
     for note in notes(path) if path.is_dir() else [read_note(path.parent, path)]:
         if not isinstance(note, MarkdownNote):
             yield note
@@ -45,7 +46,7 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
         if note.path.name == INDEX and all(_POINTS.fullmatch(line.strip()) for line in note.text.splitlines()):
             yield _INDEXES
             continue
-        own = note.properties
+        own, place = note.properties, _place(folder / note.path)
         kept = own["metadata"] if isinstance(own.get("metadata"), dict) else own
         name, about = own.get("name"), own.get("description")
         title = name if isinstance(name, str) and name else note.path.stem
@@ -56,10 +57,10 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
         yield ExportedNode(title, LABEL, 1, note.file)
         values = {
             "content": "\n\n".join(filter(None, (title, about if isinstance(about, str) else "", text))),
-            "external_id": own_id("claude-code-memory", f"{slug}/{note.path}"),
+            "external_id": own_id("claude-code-memory", place),
             WHEN: moment(kept.get("modified")),
             "tags": tags(kept.get("type", own.get("type")), kept.get("tags"), own.get("tags")),
-            "metadata": without_nothing({"file": f"{slug}/{note.path}", "session": kept.get("originSessionId")}),
+            "metadata": without_nothing({"file": place, "session": kept.get("originSessionId")}),
         }
         yield note.row(note.first, values)
         linked = set[str]({title})
@@ -68,6 +69,16 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
                 if target not in linked:
                     linked.add(target)
                     yield ExportedEdge(title, target, LINKS_TO, number, note.file, LABEL)
+
+
+def _place(file: Path) -> str:
+    """Return by what a note is known, whichever folder above it is imported.
+
+    The client names the folder around a memory after a whole path; rules are known by their last folders.
+    """
+    parts = file.parts
+    at = max((number for number, part in enumerate(parts) if part == _MEMORY), default=0)
+    return "/".join((parts[at - 1], *parts[at + 1 :]) if at > 1 else parts[-4:])
 
 
 def _without_comments(text: str) -> str:
@@ -85,21 +96,21 @@ def _without_comments(text: str) -> str:
 
 
 HERMES_FILES: Final = (INDEX, "USER.md")
-HERMES_SEPARATOR: Final = "\n\N{SECTION SIGN}\n"
+HERMES_SEPARATOR: Final = "\n\N{SECTION SIGN}\n"  # or with the line ends of Windows
 
 
 def read_hermes(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the entries of MEMORY.md and USER.md, which have a line with a section sign between them."""
     files = [path / name for name in HERMES_FILES if path.is_dir()] or [path]
     for file in files:
-        if file.is_symlink() or not file.is_file():
+        if not file.is_file() and not file.is_symlink():
             continue
         note = read_note(file.parent, file, properties=False)
         if isinstance(note, Rejection):
             yield note
             continue
         line = 1
-        for entry in note.text.split(HERMES_SEPARATOR):
+        for entry in note.text.replace("\r\n", "\n").split(HERMES_SEPARATOR):
             if entry.strip():
                 yield Given(line, {"content": entry.strip(), "tags": [file.stem.lower()]}, file.name)
             line += entry.count("\n") + 2
@@ -112,7 +123,7 @@ _OF_LETTA: Final = LeftOut("messages of the system and of tools", "message of th
 def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
     """Yield the blocks of memory, then what was said to each agent and what it answered."""
     source = source_of(choices)
-    with opened(path, "") as stream:
+    with opened(path, "") as stream, contextlib.suppress(NoList):  # an agent without memory has messages, too
         for item in items(stream, "blocks"):
             if isinstance(item, Rejection):
                 yield item
@@ -139,7 +150,8 @@ def _letta_message(line: int, thread: str, position: int, message: Any, source: 
     content = message.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-    text = _unpacked("\n\n".join(each for each in texts if isinstance(each, str)))
+    text = "\n\n".join(each for each in texts if isinstance(each, str))
+    text = _unpacked(text) if message["role"] == USER else text
     if not text.strip():
         return _OF_LETTA
     values = {
@@ -156,12 +168,14 @@ def _unpacked(text: str) -> str:
         packed = json.loads(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         packed = None
-    if not isinstance(packed, dict) or not isinstance(packed.get("message"), str):
+    if not isinstance(packed, dict) or not isinstance(packed.get("message"), str) or "type" not in packed:
         return text
     return packed["message"] if packed.get("type") == "user_message" else ""
 
 
 SERVICE_HEAD: Final = "export_metadata"
+SERVICE_LIST: Final = "memories"
+OF_SERVICE: Final = frozenset({"content", "memory_type"})  # each of its memories has both
 _UNTAGGED: Final = "untagged"
 
 
@@ -170,11 +184,11 @@ def read_memory_service(path: Path, _choices: Choices) -> Iterator[Entry]:
     with opened(path, "") as stream:
         made = {
             str(item.values.get("content_hash")): item.values.get("created_at")
-            for item in items(stream, "memories")
+            for item in items(stream, SERVICE_LIST)
             if isinstance(item, Given)
         }
     with opened(path, "") as stream:
-        for item in items(stream, "memories"):
+        for item in items(stream, SERVICE_LIST):
             yield item if isinstance(item, Rejection) else Given(item.line, _service_memory(item.values, made))
 
 

@@ -144,7 +144,8 @@ def _format_of_document(stream: IO[bytes]) -> ForeignFormat | None:
     begins = look_at(stream, *stores.MEM0_LISTS, *stores.GRAPH_LISTS, agents.LETTA_LIST)
     if begins.name == agents.LETTA_LIST:
         return ForeignFormat.LETTA if isinstance(begins.item, dict) and "block_ids" in begins.item else None
-    if agents.SERVICE_HEAD in begins.members:
+    is_of_service = isinstance(begins.item, dict) and begins.item.keys() >= agents.OF_SERVICE
+    if agents.SERVICE_HEAD in begins.members or (begins.name == agents.SERVICE_LIST and is_of_service):
         return ForeignFormat.MCP_MEMORY_SERVICE
     if begins.members.keys() >= _BACKUP_DOCUMENT:
         return ForeignFormat.OPENMEMORY
@@ -163,7 +164,11 @@ def _format_of_object(item: Any) -> ForeignFormat | None:
         "uuid" in item and (conversations.MESSAGES in item or "prompt_template" in item)
     ):
         return ForeignFormat.CLAUDE
-    if item.keys() & stores.OF_GRAPH and stores.graph_kind(item) in (stores.ENTITY, stores.RELATION):
+    if (
+        item.keys() & stores.OF_GRAPH
+        and item.keys() & stores.NAMED
+        and stores.graph_kind(item) in (stores.ENTITY, stores.RELATION)
+    ):
         return ForeignFormat.MCP_MEMORY
     if item.keys() >= _BACKUP_LINE:
         return ForeignFormat.OPENMEMORY

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -51,6 +51,8 @@ _TAG: Final = re.compile(
 )
 # A line that begins a property; most programs also take one without a blank before its value.
 _NAMED: Final = re.compile(r"([^\s:#\-\[\]{}'\"][^:\n]*?|\"[^\"\n]+\"):(?!//)(.*)")
+_LINK_OR_SPECIAL: Final = LeftOut("links and special files", "link or special file")
+_NO_NOTE: Final = LeftOut(f"files that do not end in {SUFFIX}", f"file that does not end in {SUFFIX}")
 UNREAD: Final = LeftOut(
     "lines of properties that cannot be read (their notes are in)", "line of properties that cannot be read"
 )
@@ -111,13 +113,17 @@ def notes(folder: Path) -> Iterator[MarkdownNote | Rejection | LeftOut]:
     Raises UnusableFile when it is no folder, or holds no note.
     """
     if not folder.is_dir():
-        raise UnusableFile("Notes are imported from the folder that they are in, and this is none.")
+        raise UnusableFile("Notes are imported from the folder that they are in: unpack an archive, then name that.")
     count = 0
     for path in _files(folder):
-        count += 1
-        if path.is_symlink() or not path.is_file():
-            yield LeftOut("links and special files", "link or special file")
+        if isinstance(path, Rejection):
+            yield path
+        elif path.is_symlink() or not path.is_file():
+            yield _LINK_OR_SPECIAL
+        elif path.suffix.lower() != SUFFIX:
+            yield _NO_NOTE
         else:
+            count += 1
             note = read_note(folder, path)
             yield note
             if isinstance(note, MarkdownNote):
@@ -126,10 +132,18 @@ def notes(folder: Path) -> Iterator[MarkdownNote | Rejection | LeftOut]:
         raise UnusableFile(f"There is no note in it: no file that ends in {SUFFIX}.")
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for root, folders, files in os.walk(folder):  # which follows no links
+def _files(folder: Path) -> Iterator[Path | Rejection]:
+    """Yield files and links below a folder that are not hidden, and a rejection for a folder that cannot be read."""
+    problems: list[OSError] = []
+    for root, folders, files in os.walk(folder, onerror=problems.append):  # which follows no links
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(root, name) for name in sorted(files) if name.lower().endswith(SUFFIX) and name[0] != ".")
+        yield from (Path(root, name) for name in folders if Path(root, name).is_symlink())
+        yield from (Path(root, name) for name in sorted(files) if not name.startswith("."))
+    yield from (_unreadable(Path(problem.filename).relative_to(folder), problem) for problem in problems)
+
+
+def _unreadable(path: PurePath, problem: OSError) -> Rejection:
+    return Rejection(1, FILE, f"It cannot be read: {problem.strerror or problem}.", path.as_posix())
 
 
 def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownNote | Rejection:
@@ -140,7 +154,7 @@ def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownN
     except UnusableFile as problem:
         return Rejection(1, FILE, str(problem), str(own))
     except OSError as problem:
-        return Rejection(1, FILE, f"The file cannot be read: {problem.strerror or problem}.", str(own))
+        return _unreadable(own, problem)
     except UnicodeDecodeError:
         return Rejection(1, FILE, "The file is no text in UTF-8.", str(own))
     found = _PROPERTIES.match(text) if properties else None
@@ -305,6 +319,7 @@ _OBSERVATION: Final = re.compile(r"\s*[-*]\s+\[(?![ xX-]\])([^\[\]]+)\](?!\()\s+
 # - relation [[Other note]] (why)
 _RELATION: Final = re.compile(r"""\s*[-*]\s+(?:"([^"]+)"|'([^']+)'|([^\[\]]*?))\s*\[\[[^\[\]]+\]\].*""")
 _TRAILING_TAGS: Final = re.compile(r"(?:\s+#[\w/-]+)+\s*$")
+_FIRST_PROJECT: Final = "main/"  # as it is called unless somebody calls it otherwise
 _BASIC_FIELDS: Final = ("title", "type", "tags", "permalink", "created", "date")
 
 
@@ -354,7 +369,7 @@ def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Gi
 
 def _text(note: MarkdownNote, folder: str, text: str) -> Given:
     own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
-    identifier = own_id("basic-memory", f"{folder}/{_permalink(note)}")
+    identifier = own_id("basic-memory", _permalink(note) or f"{folder}/{note.path}")
     values = {
         "content": note.title_of(text),
         "external_id": identifier,
@@ -367,12 +382,13 @@ def _text(note: MarkdownNote, folder: str, text: str) -> Given:
 
 
 def _permalink(note: MarkdownNote) -> str:
-    """Return by what a note is known: its permalink without the name that newer versions put before its folders."""
+    """Return a note's permalink, "" where it has none.
+
+    Newer versions put their project before it: those of the first project are known without it, as they were before.
+    """
     given = note.properties.get("permalink")
-    if not isinstance(given, str) or not given.strip("/ "):
-        return str(note.path)
-    parts = given.strip("/ ").split("/")
-    return "/".join(parts[1:] if len(parts) == len(note.path.parts) + 1 else parts)
+    own = given.strip("/ ") if isinstance(given, str) else ""
+    return own if str(note.path).startswith(_FIRST_PROJECT) else own.removeprefix(_FIRST_PROJECT)
 
 
 def _about(note: MarkdownNote) -> dict[str, Any]:

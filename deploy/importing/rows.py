@@ -14,6 +14,7 @@ from engramq.deploy.importing.conversations import WHEN
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, TAGS, Given, Rejection, rejection
 from engramq.deploy.local.hooks.turns import split as split_text
+from engramq.deploy.local.hooks.turns import storable
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, problem_in, without_absent
 from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
@@ -123,8 +124,13 @@ class Secrets:
 
 
 # What a row comes in without where it cannot be read: its text is worth more.
+_DATE: Final = LeftOut("dates that cannot be read (their rows are in)", "date that cannot be read (its row is in)")
+_NAME: Final = LeftOut("threads or speakers that cannot be taken", "thread or speaker that cannot be taken")
 SPARE: Final = {
-    WHEN: LeftOut("dates that cannot be read (their rows are in)", "date that cannot be read (its row is in)"),
+    WHEN: _DATE,
+    "expires_at": _DATE,
+    "speaker": _NAME,
+    "thread": _NAME,
     TAGS: LeftOut("lists of tags that cannot be taken (their rows are in)", "list of tags that cannot be taken"),
     "metadata": LeftOut(
         "properties that cannot be taken (their rows are in)", "set of properties that cannot be taken"
@@ -146,7 +152,7 @@ def check_rows(
 
     `namespace` is for rows that name none; with `one_namespace` it is for all rows, whatever they name. `split`: a text
     that is too long becomes several records of one thread. `secrets`: counts those that are left out. `foreign`:
-    another program has written them, so that tags and properties are spared, too.
+    another program has written them, so that all that is in SPARE is spared.
     """
     spare = SPARE if foreign else _OWN_SPARE
     secrets = secrets or Secrets()
@@ -155,6 +161,9 @@ def check_rows(
         if isinstance(given, Rejection):
             yield given
             continue
+        content = given.values.get(CONTENT)
+        if foreign and isinstance(content, str):
+            given.values[CONTENT] = storable(content)
         try:
             own = given.values.pop(NAMESPACE, None)
             own = namespace if own is None else own

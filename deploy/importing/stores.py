@@ -40,6 +40,7 @@ _OBSERVATIONS: Final = "observations"
 
 GRAPH_LISTS: Final = ("entities", "relations")
 OF_GRAPH: Final = frozenset({_OBSERVATIONS, "relationType"})  # each of its lines has one of them
+NAMED: Final = frozenset({"name", "from", "from_entity"})  # and one of these
 _KINDS: Final = {"entities": ENTITY, "relations": RELATION}
 
 

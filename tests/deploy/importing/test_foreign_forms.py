@@ -1,6 +1,7 @@
 """Forms in which others really write: the text comes in, what cannot be read is named, other documents are refused."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -323,12 +324,30 @@ def test_a_memory_of_mem0_is_of_when_it_was_worded_and_a_models_is_kept_apart(tm
     assert row["source_type"] == "conversation"
 
 
-def test_a_note_of_basic_memory_is_known_with_and_without_its_project(tmp_path: Path) -> None:
+def ids(found: list[Entry]) -> list[object]:
+    return [row.get("external_id") for row in rows(found)]
+
+
+def test_a_note_of_basic_memory_is_known_with_and_without_its_project_and_from_another_folder(tmp_path: Path) -> None:
     path = exports.basic_memory(tmp_path)
-    before = [row.get("external_id") for row in rows(read(path, BASIC))]
+    before = ids(read(path, BASIC))
     file = path / "guides" / "Coffee Brewing.md"
-    file.write_text(file.read_text().replace("permalink: guides/", "permalink: main/guides/"))
-    assert [row.get("external_id") for row in rows(read(path, BASIC))] == before
+    text = file.read_text()
+    file.write_text(text.replace("permalink: guides/", "permalink: main/guides/"))
+    assert ids(read(path, BASIC)) == before
+    assert ids(read(path.rename(tmp_path / "copy"), BASIC)) == before
+
+
+def test_notes_of_two_projects_of_basic_memory_with_one_name_are_two(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.mkdir()
+    for number, permalink in enumerate(("index", "main/index", "shop/index")):
+        (path / f"{number}.md").write_text(f"---\npermalink: {permalink}\n---\nText {number}.")
+    first, again, other = ids(read(path, BASIC))
+    assert first == again != other
+    (path / "main").mkdir()
+    (path / "main" / "index.md").write_text("---\npermalink: main/index\n---\nIn a folder of that name.")
+    assert ids(read(path, BASIC))[-1] not in (first, other)
 
 
 def test_sessions_are_of_the_program_that_wrote_them(tmp_path: Path) -> None:
@@ -356,6 +375,73 @@ def test_a_note_of_claude_code_keeps_its_type_time_and_links(tmp_path: Path) -> 
     assert [row["content"] for row in rows(read(rules, ForeignFormat.CLAUDE_CODE_MEMORY))] == [
         "CLAUDE\n\nNever push on Fridays."
     ]
+
+
+def test_a_note_of_claude_code_is_known_whichever_folder_is_imported(tmp_path: Path) -> None:
+    path = exports.claude_code_memory(tmp_path)
+    (path / "tea").mkdir()
+    (path / "tea" / "green.md").write_text("Steep it for two minutes.")
+    known = ids(read(path, ForeignFormat.CLAUDE_CODE_MEMORY))
+    assert ids(read(tmp_path, ForeignFormat.CLAUDE_CODE_MEMORY)) == known
+    assert ids(read(path / "tea", ForeignFormat.CLAUDE_CODE_MEMORY)) == known[-1:]
+
+
+def test_entries_of_hermes_may_end_their_lines_as_windows_does(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_bytes("Mint tea\r\n\N{SECTION SIGN}\r\nGreen kettle\r\n".encode())
+    assert [row["content"] for row in rows(read(tmp_path, ForeignFormat.HERMES))] == ["Mint tea", "Green kettle"]
+
+
+@pytest.mark.parametrize("blocks", [{}, {"blocks": []}])
+def test_an_agent_of_letta_without_memory_has_messages(tmp_path: Path, blocks: dict[str, Any]) -> None:
+    texts = ["I like tea.", '{"message": "hello"}']
+    messages = [{"role": "user", "id": f"m{number}", "content": text} for number, text in enumerate(texts)]
+    path = written(tmp_path / "tea.af", {"agents": [{"name": "tea", "block_ids": [], "messages": messages}], **blocks})
+    assert format_of(path) is ForeignFormat.LETTA
+    assert [row["content"] for row in rows(read(path, ForeignFormat.LETTA))] == texts
+
+
+@pytest.mark.parametrize(
+    ("document", "kind"),
+    [
+        ({"memories": [{"content": "Port is 80", "memory_type": "note", "tags": []}]}, "mcp-memory-service"),
+        ({"memories": [{"content": "Port is 80"}]}, None),
+        ({"sessions": [], "observations": [{"id": 1, "title": "Tea", "narrative": "Mint."}], "prompts": []}, None),
+    ],
+)
+def test_a_document_is_of_the_program_that_its_members_tell(tmp_path: Path, document: Any, kind: str | None) -> None:
+    assert format_of(written(tmp_path / "x.json", document)) == kind
+
+
+def test_a_text_comes_in_without_what_no_field_takes(tmp_path: Path) -> None:
+    row = {"id": "1", "memory": "Mint\0 tea", "expiration_date": "next week", "run_id": 17, "role": "x" * 300}
+    found = read(written(tmp_path / "x.json", [row]), MEM0)
+    several = check_rows([each for each in found if isinstance(each, Given)], "n", one_namespace=True, foreign=True)
+    *spared, kept = several
+    assert isinstance(kept, Row)
+    assert kept.record.content == "Mint\N{REPLACEMENT CHARACTER} tea"
+    assert len(spared) == 3
+
+
+def test_what_lies_beside_notes_is_named(tmp_path: Path) -> None:
+    vault = exports.obsidian(tmp_path)
+    (vault / "kettle.png").write_bytes(b"\x89PNG")
+    (vault / "elsewhere").symlink_to(tmp_path)
+    named = left_out(read(vault, OBSIDIAN))
+    assert {"files that do not end in .md", "links and special files"} <= set(named)
+
+
+def test_a_folder_of_notes_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = exports.obsidian(tmp_path)
+    listed = os.scandir
+
+    def scandir(path: str) -> Any:
+        if str(path).endswith("Projects"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # root may read everything
+    (problem,) = [each for each in READERS[OBSIDIAN](vault, Choices()) if isinstance(each, Rejection)]
+    assert (problem.file, problem.reason) == ("Projects", "It cannot be read: Permission denied.")
 
 
 def test_a_message_to_letta_is_unpacked_and_its_own_left_out(tmp_path: Path) -> None:
