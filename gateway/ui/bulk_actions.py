@@ -15,6 +15,7 @@ from engramq.gateway.ui.html import DONE
 from engramq.gateway.ui.memory import SURE, make_trusted, require_look, vouch
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.faults import invalid
+from engramq.schemas.fields import tag_key
 from engramq.schemas.vocabulary import Verification
 
 VERIFY: Final = "verify"
@@ -184,9 +185,12 @@ def _comes_back(verdicts: Verdicts, before: Body | None) -> bool:
         return before is not None and before.get("verification") == Verification.UNVERIFIED
     if verdicts.done not in (TAG, UNTAG):
         return True
-    given = set(tags_in(verdicts.tags))
-    had = given.intersection(before.get("tags") or ()) if before else set()
-    return before is not None and had == (set() if verdicts.done == TAG else given)
+    if before is None:
+        return False
+    given, had = tags_in(verdicts.tags), before.get("tags") or ()
+    if verdicts.done == UNTAG:  # a tag in other letters would come back in those of the form
+        return set(given) <= set(had)
+    return set(map(tag_key, given)).isdisjoint(map(tag_key, had))
 
 
 async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, row: Row) -> bool:

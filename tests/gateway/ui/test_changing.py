@@ -254,9 +254,10 @@ async def test_a_list_of_archived_ones_restores_many(here: Served) -> None:
     assert ("2 memories are back." in done.text, len(await agent.recent())) == (True, 2)
 
 
-async def test_undo_takes_no_tag_off_what_had_it_before(here: Served) -> None:
+@pytest.mark.parametrize("had", ["a", "A"])
+async def test_undo_takes_no_tag_off_what_had_it_before(here: Served, had: str) -> None:
     agent, browser = await here.agent("ada"), await here.browser("ada")
-    await agent.store("Had it", tags=["a"])
+    await agent.store("Had it", tags=[had])
     await agent.store("Had none")
     page, action = await browser.get(LIST), f"{LIST}/many"
     sent = {"which": "shown", "shown": page.values("shown"), "new_tags": "a"}
@@ -265,7 +266,19 @@ async def test_undo_takes_no_tag_off_what_had_it_before(here: Served) -> None:
     (undo,) = (form for form in done.reader.forms if form.fields.get("sure") == "untag")
     await browser.send(done, action, **{**undo.fields, "verdict": "untag"})
     kept = (await agent.call("list_recent_memories", detail="full"))["memories"]
-    assert {memory["content"]: memory.get("tags") or [] for memory in kept} == {"Had it": ["a"], "Had none": []}
+    assert {memory["content"]: memory.get("tags") or [] for memory in kept} == {"Had it": [had], "Had none": []}
+
+
+async def test_a_tag_in_other_letters_does_not_come_back_in_those_of_the_form(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for content, tag in (("Written so", "tea"), ("Written otherwise", "Tea")):
+        await agent.store(content, tags=[tag])
+    page = await browser.get(LIST)
+    sent = {"which": "shown", "shown": page.values("shown"), "new_tags": "tea"}
+    done = await browser.send(page, f"{LIST}/many", verdict="untag", sure="untag", **sent)
+    assert "2 memories are without these tags now." in done.text
+    (undo,) = (form for form in done.reader.forms if form.fields.get("sure") == "tag")
+    assert len(undo.fields["chosen"].split()) == 1
 
 
 async def test_what_left_the_list_meanwhile_is_left_alone(here: Served) -> None:
