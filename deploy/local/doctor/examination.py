@@ -24,6 +24,7 @@ from engramq.deploy.local.doctor.machine import (
     hooks_check,
     is_open_to_others,
     leftovers_check,
+    settings_check,
     stack_checks,
     stale_sockets,
 )
@@ -114,7 +115,7 @@ def _here(
     home: Home, settings: Settings, environment: Mapping[str, str]
 ) -> tuple[list[Check], dict[str, object] | None]:
     """Return the checks of this machine, and what the home's supervisor says; None where there is none."""
-    checks = [passed(CheckName.SETTINGS), home_check(home), hooks_check(home)]
+    checks = [settings_check(settings), home_check(home), hooks_check(home)]
     try:
         answer = ask_status(home)
     except DeployError as problem:

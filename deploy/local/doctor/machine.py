@@ -26,10 +26,12 @@ from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, misses
 from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.hooks.notes import sessions_not_understood, unknown_kinds
 from engramq.deploy.local.hooks.projects import known_projects
+from engramq.deploy.local.hooks.recall import MOST_TOKENS
 from engramq.deploy.local.ownership import Ownership, dead_ups, read_ownership, read_recorded
 from engramq.deploy.local.supervisor.stack import GATEWAY, WORKER, accepts, free_address
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
 from engramq.schemas.command_line import CommandFailed
+from engramq.schemas.settings import Settings
 
 MB: Final = 2**20
 FULL: Final = 64 * MB  # bytes free, below which PostgreSQL soon stops
@@ -86,6 +88,14 @@ def stale_sockets(home: Home) -> list[Path]:
     """Return the sockets of the home on which nobody listens."""
     sockets = (home.supervisor_socket, home.gateway_socket, home.redis_socket, home.postgres_sockets / ".s.PGSQL.5432")
     return [path for path in sockets if os.path.lexists(path) and not accepts(socket.AF_UNIX, str(path))]
+
+
+def settings_check(settings: Settings) -> Check:
+    """Check that settings are heeded as they stand: hooks tell no more tokens than clients show whole."""
+    if settings.hook_tokens <= MOST_TOKENS:
+        return passed(CheckName.SETTINGS)
+    wrong = f"ENGRAMQ_HOOK_TOKENS is {settings.hook_tokens}, but clients cut what is longer than {MOST_TOKENS} tokens."
+    return degraded(CheckName.SETTINGS, f"{wrong} Hooks stop there.", f"Set it to {MOST_TOKENS} or less.")
 
 
 def hooks_check(home: Home) -> Check:

@@ -63,6 +63,15 @@ def test_a_setting_that_cannot_be_read_is_named(alone: Environment, doctor: Comm
     assert "ENGRAMQ_REDIS_URL" in wrong(found, "settings")
 
 
+@pytest.mark.promise("CL-2")
+def test_more_tokens_for_hooks_than_clients_show_are_named(alone: Environment, doctor: Command) -> None:
+    _, found = doctor(alone | {"ENGRAMQ_HOOK_TOKENS": "3101"})
+    assert found["settings"]["state"] == "degraded"
+    assert "ENGRAMQ_HOOK_TOKENS is 3101, but clients cut what is longer than 3100" in wrong(found, "settings")
+    _, found = doctor(alone | {"ENGRAMQ_HOOK_TOKENS": "3100"})
+    assert found["settings"].get("state", "ok") == "ok"
+
+
 def test_a_file_of_projects_that_hooks_cannot_read_is_named(alone: Environment, doctor: Command, home: Home) -> None:
     home.projects.write_text("[]")
     _, found = doctor(alone)
