@@ -57,6 +57,7 @@ _LISTS: Final = (
     "still_resting_on",
     "candidates",
     "edges",
+    "nodes",
     _NEIGHBORS,
     "proposals",
     "entries",

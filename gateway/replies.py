@@ -209,10 +209,14 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
             else f"{budget} shows more.{in_parts}"
         )
     if tool.write and "command_id" in body:
-        more, whole = (f", {budget}", " all") if is_advised else ("", "")
-        return f'get_command(command_id="{body["command_id"]}"{full}{more}) shows it{whole}.{in_parts}'
+        call = f'get_command(command_id="{body["command_id"]}"{full}'
+        if is_advised:
+            return f"{call}, {budget}) shows it all."
+        return f"{call}) shows it.{in_parts}" if in_parts else f"{call}) shows it. {budget} shows more."
     if is_advised:
         return f"Repeat the call with {budget}."
+    if not any(isinstance(value, list) for value in body.values()):  # one node, or one edge
+        return f"{budget} shows more."
     narrower = "a smaller limit" if "limit" in tool.parameters.__struct_fields__ else "a narrower filter"
     return f"{budget} shows more, and {narrower} more of each.{in_parts}"
 

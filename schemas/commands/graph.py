@@ -82,6 +82,7 @@ ADD_NODE: Final = Tool(
     summary="Make a named node, or merge properties into it. Label and name together identify it. Call it for "
     "properties of a thing itself. Not before an edge: graph_add_edge makes missing nodes.",
     example='graph_add_node(name="Ada", label="Person")',
+    bounded=True,
     idempotent=True,
     guide=ToolGuide(
         what="Makes a named node, or merges properties into it. Label and name together identify it, as written.",
@@ -185,6 +186,7 @@ ADD_EDGE: Final = Tool(
     summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact to "
     "check exactly later; valid_until ends it. If it takes a sentence, call store_memory.",
     example='graph_add_edge(source_name="Ada", target_name="Engine", relation="DESIGNED")',
+    bounded=True,
     idempotent=True,
     everyday=(
         *("source_name", "target_name", "relation", "source_label", "target_label", "properties", "valid_from"),

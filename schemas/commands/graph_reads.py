@@ -70,6 +70,7 @@ GET_NODE_BY_NAME: Final = Tool(
     summary="Read a node by its exact name, or see similar names. Call it for properties, node_id or "
     "spelling. For what surrounds it call graph_query_neighbors.",
     example='get_node_by_name(name="Ada")',
+    bounded=True,
     read_only=True,
     everyday=("name", "label"),
     guide=ToolGuide(
@@ -132,6 +133,7 @@ GET_EDGE: Final = Tool(
     summary="Verify a fact: read the edge from exactly this source to this target. Call it before you rely on a fact. "
     "not_found means not known, not false. Without the exact words call graph_list_edges.",
     example='get_edge(source_name="Ada", target_name="Engine", relation="DESIGNED")',
+    bounded=True,
     shown_as_not_empty=("source_name", "target_name", "relation"),
     read_only=True,
     everyday=("source_name", "target_name", "relation"),
@@ -229,7 +231,7 @@ LIST_EDGES: Final = Tool(
     rest="GET /graph/edges",
     client_name="list_edges",
     title="List edges",
-    summary="See every edge of a node, heaviest first, or one by edge_id. Call it to read all facts about a "
+    summary="See every edge of a node, heaviest first, or one by edge_id. Call it for all facts about a "
     "thing, or what an id stands for. For what lies further away call graph_query_neighbors.",
     example='graph_list_edges(node_name="Ada")',
     bounded=True,
@@ -300,7 +302,7 @@ QUERY_NEIGHBORS: Final = Tool(
     rest="GET /graph/neighbors",
     client_name="neighbors",
     title="Query neighbours",
-    summary="See what surrounds a node, nearest and most relevant first. Call it for all around a person, project or "
+    summary="See what surrounds a node, nearest first. Call it for all around a person, project or "
     "thing. For one exact fact call get_edge.",
     example='graph_query_neighbors(node_name="Ada", depth=2)',
     bounded=True,
@@ -361,9 +363,10 @@ FIND_PATH: Final = Tool(
     rest="GET /graph/path",
     client_name="find_path",
     title="Find a path",
-    summary="Find a shortest path between two nodes, over edges in either direction. Call it to "
-    "learn what two things have to do with each other. For one exact fact call get_edge.",
+    summary="Find a shortest path between two nodes, in either direction. Call it to "
+    "learn how two things are connected. For one exact fact call get_edge.",
     example='graph_find_path(start_node="Ada", end_node="London")',
+    bounded=True,
     read_only=True,
     guide=ToolGuide(
         what="Finds a shortest path between two nodes, over edges in either direction.",

@@ -12,12 +12,17 @@ from engramq.schemas.commands import (
     BreadcrumbTrail,
     CommandReport,
     ContradictionList,
+    EdgeAdded,
+    EdgeFound,
     EdgeList,
     Forgotten,
     MemoryChanged,
     MemoryFound,
     MemoryList,
     Neighbors,
+    NodeAdded,
+    NodeFound,
+    PathReport,
     Promoted,
     ProposalList,
     QueryConnected,
@@ -38,6 +43,7 @@ from engramq.schemas.records import (
     MemoryPreview,
     Neighbor,
     NodeRef,
+    PathEdge,
     Proposal,
     ReferencedMemory,
     SurveyTotals,
@@ -105,20 +111,37 @@ PREVIEWS = st.none() | st.text(max_size=limits.PREVIEW_CHARS)
 HIDDEN = st.lists(st.builds(MemoryPreview, id=st.builds(uuid7), preview=PREVIEWS), max_size=20)
 HINTS = st.just("What this one had replaced stays hidden.")
 CHANGES = st.dictionaries(st.sampled_from(["relation", "weight", "still_hidden"]), st.text(max_size=400), max_size=3)
-WRITES: dict[str, st.SearchStrategy[Any]] = {
-    "store_memory": st.builds(Stored, stored=MEMORIES, similar_memories=st.lists(MEMORIES, max_size=5), **WRITTEN),
-    "supersede_memory": st.builds(Superseded, old=MEMORIES, new=MEMORIES, **WRITTEN),
-    "update_memory": st.builds(MemoryChanged, status=st.just("updated"), memory=MEMORIES, **WRITTEN),
-    "restore_memory": st.builds(MemoryChanged, status=st.just("restored"), memory=MEMORIES, **WRITTEN),
-    "memory_promote_to_trusted": st.builds(
-        Promoted, status=st.sampled_from(["promoted", "already_trusted"]), memory=MEMORIES, **WRITTEN
-    ),
-}
 NODES: dict[str, st.SearchStrategy[Any]] = {
     "node_id": st.builds(uuid7),
     "label": st.text(min_size=1, max_size=255),
     "name": st.text(min_size=1, max_size=255),
 }
+PROPERTIES = st.dictionaries(st.text(max_size=9), st.text(max_size=900), max_size=3)
+EDGE: dict[str, st.SearchStrategy[Any]] = {
+    "edge_id": st.builds(uuid7),
+    "source_id": st.builds(uuid7),
+    "target_id": st.builds(uuid7),
+    "relation": st.text(min_size=1, max_size=255),
+    "weight": st.floats(0, 1),
+    "memory_sector": st.sampled_from(Sector),
+    "properties": PROPERTIES,
+}
+WRITES: dict[str, st.SearchStrategy[Any]] = {
+    "store_memory": st.builds(Stored, stored=MEMORIES, similar_memories=st.lists(MEMORIES, max_size=5), **WRITTEN),
+    "supersede_memory": st.builds(Superseded, old=MEMORIES, new=MEMORIES, **WRITTEN),
+    "update_memory": st.builds(MemoryChanged, status=st.just("updated"), memory=MEMORIES, **WRITTEN),
+    "restore_memory": st.builds(MemoryChanged, status=st.just("restored"), memory=MEMORIES, **WRITTEN),
+    "graph_add_node": st.builds(NodeAdded, created=st.booleans(), properties=PROPERTIES, **NODES, **WRITTEN),
+    "graph_add_edge": st.builds(EdgeAdded, created=st.booleans(), **EDGE, **WRITTEN),
+    "memory_promote_to_trusted": st.builds(
+        Promoted, status=st.sampled_from(["promoted", "already_trusted"]), memory=MEMORIES, **WRITTEN
+    ),
+}
+PATH_EDGES = st.builds(
+    PathEdge,
+    **{name: value for name, value in EDGE.items() if name != "properties"},
+    direction=st.sampled_from(Direction),
+)
 EDGES = st.builds(
     GraphEdge,
     edge_id=st.builds(uuid7),
@@ -127,7 +150,7 @@ EDGES = st.builds(
     relation=st.text(min_size=1, max_size=255),
     weight=st.floats(0, 1),
     memory_sector=st.sampled_from(Sector),
-    properties=st.dictionaries(st.text(max_size=9), st.text(max_size=900), max_size=3),
+    properties=PROPERTIES,
 )
 NEIGHBORS = st.builds(
     Neighbor,
@@ -139,7 +162,7 @@ NEIGHBORS = st.builds(
     memory_sector=st.sampled_from(Sector),
     direction=st.sampled_from(Direction),
     relevance=st.floats(0, 1),
-    properties=st.dictionaries(st.text(max_size=9), st.text(max_size=900), max_size=3),
+    properties=PROPERTIES,
 )
 REPLIES: dict[str, st.SearchStrategy[Any]] = {
     **WRITES,
@@ -155,6 +178,29 @@ REPLIES: dict[str, st.SearchStrategy[Any]] = {
         st.none() | st.builds(NodeRef, **NODES),
         st.lists(EDGES, max_size=6),
         st.lists(st.builds(Candidate, field=st.just("node_name"), **NODES), max_size=9),
+    ),
+    "get_node_by_name": st.builds(
+        NodeFound,
+        **NODES,
+        properties=PROPERTIES,
+        created_at=st.just(AT),
+        updated_at=st.just(AT),
+        match_count=st.just(1),
+    ),
+    "get_edge": st.builds(EdgeFound, **EDGE, created_at=st.just(AT), match_count=st.just(1)),
+    "graph_find_path": st.builds(
+        lambda nodes, edges, alike: PathReport(
+            path_found=True,
+            path_length=len(edges),
+            nodes=nodes,
+            edges=edges,
+            total_weight=1.0,
+            truncated=False,
+            candidates=alike,
+        ),
+        st.lists(st.builds(NodeRef, **NODES), max_size=limits.PATH_DEPTH + 1),
+        st.lists(PATH_EDGES, max_size=limits.PATH_DEPTH),
+        st.lists(st.builds(Candidate, field=st.just("start_node"), **NODES), max_size=9),
     ),
     "search_memories": SEVERAL.map(lambda found: MemoryList(memories=found, count=len(found))),
     "list_standing": SEVERAL.map(lambda found: MemoryList(memories=found, count=len(found))),

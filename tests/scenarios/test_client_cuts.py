@@ -55,7 +55,14 @@ async def test_no_client_cuts_a_default_reply_or_one_that_a_hint_advises(agent: 
     for number in range(40):
         edge = {"source_name": "hub", "target_name": f"spoke {number}", "relation": "HAS"}
         await agent.call("graph_add_edge", **edge, properties={"why": "x" * 300})
+    large: dict[str, Any] = {"properties": {f"drawing {number}": "x" * 900 for number in range(30)}}
+    fact = {"source_name": "Ada", "target_name": "Engine", "relation": "DESIGNED"}
     calls: dict[str, dict[str, Any]] = {
+        "graph_add_node": {"name": "hub", **large},
+        "graph_add_edge": {**fact, **large},
+        "get_node_by_name": {"name": "hub"},
+        "get_edge": fact,
+        "graph_find_path": {"start_node": "hub", "end_node": "spoke 9"},
         "search_memories": {"query": LONG[:1_000], "limit": 50, "min_relevance": 0},
         "list_recent_memories": {"limit": 5},
         "get_memory": {"memory_id": ids[0]},
@@ -104,3 +111,21 @@ async def test_what_went_wrong_in_the_largest_batch_is_in_what_each_client_leave
         assert text_of(batch["summary"]) in left, cut.__name__
         if len(text_of(batch["errors"])) < 5_000:
             assert text_of(batch["errors"])[1:-1] in left, cut.__name__
+
+
+@pytest.mark.promise("CL-2", "AG-4")
+async def test_properties_that_are_left_out_are_named_and_shown_on_request(agent: Agent) -> None:
+    fact = {"source_name": "Ada", "target_name": "Engine", "relation": "DESIGNED"}
+    for size in (8_500, 40_000):
+        asked: dict[str, Any] = {"properties": {"drawing": "x" * size}}
+        written = [
+            await agent.call("graph_add_edge", **fact, **asked),
+            await agent.call("graph_add_node", name="Ada", **asked),
+        ]
+        for body in (*written, await agent.call("get_edge", **fact), await agent.call("get_node_by_name", name="Ada")):
+            assert (body["properties"], body["omitted_fields"]) == ({}, ["properties"])
+            assert ("larger max_chars" in body["rest"]) is (size > limits.ADVISED_CHARS)
+        for tool, named in (("get_edge", fact), ("get_node_by_name", {"name": "Ada"})):
+            whole = await agent.call(tool, **named, max_chars=50_000)
+            assert whole["properties"] == asked["properties"]
+            assert "rest" not in whole
