@@ -143,7 +143,7 @@ def wish_cues(content: str) -> Cues:
 _GENERAL: Final = re.compile(rf"\b(?:{_ABOUT_ANSWERS}|{ABOUT_ANSWERS}|call me|address me|nenn mich)\b")
 _SCOPED: Final = re.compile(
     rf"\b(?:when|whenever|if|while|for|can you|could you|how|what|commits?|code|tests?|e?mails?|letters?|reports?|"
-    rf"recipes?|advice|docs|{SCOPED})\b"
+    rf"recipes?|advice|docs|files?|repos?|repositor(?:y|ies)|{SCOPED})\b|\b(?:tabs|spaces|indent\w*)\b.* in \w"
 )
 
 

@@ -201,6 +201,10 @@ def test_words_alone_tell_plain_wishes_from_what_looks_like_one() -> None:
     [
         ("Always answer in Italian.", True),
         ("Please use tabs.", True),
+        ("The user prefers tabs over spaces in Go files.", False),
+        ("Indent with two spaces in YAML.", False),
+        ("Keep comments short in this repository.", False),
+        ("Please keep answers short in German.", True),
         ("Always give the unit when I ask about sizes.", False),
         ("I prefer trains over planes.", False),
         ("Write commit messages in English.", False),
