@@ -169,6 +169,8 @@ async def test_nothing_here_and_something_elsewhere_is_said(stage: Stage) -> Non
             await nobody.store("What is in no project is seen everywhere")
             for said in ({}, {"project": "*"}, {"project": "shop"}):
                 assert "hint" not in await blog.call("search_memories", query="node version", **said)
+            unlikely = await nobody.call("search_memories", query="which node version do we need", min_relevance=0)
+            assert (unlikely["count"], unlikely["answered"], unlikely["hint"]) == (1, "unsure", counted)
             alone = await blog.call("search_memories", query="seen everywhere", project_only=True, thread=None, limit=1)
             assert "1 hit in no project" in alone["hint"]
 

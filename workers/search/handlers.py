@@ -152,7 +152,7 @@ async def search(
 
 
 async def hint_elsewhere(command: SearchMemories, context: Context) -> str | UnsetType:
-    """Say what a search that shows nothing would have found in other projects."""
+    """Say what a search that shows nothing likely would have found in other projects."""
 
     async def search_wide(wide: SearchMemories) -> Sequence[Memory]:
         return (await search(wide, context)).result.memories
@@ -171,7 +171,10 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         wishes = Wishes(context.envelope.principal.writers)
     result, notice, degraded, refresh = await search(command, context, wishes)
     memories, left_out = result.memories, result.left_out
-    hints = () if memories else (_hint(result), await hint_elsewhere(command, context))
+    hints = [UNSET if memories else _hint(result)]
+    # People are shown unlikely hits as well, and see by nothing else that the answer is in another project.
+    if not memories or (command.min_relevance == 0 and result.answered != "yes"):
+        hints.append(await hint_elsewhere(command, context))
     if any(memory.evidence for memory in memories):
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
