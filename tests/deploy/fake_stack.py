@@ -75,6 +75,13 @@ def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> 
         # As on systems where the kernel does not end the children of a killed parent.
         deaf, quick = partial(program, home, "deaf", death_signal=0), ((15, 0.2), (9, 5.0))
         services.append(SupervisedService("orphan", deaf, settle_s=0.3, stop_signals=quick, orphan_signals=quick))
+    if "deaf" in extra:
+        slow, quick = ((15, 8.0), (9, 5.0)), ((15, 0.2), (9, 5.0))
+        for name in ("deaf0", "deaf1", "deaf2"):  # each stops by itself
+            deaf = partial(program, home, "deaf")
+            services.append(
+                SupervisedService(name, deaf, uses=(name,), settle_s=0.3, stop_signals=slow, hung_signals=quick)
+            )
     if "mutual" in extra:
         services += [mutual(home, "this", "that"), mutual(home, "that", "this")]
     names = tuple(service.name for service in services)

@@ -112,18 +112,24 @@ class Runner:
             self._become(ServiceState.FAILING if self.complaint else ServiceState.STARTING)
             await asyncio.sleep(self._delay_s())
 
-    async def stop(self) -> None:
-        """End the process with the service's signals, each within its bound. `run` has been cancelled before."""
-        if self.service.before_stop is not None and self.child is not None and self.child.poll() is None:
+    async def stop(self, *, in_haste: bool) -> bool:
+        """End the process with the service's signals, each within its bound; return whether the first was enough.
+
+        `run` has been cancelled before. `in_haste`: another service has used up the time, so this one gets little.
+        """
+        is_running = self.child is not None and self.child.poll() is None
+        if self.service.before_stop is not None and is_running and not in_haste:
             await asyncio.to_thread(self.service.before_stop)
-        await self._end(self.service.stop_signals)
+        needed = await self._end(self.service.hung_signals if in_haste else self.service.stop_signals)
         self._state_file.forget(self.service.name)
         self._become(ServiceState.STOPPED)
+        return needed <= 1
 
-    async def _end(self, signals: Sequence[tuple[int, float]]) -> None:
-        for number, bound_s in signals:
+    async def _end(self, signals: Sequence[tuple[int, float]]) -> int:
+        """Send each signal in turn until the process has ended; return how many it took."""
+        for count, (number, bound_s) in enumerate(signals):
             if self.child is None or self.child.poll() is not None:
-                break
+                return count
             process.signal_group(self.child.pid, number)
             # A process stopped by SIGSTOP hears no signal but this one and SIGKILL.
             await asyncio.to_thread(process.signal_tree, self.child.pid, signal.SIGCONT)
@@ -131,6 +137,7 @@ class Runner:
                 await asyncio.wait_for(self._exited.wait(), bound_s)
             except TimeoutError:
                 logger.warning("Service slow to stop", extra={"service": self.service.name, "signal": number})
+        return len(signals)
 
     async def _live(self) -> int:
         """Start the process, wait until it is ready, then until it ends.

@@ -54,7 +54,8 @@ class SupervisedService:
     second while it is ready, in a thread too, and returns what is wrong, if anything is. `answers` says whether it has
     answered anything, in a thread too: see silence.py. `sockets` are where it is reached or says that it lives: without
     them it is started anew. `stop_signals` end it, each within its seconds;
-    `orphan_signals` do when its supervisor has been killed, `hung_signals` when it answers nothing any more.
+    `orphan_signals` do when its supervisor has been killed, `hung_signals` when it answers nothing any more, or one
+    that was stopped before it did not end by its first signal.
     """
 
     name: str

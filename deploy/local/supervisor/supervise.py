@@ -188,19 +188,22 @@ class Supervisor:
 
     async def _stop_services(self) -> None:
         self._announce()
+        in_haste = False
         async with self._http_lock:
             for names in stop_order([runner.service for runner in self._runners.values()]):
-                await asyncio.gather(*map(self._stop_one, names))
+                # Somebody waits: one that is deaf may take its whole time, but not each of several.
+                ended = await asyncio.gather(*(self._stop_one(name, in_haste=in_haste) for name in names))
+                in_haste = in_haste or not all(ended)
         for path in self.home.run.glob("*.alive"):
             remove_leftover(path)
         logger.info("Supervisor stopped", extra={"home": str(self.home.path)})
 
-    async def _stop_one(self, name: str) -> None:
+    async def _stop_one(self, name: str, *, in_haste: bool) -> bool:
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        await self._runners[name].stop()
+        return await self._runners[name].stop(in_haste=in_haste)
 
     async def _watch_home(self) -> None:
         """Stop when the home was removed, replaced or moved, or another process has its lock: it is ours no more."""

@@ -63,7 +63,7 @@ async def running(service: SupervisedService, folder: Path) -> AsyncIterator[Run
     finally:
         tasks[0].cancel()
         await asyncio.wait(tasks[:1])
-        await runner.stop()
+        await runner.stop(in_haste=False)
         tasks[1].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await tasks[1]

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from typing import Any
 import pytest
 
 from engramq.deploy.local import settings
-from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded import process, redis
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import connect
 from engramq.deploy.local.ownership import state_text
 from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
-from engramq.deploy.local.supervisor.stack import HttpDoor, accepts, default_stack, stop_order
+from engramq.deploy.local.supervisor.stack import HttpDoor, SupervisedService, accepts, default_stack, stop_order
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.conftest import Hold
 from tests.deploy.fake_engramq import FAKE_STACK
@@ -152,6 +153,30 @@ def test_children_that_need_the_same_stop_together(home: Home, hold: Hold) -> No
     hold("command", "mutual")
     assert shut_down(home).was_running
     assert set((home.path / "stopped").read_text().split()) == {"this", "that", "gateway", "worker"}
+
+
+@pytest.mark.long
+def test_of_several_children_that_hear_no_signal_one_alone_takes_its_time(home: Home, hold: Hold) -> None:
+    hold("command", "deaf")
+    began = time.monotonic()
+    assert shut_down(home).was_running
+    assert time.monotonic() - began < 2 * 8.0
+
+
+def test_a_whole_stack_that_hears_no_signal_is_down_within_30_seconds(home: Home) -> None:
+    """Whichever of its services is the first to be killed: what stops after it has the bounds of one that hangs."""
+    services = {service.name: service for service in default_stack(home, {}).services}
+    groups = [[services[name] for name in names] for names in stop_order(list(services.values()))]
+
+    def seconds(service: SupervisedService, *, in_haste: bool) -> float:
+        wait_s = redis.REWRITE_BOUND_S if service.before_stop is not None and not in_haste else 0.0
+        signals = service.hung_signals if in_haste else service.stop_signals
+        return wait_s + sum(bound_s for number, bound_s in signals if number != signal.SIGKILL)
+
+    for first, group in enumerate(groups):
+        deaf_s = max(seconds(service, in_haste=False) for service in group)
+        after_s = sum(max(seconds(service, in_haste=True) for service in later) for later in groups[first + 1 :])
+        assert deaf_s + after_s < 30.0
 
 
 def test_children_stop_in_the_reverse_of_their_order(home: Home, hold: Hold) -> None:
