@@ -54,6 +54,7 @@ _WITHIN: Final = re.compile(r"at `\$(\[\d+\]\.\w+)`\Z", re.ASCII)
 _NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NO_ZONE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?", re.ASCII)
+_NO_ITEM: Final = re.compile(r"\s*(\[\s*['\"\[{]|\Z)")  # blank, or a list that is none in JSON: ['a', 'b']
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
@@ -325,7 +326,7 @@ def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
     if isinstance(value, str):
         value = _decoded(value, "[")
     if isinstance(value, str):
-        value = _decoded(value, "{") if wants_objects else [value] if value.strip() else value
+        value = _decoded(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
     if isinstance(value, dict) and wants_objects:
         return [value]
     if isinstance(value, list) and wants_objects:

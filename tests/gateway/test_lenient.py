@@ -224,6 +224,8 @@ def test_two_items_may_come_as_json_text() -> None:
     [
         ("store_memory", {"tags": [["a"]]}),
         ("store_memory", {"tags": '[["a"]]'}),
+        ("store_memory", {"tags": "['a', 'b']"}),
+        ("search_memories", {"tags": ' ["a"', "query": "q"}),
         ("store_memory", {"tags": 5}),
         ("store_memory", {"tags": {"a": 1}}),
         ("store_memory", {"evidence": "a.py"}),
