@@ -157,7 +157,7 @@ class Gateway:
             mcp=HttpWire(sdk, _tool_calls(server, service, profile, OPERATOR_TOOLS)),
             others=sdk,
             rest=Rest(whole),
-            page=self._page(whole, authenticator, account) if settings.ui else None,
+            page=self._page(whole, authenticator, account),
             open_paths=frozenset(open_paths),
         )
         return http_server(routes, settings, bounds, None if self._metrics is None else self._metrics.bodies)

@@ -146,7 +146,6 @@ class Settings:
     )
     host: str = _setting("127.0.0.1", "Address that HTTP is served on", take.name)
     port: int = _setting("8765", "Port that HTTP is served on; 0 takes a free one", take.integer(0, 65_535))
-    ui: bool = _setting("1", "Serve the page for people at `/ui` beside MCP over HTTP; 0 or off: do not", take.flag)
     public_url: str = _setting(
         "",
         "Scheme, host and port by which clients reach HTTP through a proxy, such as `https://memory.example.org`; its "
@@ -321,6 +320,7 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_JWT_ALGORITHMS": "Every signature by a private key is taken: RS, PS, ES and EdDSA.",
     "ENGRAMQ_JWT_LEEWAY_S": "The issuer's clock may differ from ours by 30 s.",
     "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",
+    "ENGRAMQ_UI": "The page is served wherever HTTP is, by the same sign-in; a proxy that refuses /ui hides it.",
     "ENGRAMQ_JWT_JWKS_URL": "Say it in ENGRAMQ_JWT_KEYS.",
     "ENGRAMQ_JWT_KEY_FILE": "Say it in ENGRAMQ_JWT_KEYS.",
     **{f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT_CLAIMS." for name in JwtClaims._fields},

@@ -247,7 +247,7 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         "",
         "engramq is running.",
         f"  MCP over HTTP   {http}/mcp",
-        *([f"  page            {http}/ui"] if read_settings(environment).ui else []),
+        f"  page            {http}/ui",
         f"  data and logs   {home.path}",
         *_principal(environment, is_new=is_new),
         "",

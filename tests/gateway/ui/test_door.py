@@ -267,12 +267,6 @@ async def test_without_authentication_the_owner_needs_no_token_but_forms_do(sett
         assert answer.status == 403
 
 
-async def test_a_setting_turns_the_page_off(settings: Settings) -> None:
-    async with served(settings, ui="off") as here, Browser.on(here.port) as browser:
-        answer = await browser.client.get("/ui", headers={"authorization": f"Bearer {here.secrets['ada']}"})
-        assert answer.status_code == 404
-
-
 async def test_a_browser_at_the_bare_address_is_led_to_the_page_and_nobody_else(settings: Settings) -> None:
     html = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     for auth, others in (("none", 404), ("token", 401)):
@@ -285,8 +279,6 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_page_and_nobody_else(
                 assert probe.status_code == others
             posted = await browser.client.post("/", headers=html, follow_redirects=False)
             assert posted.status_code == others
-    async with served(settings, ui="off", auth="none") as here, Browser.on(here.port) as browser:
-        assert (await browser.client.get("/", headers=html, follow_redirects=False)).status_code == 404
 
 
 def test_what_only_people_have_is_no_tool_of_mcp() -> None:
