@@ -315,7 +315,7 @@ async def test_no_text_names_a_tool_that_the_profile_lacks(service: Service, pro
 async def test_instructions_are_whole_in_core_and_speak_of_the_guide_only_where_it_is(service: Service) -> None:
     for era in ("auto", "legacy"):
         async with client_of(service, era, "core") as client:
-            assert client.instructions == INSTRUCTIONS.removesuffix(" How each tool is used, guide tells.")
+            assert client.instructions == INSTRUCTIONS.removesuffix(" Call guide to see how a tool is used.")
         async with client_of(service, era) as client:
             assert client.instructions == INSTRUCTIONS
 
@@ -449,9 +449,7 @@ async def test_over_http_the_token_decides(redis_url: str, keys: Keys) -> None:
                 listed = {tool.name for tool in (await client.list_tools()).tools}
                 assert {"store_memory", "connect", "search_memories", "guide"} <= listed
                 assert not {"record_outcome", "update_memory", "forget_memory", "verify_memory"} & listed
-                assert client.instructions == INSTRUCTIONS.replace(
-                    " What you relied on, judge with record_outcome.", ""
-                )
+                assert client.instructions == INSTRUCTIONS.replace(" Judge what you relied on with record_outcome.", "")
                 (answer,) = (await client.call_tool("guide", {})).content
                 assert naming(answer.text) <= listed  # type: ignore[union-attr]
                 unknown = await client.call_tool("guide", {"topic": "forget_memory"})
