@@ -59,7 +59,7 @@ READERS: Final[Mapping[ForeignFormat, Reader]] = {
 }
 
 _SAY_WHICH: Final = f"--format says what it is: {', '.join(ForeignFormat)}."
-_OF_SESSIONS: Final = f"Past sessions are {', '.join(TranscriptFormat)}."
+_OF_FOLDERS: Final = f"Plain notes (.md) are markdown. Past sessions are {', '.join(TranscriptFormat)}."
 _VAULT: Final = ".obsidian"
 _BACKUP: Final = re.compile(f"{stores.BACKUP_LINES.pattern}|{stores.BACKUP_DOCUMENT.pattern}")
 _BACKUP_LINE: Final = frozenset({"id", "content", "state", "app", "categories"})
@@ -73,7 +73,7 @@ def format_of(path: Path) -> ForeignFormat | None:
     """
     if path.is_dir() or (path.is_file() and is_archive(path)):
         if (of_folder := _format_of_folder(path)) is None:
-            what, says = ("folder", f"{_SAY_WHICH} {_OF_SESSIONS}") if path.is_dir() else ("archive", _SAY_WHICH)
+            what, says = ("folder", f"{_SAY_WHICH} {_OF_FOLDERS}") if path.is_dir() else ("archive", _SAY_WHICH)
             raise UnusableFile(f"What this {what} is cannot be told for sure. {says}")
         return of_folder
     return _format_of_file(path) if path.is_file() else None

@@ -211,6 +211,7 @@ async def test_nothing_is_guessed(
 async def test_a_folder_and_a_pipe_are_no_files_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path, how, told in (
         (tmp_path, (), "What this folder is cannot be told for sure"),
+        (tmp_path, (), "Plain notes (.md) are markdown."),
         (tmp_path, ("--format", "csv"), "is a folder"),
         (Path("-"), ("--format", "mem0"), "write it to a file"),
     ):
