@@ -145,7 +145,7 @@ PRIVATE: Final = click.option(
     "visibility",
     default=None,
     callback=_visibility,
-    help="Seen by you alone, or by everybody in the namespace.",
+    help="What is stored: for its author alone, or for everybody in the namespace.",
 )
 THREAD: Final = click.option("--thread", metavar="NAME", help="Of this conversation or document.")
 AS_OF: Final = click.option("--as-of", metavar="TIME", help="What held then: a date, or a time.")
