@@ -15,7 +15,6 @@ from engramq.deploy.importing.conversations import UNTIL, USER, WHEN, source_of
 from engramq.deploy.importing.exports import (
     Choices,
     Entry,
-    ExportedEdge,
     ExportedNode,
     LeftOut,
     NoList,
@@ -26,7 +25,7 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.notes import LABEL, LINKS_TO, MarkdownNote, link_names, notes, read_note
+from engramq.deploy.importing.notes import LABEL, MarkdownNote, edges_of, notes, read_note
 from engramq.deploy.importing.records import Given, Rejection
 
 INDEX: Final = "MEMORY.md"
@@ -63,12 +62,7 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
             "metadata": without_nothing({"file": place, "session": kept.get("originSessionId")}),
         }
         yield note.row(note.first, values)
-        linked = set[str]({title})
-        for number, line, is_code in note.lines():
-            for target in [] if is_code else link_names(line):
-                if target not in linked:
-                    linked.add(target)
-                    yield ExportedEdge(title, target, LINKS_TO, number, note.file, LABEL)
+        yield from edges_of(note, title)
 
 
 def _place(file: Path) -> str:

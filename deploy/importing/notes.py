@@ -35,6 +35,7 @@ SUFFIX: Final = ".md"
 _FENCE: Final = re.compile(r"\s*(```|~~~|%%(?=\s*$))")
 _PROPERTIES: Final = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PROPERTIES_BYTES: Final = 64 * 1024  # YAML takes a second for a MB of ordinary ones, and a minute for odd ones
+_DEEPEST: Final = 32  # brackets within brackets; an unclosed one within quotes counts, too
 # Within a line: code, comments, marks of HTML, and targets of links, in which # begins no tag.
 _CODE: Final = re.compile(r"`[^`\n]*`|%%.*?(?:%%|\Z)", re.DOTALL)
 _NO_TAGS: Final = re.compile(r"\[\[[^\[\]]*\]\]|\]\([^()\n]*\)|<[^<>\n]*>")
@@ -202,8 +203,13 @@ def _read_properties(text: str) -> tuple[dict[str, Any], int] | None:
 def _yaml(text: str) -> dict[str, Any] | None:
     """Return the properties that a text is; None for what is no YAML, no names with values, or refers to itself.
 
-    A few lines of references stand for more than any memory holds.
+    A few lines of references stand for more than any memory holds, and each bracket that is open slows the parser.
     """
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(depth - 1, 0)
+        if depth > _DEEPEST:
+            return None
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
             return None
@@ -264,16 +270,20 @@ def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iter
         name = note.name  # links name the file, whatever the note calls itself
         yield ExportedNode(name, LABEL, 1, note.file)
         yield _memory(note, vault, kind)
-        linked = set[tuple[str, str]]()
-        yield from _edges(
-            name, LABEL, [(1, relation, target) for relation, target in linked_by(note.properties)], linked, note
-        )
-        for number, line, is_code in note.lines():
-            found = [] if is_code else [(number, relation_in(line, LINKS_TO), target) for target in link_names(line)]
-            yield from _edges(name, LABEL, found, linked, note)
+        yield from edges_of(note, name)
 
 
 read_obsidian: Final = partial(read_markdown, kind="obsidian")
+
+
+def edges_of(note: MarkdownNote, name: str) -> Iterator[ExportedEdge]:
+    """Yield an edge for each link in a note's properties and text, from the node of that name."""
+    linked = set[tuple[str, str]]()
+    yield from _edges(name, LABEL, [(1, *link) for link in linked_by(note.properties)], linked, note)
+    for number, line, is_code in note.lines():
+        if not is_code and (targets := link_names(line)):
+            relation = relation_in(line, LINKS_TO)
+            yield from _edges(name, LABEL, [(number, relation, target) for target in targets], linked, note)
 
 
 def _edges(
@@ -315,10 +325,10 @@ def _as_text(value: Any) -> str:
 NOTE: Final = "note"
 RELATES_TO: Final = "relates_to"
 # - [category] what is so #tag (where from); a box to tick is none, nor is a link.
-_OBSERVATION: Final = re.compile(r"\s*[-*]\s+\[(?![ xX-]\])([^\[\]]+)\](?!\()\s+(\S.*?)(?:\s+\(([^()]*)\))?\s*")
+_OBSERVATION: Final = re.compile(r"\s*[-*]\s+\[(?![ xX-]\])([^\[\]]+)\](?!\()\s+(\S.*)")
 # - relation [[Other note]] (why)
-_RELATION: Final = re.compile(r"""\s*[-*]\s+(?:"([^"]+)"|'([^']+)'|([^\[\]]*?))\s*\[\[[^\[\]]+\]\].*""")
-_TRAILING_TAGS: Final = re.compile(r"(?:\s+#[\w/-]+)+\s*$")
+_RELATION: Final = re.compile(r"""\s*[-*](?:\s+"([^"]+)"\s*|\s+'([^']+)'\s*|\s([^\[\]]*))\[\[[^\[\]]+\]\].*""")
+_TAG_ALONE: Final = re.compile(r"#[\w/-]+")
 _FIRST_PROJECT: Final = "main/"  # as it is called unless somebody calls it otherwise
 _BASIC_FIELDS: Final = ("title", "type", "tags", "permalink", "created", "date")
 
@@ -356,8 +366,8 @@ def _read_note(note: MarkdownNote, folder: str) -> Iterator[Entry]:
 
 
 def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Given:
-    category, said, context = observed[1].strip(), observed[2], observed[3]
-    text = _TRAILING_TAGS.sub("", said) or said
+    category, (said, context) = observed[1].strip(), _without_context(observed[2].rstrip())
+    text = _without_last_tags(said) or said
     values = {
         "content": f"{note.title}: {text}" + (f" ({context})" if context else ""),
         "occurred_at": _time(note),
@@ -365,6 +375,19 @@ def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Gi
         "metadata": without_nothing({**_about(note), "category": category, "context": context}),
     }
     return note.row(number, values)
+
+
+def _without_context(said: str) -> tuple[str, str]:
+    """Return an observation and what stands in parentheses behind it, as where it is from."""
+    head, opens, context = said.rpartition("(")
+    if opens and context.endswith(")") and ")" not in context[:-1] and head.rstrip() not in ("", head):
+        return head.rstrip(), context[:-1]
+    return said, ""
+
+
+def _without_last_tags(said: str) -> str:
+    words = list(re.finditer(r"\S+", said))
+    return said[: next((word.end() for word in reversed(words) if not _TAG_ALONE.fullmatch(word[0])), 0)]
 
 
 def _text(note: MarkdownNote, folder: str, text: str) -> Given:
