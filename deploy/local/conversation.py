@@ -70,6 +70,7 @@ class Conversation:
         self._initialize = b""
         self._initialize_key = ""
         self._initialized = b""
+        self._has_discovered = False
         self._open: dict[str, object] = {}
         self._reads: set[str] = set()  # the keys of open requests that change nothing; and of some that were open
 
@@ -91,8 +92,16 @@ class Conversation:
             self._open.pop(_key(cancelled), None)
         elif isinstance(method, str) and _is_id(message.get("id")):
             self._note_request(message)
+            self._has_discovered = method == "server/discover" or (self._has_discovered and method != "initialize")
             if method == "initialize":
                 self._initialize, self._initialize_key, self._initialized = line, _key(message["id"]), b""
+
+    def falls_back(self, line: bytes) -> bool:
+        """Whether the client sends `initialize` after `server/discover`, which took it too long, as at a cold start.
+
+        The connection on which it has discovered serves the newer protocol alone.
+        """
+        return self._has_discovered and b"initialize" in line and _message(line).get("method") == "initialize"
 
     def _note_request(self, message: dict[str, object]) -> None:
         key = _key(message["id"])

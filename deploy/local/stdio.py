@@ -125,6 +125,9 @@ class Relay:
         self._send_at_once()
 
     def _take_request(self, line: bytes) -> None:
+        if self._gateway is not None and self._conversation.falls_back(line):
+            self._hang_up()
+            self._to_client += b"".join(self._conversation.fail_open("The client went on with initialize."))
         if self._gateway is None and time.monotonic() >= self._retry_at:
             self._try_to_attach()
         self._conversation.note_sent(line)

@@ -129,6 +129,17 @@ def test_a_client_without_handshake_goes_on_without_one(home: Home, environment:
         assert client.ask("tools/call", 4)["result"]["seen"] == ["tools/call"]
 
 
+def test_a_client_that_falls_back_to_initialize_gets_another_connection(
+    home: Home, environment: dict[str, str]
+) -> None:
+    with Client(environment) as client:
+        client.ask("server/discover", 1)
+        assert client.ask("initialize", 2)["id"] == 2
+        assert client.ask("tools/list", 3)["result"]["seen"] == ["initialize", "tools/list"]
+        assert client.ask("initialize", 4)["id"] == 4  # which is refused, and no fallback
+        assert client.ask("tools/list", 5)["result"]["seen"][:2] == ["initialize", "tools/list"]
+
+
 def test_a_handshake_under_way_is_answered_by_the_next_gateway(home: Home, environment: dict[str, str]) -> None:
     (home.path / "slow-handshake").touch()
     with Client(environment) as client:
