@@ -395,7 +395,7 @@ def neighbors(
     as_of: datetime | date | str | None = None,
     limit: int | None = None,
 ) -> ClientCall[replies.Neighbors | replies.WalkStartMissing]:
-    """See what surrounds a node, nearest and most relevant first."""
+    """See what surrounds a node, nearest first."""
     return ClientCall("graph_query_neighbors", locals())
 
 
@@ -408,7 +408,7 @@ def find_path(
     max_depth: int | None = None,
     as_of: datetime | date | str | None = None,
 ) -> ClientCall[replies.PathReport | replies.WalkStartMissing]:
-    """Find a shortest path between two nodes, over edges in either direction."""
+    """Find a shortest path between two nodes, in either direction."""
     return ClientCall("graph_find_path", locals())
 
 

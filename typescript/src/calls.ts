@@ -491,7 +491,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.get_edge, { source_name, target_name, relation, ...options });
   }
 
-  /** See what surrounds a node, nearest and most relevant first. */
+  /** See what surrounds a node, nearest first. */
   neighbors(
     node_name: Options<"graph_query_neighbors", never>["node_name"],
     options: Options<"graph_query_neighbors", "node_name"> = {},
@@ -499,7 +499,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.graph_query_neighbors, { node_name, ...options });
   }
 
-  /** Find a shortest path between two nodes, over edges in either direction. */
+  /** Find a shortest path between two nodes, in either direction. */
   findPath(
     start_node: Options<"graph_find_path", never>["start_node"],
     end_node: Options<"graph_find_path", never>["end_node"],

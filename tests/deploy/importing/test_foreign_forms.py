@@ -1,21 +1,15 @@
 """Forms in which others really write: the text comes in, what cannot be read is named, other documents are refused."""
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut
-from engramq.deploy.importing.foreign import READERS, format_of
-from engramq.deploy.importing.records import Given, Rejection, read_records
-from engramq.deploy.importing.rows import Row, check_rows
-from engramq.deploy.importing.transcripts import transcript_format
-from engramq.schemas.packed_lines import UnusableFile
+from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, LeftOut
+from engramq.deploy.importing.foreign import READERS
+from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas.vocabulary import ForeignFormat
-from tests.deploy.importing import exports
 
 pytestmark = pytest.mark.promise("SN-3")
 
