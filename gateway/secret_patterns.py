@@ -175,7 +175,11 @@ FORMS: Final[tuple[Form, ...]] = (
     _form("Azure Storage Account access key", "accountkey=", r"AccountKey=([\w+/=]{80,}+)"),
     _form("Azure Client Secret", "q~", r"(?:(?<![\w~.-])|(?<=\\[nrt]))([\w~.-]{3}\dQ~[\w~.-]{31,34})(?![\w~.-])"),
     _form("Mailchimp Access Key", "-us", r"(?:(?<![0-9a-zA-Z])|(?<=\\[nrt]))([0-9a-z]{32}-us\d{1,2})\b"),
-    _form("Slack Token", "hooks.slack.com", r"(?i:hooks\.slack\.com/services/(T\w+/B\w+/\w+))"),
+    _form(
+        "Slack Token", "hooks.slack.com", r"(?i:hooks\.slack\.com/(?:services|workflows|triggers)/(\w++(?:/\w++)++))"
+    ),
+    _form("Teams Webhook", "/webhookb2/", r"/webhookb2/([\w@-]{36,}+/IncomingWebhook/[\w/-]{32,}+)"),
+    _form("Zapier Webhook", "hooks.zapier.com", r"hooks\.zapier\.com/hooks/catch/(\d++/\w{5,}+)"),
     _form("Discord Webhook", "/api/webhooks/", r"/api/webhooks/\d{15,20}/([\w-]{50,}+)"),
     _form("Telegram Bot Token", ":", r"(?<!\d)(\d{8,10}:[0-9A-Za-z_-]{35})(?![\w-])"),
     _form("Azure Storage Signature", "sig=", r"[?&;]sig=([\w%+/=-]{30,}+)"),
