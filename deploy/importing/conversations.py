@@ -32,6 +32,7 @@ TURN: Final = "conversation"
 TOOL_OUTPUT: Final = "tool_output"
 WHEN: Final = "occurred_at"  # the fields of a row that say when it was so, and until when
 UNTIL: Final = "valid_until"
+ENDS: Final = "expires_at"
 _DOCUMENTS: Final = LeftOut("documents of projects", "document of a project")
 _NO_TEXT: Final = LeftOut("messages without text", "message without text")
 _OF_TOOLS: Final = LeftOut("results of tools", "result of a tool")

@@ -329,7 +329,7 @@ _OBSERVATION: Final = re.compile(r"\s*[-*]\s+\[(?![ xX-]\])([^\[\]]+)\](?!\()\s+
 # - relation [[Other note]] (why)
 _RELATION: Final = re.compile(r"""\s*[-*](?:\s+"([^"]+)"\s*|\s+'([^']+)'\s*|\s([^\[\]]*))\[\[[^\[\]]+\]\].*""")
 _TAG_ALONE: Final = re.compile(r"#[\w/-]+")
-_FIRST_PROJECT: Final = "main/"  # as it is called unless somebody calls it otherwise
+_DEFAULT: Final = "main/"  # as the first collection is called unless somebody names it
 _BASIC_FIELDS: Final = ("title", "type", "tags", "permalink", "created", "date")
 
 
@@ -407,11 +407,11 @@ def _text(note: MarkdownNote, folder: str, text: str) -> Given:
 def _permalink(note: MarkdownNote) -> str:
     """Return a note's permalink, "" where it has none.
 
-    Newer versions put their project before it: those of the first project are known without it, as they were before.
+    Newer versions put their collection before it: those of the first one are known without it, as they were before.
     """
     given = note.properties.get("permalink")
     own = given.strip("/ ") if isinstance(given, str) else ""
-    return own if str(note.path).startswith(_FIRST_PROJECT) else own.removeprefix(_FIRST_PROJECT)
+    return own if str(note.path).startswith(_DEFAULT) else own.removeprefix(_DEFAULT)
 
 
 def _about(note: MarkdownNote) -> dict[str, Any]:

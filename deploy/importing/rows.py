@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.deploy.importing.conversations import WHEN
+from engramq.deploy.importing.conversations import ENDS, WHEN
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, TAGS, Given, Rejection, rejection
 from engramq.deploy.local.hooks.turns import split as split_text
@@ -128,7 +128,7 @@ _DATE: Final = LeftOut("dates that cannot be read (their rows are in)", "date th
 _NAME: Final = LeftOut("threads or speakers that cannot be taken", "thread or speaker that cannot be taken")
 SPARE: Final = {
     WHEN: _DATE,
-    "expires_at": _DATE,
+    ENDS: _DATE,
     "speaker": _NAME,
     "thread": _NAME,
     TAGS: LeftOut("lists of tags that cannot be taken (their rows are in)", "list of tags that cannot be taken"),
