@@ -83,8 +83,8 @@ KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier",
 KEPT: Final = KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
-_OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # what every memory in full has
-_TELLING_NULLS: Final = frozenset({"similarity", "sector_source"})
+OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # what every memory in full has
+TELLING_NULLS: Final = frozenset({"similarity", "sector_source"})
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -288,8 +288,8 @@ def without_empty_fields(body: Body) -> Body:
 
     A null `similarity` says that only words were compared, a null `sector_source` that no sector was chosen yet.
     """
-    for memory in [holder for holder in _holders(body) if holder.keys() >= _OF_RECORD]:
-        for name in [name for name, value in memory.items() if value is None and name not in _TELLING_NULLS]:
+    for memory in [holder for holder in _holders(body) if holder.keys() >= OF_RECORD]:
+        for name in [name for name, value in memory.items() if value is None and name not in TELLING_NULLS]:
             del memory[name]
     return body
 

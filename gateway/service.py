@@ -236,7 +236,7 @@ class Service:
             body = withheld_body_of(reply, requested, caller.name, notice)
         else:
             body = body_of(reply, arguments.detail or self.style.detail, caller.acts_for or caller.name)
-            if (arguments.max_chars or self.style.max_chars) < REPLY_CHARS_MAX:  # else it is for a program
+            if REPLY_CHARS_MAX not in (arguments.max_chars, self.style.max_chars):  # else it is for a program
                 body = without_empty_fields(body)
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))

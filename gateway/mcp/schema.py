@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, UnsetType
 
 from engramq.gateway.brief import BARE_FORMS, BRIEF_FORMS
+from engramq.gateway.budget import OF_RECORD, TELLING_NULLS
 from engramq.schemas import limits, vocabulary
 from engramq.schemas.commands import Tool
 from engramq.schemas.faults import Fault
@@ -136,9 +137,10 @@ def object_schema(*structs: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 @cache
-def output_schema(tool: Tool) -> dict[str, Any]:
+def output_schema(tool: Tool, *, whole: bool = False) -> dict[str, Any]:
     """Return the schema that every reply of the tool fulfils: an object that is one of the shapes it can have.
 
+    `whole`: of replies to programs, whose records have every field; agents get none that says nothing.
     The TypeScript client checks refusals against an advertised schema too, so they are among the shapes.
     """
     shorter = {**BRIEF_FORMS, **BARE_FORMS}
@@ -147,6 +149,9 @@ def output_schema(tool: Tool) -> dict[str, Any]:
     roots, definitions = msgspec.json.schema_components(structs, ref_template=_REF + "{name}")
     classes = _structs_within(structs)
     shapes = {name: _as_answered(definition, classes.get(name)) for name, definition in definitions.items()}
+    for shape in shapes.values():
+        if not whole and shape.get("properties", {}).keys() >= OF_RECORD:
+            shape["required"] = [name for name in shape["required"] if not _may_be_left_out(name, shape)]
     fault = shapes[Fault.__name__]
     fault["properties"] = {
         "status": {"enum": [Status.ERROR.value, Status.INVALID_PARAMETER.value]},
@@ -154,6 +159,11 @@ def output_schema(tool: Tool) -> dict[str, Any]:
     }
     fault["required"] = ["status", *fault["required"]]
     return {"type": "object", "anyOf": list(roots), "$defs": shapes}
+
+
+def _may_be_left_out(name: str, shape: Mapping[str, Any]) -> bool:
+    kinds = shape["properties"][name].get("anyOf", [])
+    return name not in TELLING_NULLS and {"type": "null"} in kinds
 
 
 def _for_clients(schema: Mapping[str, Any]) -> dict[str, Any]:

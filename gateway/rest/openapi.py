@@ -151,7 +151,7 @@ def _plain(value: Any, ids: dict[str, str]) -> Any:
 
 def _responses(tool: Tool) -> dict[str, Any]:
     """Return what the operation may answer: replies by the words of their `status`, refusals as they are shared."""
-    shapes = output_schema(tool)
+    shapes = output_schema(tool, whole=True)
     roots = [root["$ref"].rpartition("/")[2] for root in shapes["anyOf"]]
     replies = {name: _words(name, shapes["$defs"]) for name in roots if name not in _APART}
     found = [name for name, words in replies.items() if words - MISSING]
@@ -201,7 +201,7 @@ def _schemas() -> dict[str, Any]:
         }
     }
     for tool in TOOLS.values():
-        for name, shape in output_schema(tool)["$defs"].items():
+        for name, shape in output_schema(tool, whole=True)["$defs"].items():
             moved = _move_references(shape)
             if found.setdefault(name, moved) != moved:
                 raise ValueError(f"{name} means two shapes")

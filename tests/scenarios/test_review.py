@@ -87,7 +87,7 @@ async def test_a_cursor_walks_the_archive_and_no_other_list(agent: Agent) -> Non
 
 @pytest.mark.promise("OV-13")
 async def test_a_filter_that_means_nothing_is_refused_by_name(agent: Agent) -> None:
-    wrong: dict[str, Any] = {"states": ["forgotten"], "verifications": "verified", "thread": " "}
+    wrong: dict[str, Any] = {"states": ["forgotten"], "verifications": "sure", "thread": " "}
     for name, value in wrong.items():
         refused = await agent.call("list_recent_memories", **{name: value})
         assert (refused["status"], refused["field"]) == ("invalid_parameter", name)
