@@ -156,7 +156,8 @@ async def test_what_is_private_is_shared_after_a_look_and_taken_back(shell: Shel
     assert await shell.run("unshare", harbour) == f"{harbour}\tprivate\n"
     nobody = "0199c1de-0000-7000-8000-000000000000"
     await shell.run("unshare", nobody, code=ExitCode.FAILED)
-    await shell.run("update", harbour, "--shared")
+    digest = (await shell.json("show", harbour))["memory"]["digest"]
+    await shell.run("update", harbour, "--shared", "--seen", digest)
     other = (await shell.run("store", "The harbour has two piers", "--shared")).strip()
     await shell.run("supersede", harbour, other)
     await shell.run("unshare", other, code=ExitCode.FAILED)

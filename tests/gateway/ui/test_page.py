@@ -408,7 +408,7 @@ async def test_what_went_stale_is_listed_and_said_of_a_memory(here: Served) -> N
         stale = (await browser.get(address)).text
         assert ("guarantee" in stale, "Out of date?" in stale, "manual is online" in stale) == (True, True, False)
     shown = (await browser.get(f"/ui/memories/{resting['id']}")).text
-    assert "Rests on memory" in shown
+    assert "Evidence memory" in shown
     assert ": gone" in shown
 
 

@@ -67,7 +67,7 @@ async def test_a_longer_time_has_bars_of_months_and_of_years(here: Served, datab
 async def test_everybody_counts_what_they_may_read_and_nothing_else(here: Served, database: Database) -> None:
     ada = await here.agent("ada")
     await store_at(ada, database, "2026-04-01T12:00:00Z", visibility="private")
-    await store_at(ada, database, "2026-04-02T12:00:00Z")
+    await store_at(ada, database, "2026-04-02T12:00:00Z", visibility="shared")
     await store_at(await here.agent("researcher"), database, "2026-04-03T12:00:00Z")
     assert list(await bars(await here.browser("ada"))) == ["2026-04-01: 1", "2026-04-02: 1"]
     for name in ("grace", "keeper", "reader"):

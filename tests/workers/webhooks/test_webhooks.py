@@ -140,9 +140,14 @@ async def test_a_private_memory_is_told_of_when_it_is_shared_and_until_it_is_tak
         private = await agent.store("The heron nests by the pond", visibility="private")
         await delivery(store, settings).run()
         assert receiver.told == []
-        said = {"visibility": "shared"} if tool == "update_memory" else {}
-        for _ in range(2):  # the second time it is shared already
+
+        async def share() -> None:
+            memory = (await agent.call("get_memory", memory_id=private["id"]))["memory"]
+            said = {"visibility": "shared", "seen": memory["digest"]} if tool == "update_memory" else {}
             await agent.call(tool, memory_id=private["id"], **said)
+
+        for _ in range(2):  # the second time it is shared already
+            await share()
         await delivery(store, settings).run()
         (told,) = receiver.told
         data = told.message["data"]
@@ -153,7 +158,7 @@ async def test_a_private_memory_is_told_of_when_it_is_shared_and_until_it_is_tak
             "The heron nests by the pond",
         )
         await agent.call("unshare_memory", memory_id=private["id"])
-        await agent.call(tool, memory_id=private["id"], **said)
+        await share()
         await agent.call("unshare_memory", memory_id=private["id"])
         await delivery(store, settings).run()
         assert len(receiver.told) == 1
