@@ -29,7 +29,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 # Nothing is shown where fewer of the first ten than this are expected to help. Else a hit is shown whose chance is a
 # share of the best one's: among facts the answer is one of them or a few that are about as likely, and the others are
 # about something else; of what people said several items answer, each unlikely by itself. See tools/relevance.
-LEAST_EXPECTED: Final = 0.09
+LEAST_EXPECTED: Final = 0.06
 FIRST: Final = 10
 FEW: Final = 10  # memories of the smallest home that was learned from
 UNRELATED: Final = 0.05  # the cosine of a question and a memory that has nothing to do with it, about the median
