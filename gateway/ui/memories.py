@@ -138,17 +138,20 @@ async def show_memories(page: PageRequest) -> Response:
 
 async def change_many(page: PageRequest) -> Response:
     """Archive or tag the memories that are selected, or all that were shown, and tell what came of each."""
-    shown = (await _read(page, MemoryFilters.of(page)))[0]
-    decided = await decide(page, {**PUBLISHING, **CHANGES}, shown["memories"], may_cut=True)
-    return await _list(page, decided)
+    found = await _read(page, MemoryFilters.of(page))
+    decided = await decide(page, {**PUBLISHING, **CHANGES}, found[0]["memories"], may_cut=True)
+    return await _list(page, decided, found if isinstance(decided, Question) else None)
 
 
-async def _list(page: PageRequest, decided: Verdicts | Question | None = None) -> Response:
+async def _list(
+    page: PageRequest, decided: Verdicts | Question | None = None, found: tuple[Body, int, int] | None = None
+) -> Response:
+    """Show the list, as it was `found` where nothing was changed since."""
     filters = MemoryFilters.of(page)
     shown: Body = {"memories": [], "next_cursor": None}
     refusal, left_out, best = None, 0, HITS
     try:
-        shown, left_out, best = await _read(page, filters)
+        shown, left_out, best = found or await _read(page, filters)
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
