@@ -16,7 +16,7 @@ import msgspec
 from engramq.schemas.limits import CONTENT_CHARS
 from engramq.workers.embedders.confidence import PAIRS, bystanders, read_pairs
 from tools.relevance import fillers
-from tools.relevance.lookups import HELD, UNANSWERED, Lookup, holders, homes
+from tools.relevance.lookups import HELD, UNANSWERED, Lookup, content_words, holders, homes
 from tools.relevance.notes import FORMS, KEY, notes
 from tools.sectors.corpus import Text, chat_turns, dev_texts
 
@@ -97,10 +97,10 @@ def worlds(data: Path) -> list[World]:
     """Return all worlds, always the same ones in the same order."""
     stray = stray_questions()
     found = [world for corpus in CORPORA for world in _conversations(data, corpus, stray)]
-    return [*found, *_dense(stray), *_facts(stray), _prompts(), *_lookups(stray), *_notes(stray)]
+    return [*found, *_dense(stray), *_facts(stray), _prompts(), *_lookups(), *_notes(stray)]
 
 
-def _lookups(stray: Sequence[str]) -> Iterator[World]:
+def _lookups() -> Iterator[World]:
     """Yield homes of many sizes: what is known of a home has to be found whatever stands around it."""
     around = fillers.texts(HOME_SIZES[-1])
     for home in homes():
@@ -111,10 +111,7 @@ def _lookups(stray: Sequence[str]) -> Iterator[World]:
             yield World(
                 name=f"home-{home.name}-{size}", corpus=LOOKUPS, group=home.name,
                 memories=[{"external_id": key, "content": text} for key, text in rows],
-                asked=[
-                    *(asked for lookup in home.asked if (asked := _asked(lookup, rows)) is not None),
-                    *(Asked(query=query) for query in chance.sample(stray, STRAY) if not any(holders(query, rows))),
-                ],
+                asked=[asked for lookup in home.asked if (asked := _asked(lookup, rows)) is not None],
             )  # fmt: skip
 
 
@@ -140,7 +137,11 @@ def _asked(lookup: Lookup, rows: Sequence[tuple[str, str]]) -> Asked | None:
     """Return a lookup among these memories; None where none answers it, or one holds what should not be known."""
     held = tuple(holders(lookup.query, rows))
     if lookup.shape in UNANSWERED:
-        return None if held else Asked(query=lookup.query)
+        # Among many memories some are about nearly everything: asked is what shares no word with any of them.
+        near = held or (
+            len(rows) > HOME_SIZES[1] and any(any(holders(word, rows)) for word in content_words(lookup.query))
+        )
+        return None if near else Asked(query=lookup.query)
     known = dict(rows)
     expects = tuple(dict.fromkeys((*lookup.expects, *(held if lookup.shape in HELD else ()))))
     expects = tuple(key for key in expects if key in known)

@@ -29,7 +29,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 # Nothing is shown where fewer of the first ten than this are expected to help. Else a hit is shown whose chance is a
 # share of the best one's: among facts the answer is one of them or a few that are about as likely, and the others are
 # about something else; of what people said several items answer, each unlikely by itself. See tools/relevance.
-LEAST_EXPECTED: Final = 0.06
+LEAST_EXPECTED: Final = 0.1
 FIRST: Final = 10
 FEW: Final = 10  # memories of the smallest home that was learned from
 UNRELATED: Final = 0.05  # the cosine of a question and a memory that has nothing to do with it, about the median
@@ -49,7 +49,7 @@ NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # The inputs by kind: `q_` of the question and of all that was found, the others of a hit. A kind is explained as one.
 KINDS: Final[Mapping[str, Sequence[str]]] = {
     "words": ("covered", "covered_below", "q_covered"),
-    "meaning": ("cosine_below", "cosine_ahead", "q_cosine", "no_vector"),
+    "meaning": ("cosine_below", "cosine_above", "cosine_ahead", "q_cosine", "no_vector"),
     "rank": ("score", "score_below", "rank", "ahead"),
     "conversation": ("neighbours",),
     "form": ("words", "tells_self", "q_said"),
@@ -213,7 +213,7 @@ class RelevanceFeatures:
         known = known[~np.isnan(known)]
         if curve is None or not len(known):
             nothing = np.zeros(len(cosines))
-            names = ("cosine_below", "cosine_ahead", "q_cosine")
+            names = ("cosine_below", "cosine_above", "cosine_ahead", "q_cosine")
             return {**dict.fromkeys(names, nothing), "no_vector": nothing + 1.0}
         # In a home of few memories all may be about one thing: then they are not above each other, but above what any
         # home has besides.
@@ -222,6 +222,7 @@ class RelevanceFeatures:
         next_below = known[np.maximum(np.searchsorted(known, cosines) - 1, 0)]
         return {
             "cosine_below": or_nothing(known[-1] - cosines) * step,
+            "cosine_above": or_nothing(cosines - known.mean()) * step,
             "cosine_ahead": or_nothing(cosines - next_below) * step,
             "q_cosine": np.full(len(cosines), step * known[-1] + curve.offset / LOGIT),
             "no_vector": np.isnan(cosines),
