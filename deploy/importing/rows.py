@@ -170,7 +170,7 @@ def check_rows(
             _check_namespace(own)
             _check_namespace(namespace)
             whose = namespace if one_namespace else own
-            checked, without = _checked(given.values, whose, spare, split=split, secrets=secrets)
+            checked, without = _check(given.values, whose, spare, split=split, secrets=secrets)
         except EngramqError as refused:
             yield rejection(given.line, refused, given.file)
             continue
@@ -180,7 +180,7 @@ def check_rows(
             yield Row(given.line, whose, record, identities.of(whose, known_by), given.file)
 
 
-def _checked(
+def _check(
     values: dict[str, Any], namespace: str, spare: Collection[str], *, split: bool, secrets: Secrets
 ) -> tuple[list[tuple[ImportRecord, ImportRecord]], list[str]]:
     """Return the records of a row as `_kept_and_known` does, and the fields that they come without."""

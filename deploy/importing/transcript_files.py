@@ -305,11 +305,11 @@ def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
     named = ""
     with contextlib.suppress(OSError, UnusableFile), open_plain(str(path.resolve())) as file:
         if path.suffix == _OBJECT:
-            return _known(look_at(file, "messages").members, clients)
+            return _recognize(look_at(file, "messages").members, clients)
         for number, (_, line) in enumerate(whole_lines(file)):
             content = parsed(line) if line else None
             if content is not None:
-                named = named or _known(content, clients)
+                named = named or _recognize(content, clients)
                 if is_of_qwen(content):
                     return ""
             if number == HEAD_LINES or (named and content is not None and "message" in content):
@@ -323,7 +323,7 @@ def is_of_qwen(line: Mapping[str, Any]) -> bool:
     return isinstance(message, dict) and "parts" in message
 
 
-def _known(content: Mapping[str, Any], clients: tuple[ClientFormat, ...]) -> str:
+def _recognize(content: Mapping[str, Any], clients: tuple[ClientFormat, ...]) -> str:
     for client in clients:
         facts = client.facts_of(content)
         if facts.session and client.is_ours(content):

@@ -304,10 +304,10 @@ def _boolean(_name: str, text: str, _zone: tzinfo) -> Any:
 
 
 def _object(_name: str, text: str, _zone: tzinfo) -> Any:
-    return _decoded(text, "{")
+    return _decode(text, "{")
 
 
-def _decoded(text: str, begins: str) -> Any:
+def _decode(text: str, begins: str) -> Any:
     """Return what JSON holds that begins so, else the text."""
     if not text.lstrip().startswith(begins):
         return text
@@ -324,13 +324,13 @@ def _items_of(schema: Mapping[str, Any], value: Any) -> Any:
     """
     wants_objects = schema["items"].get("type") == _OBJECT
     if isinstance(value, str):
-        value = _decoded(value, "[")
+        value = _decode(value, "[")
     if isinstance(value, str):
-        value = _decoded(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
+        value = _decode(value, "{") if wants_objects else value if _NO_ITEM.match(value) else [value]
     if isinstance(value, dict) and wants_objects:
         return [value]
     if isinstance(value, list) and wants_objects:
-        return [_decoded(item, "{") if isinstance(item, str) else item for item in value]
+        return [_decode(item, "{") if isinstance(item, str) else item for item in value]
     return value
 
 

@@ -99,7 +99,7 @@ def _digest(words: Sequence[str]) -> str:
     return hashlib.blake2b(json.dumps(list(words)).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _ordered(compared: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+def _compare_where_ordered(compared: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     """Return a comparison of numbers by their size, and of other texts (dates in ISO 8601) by their letters.
 
     What cannot be compared, such as a text with a number or null, is no match, as in LangGraph's stores on disk.
@@ -124,10 +124,10 @@ def _number(value: Any) -> float | None:
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$eq": operator.eq,
     "$ne": operator.ne,
-    "$gt": _ordered(operator.gt),
-    "$gte": _ordered(operator.ge),
-    "$lt": _ordered(operator.lt),
-    "$lte": _ordered(operator.le),
+    "$gt": _compare_where_ordered(operator.gt),
+    "$gte": _compare_where_ordered(operator.ge),
+    "$lt": _compare_where_ordered(operator.lt),
+    "$lte": _compare_where_ordered(operator.le),
 }
 
 

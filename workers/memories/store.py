@@ -183,7 +183,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     if embedding is not None:  # before the insert, which the search would find
         rows = await (await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)).fetchall()
     says_who_sees = not command.visibility is context.envelope.principal.visibility is UNSET
-    corrected = None if says_who_sees or draft.owner is not None else _corrected(rows)
+    corrected = None if says_who_sees or draft.owner is not None else _find_corrected(rows)
     if corrected is not None:
         columns["owner"] = tx.viewer.owner
     project = columns["project"]
@@ -223,7 +223,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
 
 
-def _corrected(rows: Sequence[Row]) -> UUID | None:
+def _find_corrected(rows: Sequence[Row]) -> UUID | None:
     """Return the private memory that a new one corrects, as far as similarity tells: nearest first; None for none.
 
     Its correction is private too, unless it says otherwise: it would tell everybody what that one does not.

@@ -139,7 +139,7 @@ class Inspection:
             gone = _Erasure(namespace, None)
             waiting = await self._waiting(keys, namespace)
             places = await self._scrub_waiting(keys, gone, waiting)
-            places += await self._scrub_letters(keys, gone, await self._pipelined(_dead_indexes(keys)))
+            places += await self._scrub_letters(keys, gone, await self._answer_all(_dead_indexes(keys)))
             for session in waiting.sessions:
                 places += await self._redis.delete(*keys.session_keys_of(session))
             principals = keys.principals(namespace)
@@ -160,20 +160,20 @@ class Inspection:
         """Read what waits: two trips, and more where much does."""
         mailboxes = [of.mailbox for of in keys.of.values()]
         names = (*mailboxes, keys.reply_lists, keys.principals(namespace))
-        *jobs, reply_lists, principals = await self._pipelined([("ZRANGE", name, 0, -1) for name in names])
+        *jobs, reply_lists, principals = await self._answer_all([("ZRANGE", name, 0, -1) for name in names])
         ids = [job.decode() for mailbox in jobs for job in mailbox]
         some = [ids[start : start + JOBS_PER_READ] for start in range(0, len(ids), JOBS_PER_READ)]
         payloads = [("MGET", *(JOB_KEY + job for job in few)) for few in some]
         answers = [("LRANGE", reply_list, 0, -1) for reply_list in reply_lists]
         sessions = [("ZRANGE", principal, 0, -1) for principal in principals]
-        found = iter(await self._pipelined([*payloads, *answers, *sessions]))
+        found = iter(await self._answer_all([*payloads, *answers, *sessions]))
         return _Waiting(
             {job: payload for few in some for job, payload in zip(few, next(found), strict=True)},
             {reply_list: next(found) for reply_list in reply_lists},
             [name.decode() for _ in principals for name in next(found)],
         )
 
-    async def _pipelined(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    async def _answer_all(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return the answers to several commands, so many of which make one trip."""
         found: list[Any] = []
         for start in range(0, len(commands), READS_PER_TRIP):
@@ -249,7 +249,7 @@ class Inspection:
         for name in names:
             where = (*keys.session_keys_of(name), *keys.guard)
             scripts.append(("EVAL", SCRUB_SESSION.text, len(where), *where, *erased.ids))
-        found = await self._pipelined([*_dead_indexes(keys), *scripts])
+        found = await self._answer_all([*_dead_indexes(keys), *scripts])
         return found[: len(keys.of)], sum(found[len(keys.of) :])
 
     @asynccontextmanager

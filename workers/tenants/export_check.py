@@ -95,7 +95,7 @@ class ExportReader:
                 raise ExportRefused(
                     self._number, name, f"{found[name]} is of a later release; this one reads up to {own}."
                 )
-        return self._decoded(_HEAD, line)
+        return self._decode(_HEAD, line)
 
     def records(self) -> Iterator[CheckedLine]:
         """Yield each record after the head; raises ExportRefused, UnusableFile."""
@@ -105,7 +105,7 @@ class ExportReader:
     def _records(self, rules: ExportRules) -> Iterator[CheckedLine]:
         place = 0
         while (line := self._next()) is not None:
-            found = self._decoded(_RECORD, line)
+            found = self._decode(_RECORD, line)
             if isinstance(found, End):
                 self._finish(rules, found)
                 return
@@ -161,7 +161,7 @@ class ExportReader:
             raise ExportRefused(self._number + 1, FILE, str(problem)) from None
         return None
 
-    def _decoded(self, decoder: "msgspec.json.Decoder[T]", line: bytes) -> T:
+    def _decode(self, decoder: "msgspec.json.Decoder[T]", line: bytes) -> T:
         try:
             decoded = decoder.decode(line)
         except msgspec.ValidationError as problem:

@@ -236,10 +236,13 @@ def mcp_memory(folder: Path) -> Path:
     return file
 
 
-def mem0(folder: Path) -> Path:
-    file = folder / "mem0.json"
-    file.write_text(json.dumps(MEM0, indent=2))
+def _document(file: Path, content: object) -> Path:
+    file.write_text(json.dumps(content, indent=2))
     return file
+
+
+def mem0(folder: Path) -> Path:
+    return _document(folder / "mem0.json", MEM0)
 
 
 def openmemory(folder: Path) -> Path:
@@ -368,15 +371,11 @@ def hermes(folder: Path) -> Path:
 
 
 def letta(folder: Path) -> Path:
-    file = folder / "tea.af"
-    file.write_text(json.dumps(LETTA, indent=1))
-    return file
+    return _document(folder / "tea.af", LETTA)
 
 
 def mcp_memory_service(folder: Path) -> Path:
-    file = folder / "backup.json"
-    file.write_text(json.dumps(SERVICE, indent=1))
-    return file
+    return _document(folder / "backup.json", SERVICE)
 
 
 def _lines(several: list[dict[str, Any]]) -> bytes:
