@@ -81,6 +81,7 @@ _RECEIPTS: Final = ("results", "receipts", "updated")  # where a recorded reply 
 # What of an item of a page stays when all else is not enough.
 KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier", Partition.UNTRUSTED.value})
 KEPT: Final = KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
+_REFERENCES: Final = "resolved_references"  # of ids that the caller gave and the reply tells
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
 OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # what every memory in full has
@@ -184,6 +185,8 @@ class _Fitting:
                 least = 0
                 self._bare(kept)
                 self._cut(least)
+        if not self._fits() and self._inner.pop(_REFERENCES, None):
+            self._inner.setdefault("omitted_fields", []).append(_REFERENCES)
         self._lengthen(least)
 
     def _fits(self) -> bool:

@@ -21,6 +21,7 @@ from engramq.schemas.commands import (
     TOOLS,
     BreadcrumbTrail,
     CommandReport,
+    EdgeAdded,
     MemoryChanged,
     MemoryFound,
     MemoryList,
@@ -37,6 +38,7 @@ from engramq.schemas.passages import Passages, words_of
 from engramq.schemas.records import (
     Memory,
     MemoryPreview,
+    ReferencedMemory,
     Via,
 )
 from engramq.schemas.vocabulary import (
@@ -261,6 +263,25 @@ def test_no_reply_is_longer_than_its_budget_and_nothing_goes_in_silence(
     assert sum(len(shown[name]) for name in lists) + shown.get("omitted", 0) == sum(len(given[name]) for name in lists)
     if given.get("memories"):
         assert shown["count"] == len(shown["memories"]) >= 1  # so that there is a place from which to go on
+
+
+@pytest.mark.promise("AG-4", "CL-2")
+def test_an_edge_with_references_fits_into_the_smallest_budget() -> None:
+    edge = EdgeAdded(
+        edge_id=uuid7(),
+        created=True,
+        source_id=uuid7(),
+        target_id=uuid7(),
+        relation="\a" * 9,
+        weight=0.5,
+        memory_sector=Sector.EMOTIONAL,
+        properties={},
+        command_id=uuid7(),
+        resolved_references={name: ReferencedMemory(id=uuid7()) for name in ("@stored", "@recalled[0]")},
+    )
+    body = json.loads(text_of(to_body(edge)))
+    assert len(cut("graph_add_edge", body, 500)) <= 500
+    assert "resolved_references" in body["omitted_fields"]
 
 
 @pytest.mark.promise("AG-4")
