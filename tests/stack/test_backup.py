@@ -71,7 +71,7 @@ async def answers(agent: Agent, ids: list[str]) -> dict[str, Any]:
     audit = await agent.call("audit", limit=100)
     return {
         "found": found,
-        "whole": [{name: body["memory"][name] for name in STABLE} for body in whole],
+        "whole": [{name: body["memory"].get(name) for name in STABLE} for body in whole],
         "edges": edges,
         "audit": audit,
     }
