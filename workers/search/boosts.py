@@ -2,45 +2,34 @@
 
 Every boost is bounded and small beside a good match: it orders what is nearly alike, and brings in what an agent linked
 to a good match. No untrusted memory boosts a trusted one. Links of similarity boost nothing: they repeat what the
-vectors have said, and on LoCoMo even a tenth of the weight of others costs half a point of recall at 10. Pure.
+vectors have said, and on LoCoMo even a tenth of the weight of others costs half a point of recall at 10.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from engramq.schemas.vocabulary import Origin, Sector
+from engramq.schemas.vocabulary import Origin
 from engramq.workers.search.ranking import Candidates, Column, Measure, Ranked, in_order, total
 from engramq.workers.sectors.decay import decay, link_decay
 
-# The usefulness of a memory of full confidence that nobody has judged. It is neither lifted nor lowered.
-NEUTRAL_USEFULNESS: Final = 0.75
+# What each boost counts; 1.0 is about one standard deviation of the fused score.
+LINKS: Final = 0.4  # of the score of the memory at the other end, by the link's weight
+CO_RETRIEVED: Final = 0.1  # the same over a link that only tells what was found together
+SEED_AT_MOST: Final = 4.0  # of that score
+USEFULNESS: Final = 0.8  # by how far it is from neutral: -.6 to +.2
+NEUTRAL_USEFULNESS: Final = 0.75  # of a memory of full confidence that nobody has judged: neither lifted nor lowered
+RECENCY: Final = 0.2  # what a memory loses that has faded altogether
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boosts:
-    """What each boost counts; 1.0 is about one standard deviation of the fused score."""
+class Use(NamedTuple):
+    """How useful a memory proved, and the active hours since it was stored or last found."""
 
-    links: float = 0.4  # of the score of the memory at the other end, by the link's weight
-    co_retrieved: float = 0.1  # the same over a link that only tells what was found together
-    seed_at_most: float = 4.0  # of that score
-    usefulness: float = 0.8  # by how far it is from neutral: -.6 to +.2
-    recency: float = 0.2  # what a memory loses that has faded altogether
-
-
-DEFAULT_BOOSTS: Final = Boosts()
-
-
-class Facts(msgspec.Struct, array_like=True):
-    """What is known of some memories, a list for each field and a row for each memory."""
-
-    ids: list[str] = []
-    usefulness: list[float] = []
-    sector: list[Sector] = []
-    idle_hours: list[float] = []  # active hours since it was stored or last found
+    usefulness: float
+    idle_hours: float
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True):
@@ -55,9 +44,12 @@ class Reached(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies around the best candidates. `linked` are all ends of `links`, measured as candidates are."""
+    """What lies around the best candidates. `linked` are all ends of `links`, measured as candidates are.
 
-    facts: Facts
+    `uses`: of the best and of those linked to them, by their ids.
+    """
+
+    uses: Mapping[str, Use]
     links: list[Reached]
     linked: Candidates
 
@@ -70,19 +62,17 @@ class Boosted:
     via: Mapping[int, Reached]
 
 
-def boost_best(measure: Measure, first: Ranked, around: Surroundings, boosts: Boosts = DEFAULT_BOOSTS) -> Boosted:
+def boost_best(measure: Measure, first: Ranked, around: Surroundings) -> Boosted:
     """Rank anew, with the linked memories that were no candidates among the others."""
     links = _leading(first, around)
     candidates, parts = _add_reached(measure, first, around.linked, {link.other for link in links})
     rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
-    over, best = _over_links(first, rows, links, boosts)
+    over, best = _over_links(first, rows, links)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
-    facts = around.facts
-    columns = zip(facts.ids, facts.usefulness, facts.sector, facts.idle_hours, strict=True)
-    for memory_id, usefulness, sector, idle in columns:
+    for memory_id, use in around.uses.items():
         if (row := rows.get(memory_id)) is not None:
-            useful[row] = boosts.usefulness * (usefulness - NEUTRAL_USEFULNESS)
-            recent[row] = boosts.recency * (decay(sector, idle) - 1.0)
+            useful[row] = USEFULNESS * (use.usefulness - NEUTRAL_USEFULNESS)
+            recent[row] = RECENCY * (decay(candidates.sector[row], use.idle_hours) - 1.0)
     parts |= {"usefulness": useful, "recency": recent}
     rest = total(parts)
     ranked = in_order(candidates, rest + over, parts | {"links": over})
@@ -116,15 +106,13 @@ def _add_reached(
     return first.candidates.joined(added), parts
 
 
-def _over_links(
-    first: Ranked, rows: Mapping[str, int], links: Sequence[Reached], boosts: Boosts
-) -> tuple[Column, dict[int, Reached]]:
+def _over_links(first: Ranked, rows: Mapping[str, int], links: Sequence[Reached]) -> tuple[Column, dict[int, Reached]]:
     """Return what links add to each score, and the link that does, of several the best one, though it be nothing."""
     over, best = np.zeros(len(rows)), dict[int, Reached]()
     for link in links:
         seed, other = rows[link.seed], rows[link.other]
-        factor = boosts.co_retrieved if link.origin is Origin.CO_RETRIEVAL else boosts.links
-        score = min(max(float(first.scores[seed]), 0.0), boosts.seed_at_most)
+        factor = CO_RETRIEVED if link.origin is Origin.CO_RETRIEVAL else LINKS
+        score = min(max(float(first.scores[seed]), 0.0), SEED_AT_MOST)
         boost = factor * link.weight * link_decay(link.idle_hours) * score
         if boost > over[other] or other not in best:
             over[other], best[other] = boost, link

@@ -7,7 +7,6 @@ cosines of candidates that follow one another resemble each other more in a conv
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,60 +20,49 @@ SELF_CONTAINED: Final = 30.0  # different words; beyond them neighbours count th
 PLACES: Final = 2**33  # more than a thread has, so that thread and place make one number
 LEAST_PAIRS: Final = 30  # neighbours without a thread; fewer cannot show that their order means something
 TRUST_IN_ORDER: Final = 3.0  # of the correlation of neighbours above chance, until they count in full
+# What neighbours count: of the score of the next, of the one after it, and more of a question for its answer.
+NEXT_TO: Final = 0.3
+NEAR_TO: Final = 0.15
+ANSWERS: Final = 0.3
+RULES: Final = ("next_to", "near_to", "answers")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What neighbours count: of the score of the next, of the one after it, and of a question for its answer."""
-
-    next_to: float
-    near_to: float
-    answers: float
-
-
-def leaning(words: Column, power: float) -> Column:
+def leaning(words: Column) -> Column:
     """Return by how much neighbours count for memories of so many different words: from 0 to 1."""
     shortness: Column = np.minimum(1.0, SELF_CONTAINED / np.maximum(words, 1.0))
-    return shortness**power
+    return shortness**2
 
 
-def in_threads(
-    threads: NDArray[np.int64], positions: Column, fused: Column, asks: Mask, around: Around
-) -> dict[str, Column]:
+def in_threads(threads: NDArray[np.int64], positions: Column, fused: Column, asks: Mask) -> dict[str, Column]:
     """Return what each rule about neighbours in a thread adds to each candidate.
 
     `threads`: its number, -1 for none; positions nan where there is none.
     """
-    boosts = nothing(len(fused))
+    boosts = {name: np.zeros(len(fused)) for name in RULES}
     placed = np.flatnonzero((threads >= 0) & ~np.isnan(positions))
     if len(placed) > 1:
         places = _Places(threads[placed] * PLACES + positions[placed].astype(np.int64), fused[placed])
-        boosts["next_to"][placed] = around.next_to * (places.away(-1) + places.away(1))
-        boosts["near_to"][placed] = around.near_to * (places.away(-2) + places.away(2))
-        boosts["answers"][placed] = around.answers * places.away(-1, asks[placed])
+        boosts["next_to"][placed] = NEXT_TO * (places.away(-1) + places.away(1))
+        boosts["near_to"][placed] = NEAR_TO * (places.away(-2) + places.away(2))
+        boosts["answers"][placed] = ANSWERS * places.away(-1, asks[placed])
     return boosts
 
 
-def in_order_of_storing(rows: Rows, fused: Column, vectors: Column, asks: Mask, around: Around) -> dict[str, Column]:
+def in_order_of_storing(rows: Rows, fused: Column, vectors: Column, asks: Mask) -> dict[str, Column]:
     """Return the same for rows that have no thread, given in the order in which they were stored.
 
     `vectors`: what the cosine counts in each score, by which it is seen what the order means.
     """
-    boosts = nothing(len(fused))
+    boosts = {name: np.zeros(len(fused)) for name in RULES}
     if len(rows) <= LEAST_PAIRS:
         return boosts
     scores, known = fused[rows], vectors[rows]
     by_one, by_two = _likeness(known, 1), _likeness(known, 2)
     before, after = _move(scores, 1), _move(scores, -1)
-    boosts["next_to"][rows] = around.next_to * by_one * (before + after)
-    boosts["near_to"][rows] = around.near_to * by_two * (_move(scores, 2) + _move(scores, -2))
-    boosts["answers"][rows] = around.answers * by_one * _move(np.where(asks[rows], scores, 0.0), 1)
+    boosts["next_to"][rows] = NEXT_TO * by_one * (before + after)
+    boosts["near_to"][rows] = NEAR_TO * by_two * (_move(scores, 2) + _move(scores, -2))
+    boosts["answers"][rows] = ANSWERS * by_one * _move(np.where(asks[rows], scores, 0.0), 1)
     return boosts
-
-
-def nothing(count: int) -> dict[str, Column]:
-    """Return what the rules add where no candidate has a neighbour."""
-    return {name: np.zeros(count) for name in ("next_to", "near_to", "answers")}
 
 
 def _likeness(values: Column, steps: int) -> float:

@@ -242,13 +242,13 @@ BY_CHANCE, ON_TOPIC = 0.5, 0.7
 ONE_WORD, TWO_WORDS = 1.0, 1.2
 
 
-def by_share(lexical: Column, covered: Column, words: Column, power: float) -> Column:
-    """Return lexical scores by the share of the question that each memory has, and once more by its length.
+def by_share(lexical: Column, covered: Column, words: Column) -> Column:
+    """Return lexical scores by the root of the share of the question that each memory has, and once more by its length.
 
     `covered`: shares, nan where there is none, which counts like all; `words`: different ones of each memory.
     """
     share = np.where(np.isnan(covered), 1.0, covered) / (1 + words / HALF_LENGTH)
-    weighted: Column = lexical * np.maximum(share, 0.0) ** power
+    weighted: Column = lexical * np.sqrt(np.maximum(share, 0.0))
     return weighted
 
 

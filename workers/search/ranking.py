@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.search.neighbours import Around, in_order_of_storing, in_threads, leaning, number
+from engramq.workers.search.neighbours import RULES, in_order_of_storing, in_threads, leaning, number
 from engramq.workers.search.question import Question, by_share, trust
 
 Column: TypeAlias = NDArray[np.float64]
@@ -31,28 +31,15 @@ Mask: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """What each part counts; 1.0 is about one standard deviation of the fused score."""
-
-    lexical: float = 0.5
-    similarity: float = 0.5
-    share: float = 0.5  # the power of the share of the question's words that a memory has
-    doubt: float = 1.0  # by which words lose what they count where they may match by chance
-    next_to: float = 0.3  # of the score of the memory just before or after in the thread
-    near_to: float = 0.15  # of the one two places away
-    answers: float = 0.3  # more of the one just before, when that asks something
-    leaning: float = 2.0  # the power of how short a memory is, by which its neighbours count
-    in_order: float = 1.0  # what the order of storing counts, where no thread was given
-    best_of_thread: float = 0.2
-    tells_self: float = 0.4  # begins with words of who speaks of himself
-    only_asks: float = -0.8  # ends with a question mark and does not
-    speaker: float = 1.4  # said by the speaker that the question names, the first of several
-    time_words: float = 0.4  # says when, and the question asks when
-    date: float = 0.7  # of a time that the question names
-
-
-DEFAULT_WEIGHTS: Final = Weights()
+# What each part counts; 1.0 is about one standard deviation of the fused score. `neighbours` has what these count.
+LEXICAL: Final = 0.5
+SIMILARITY: Final = 0.5
+BEST_OF_THREAD: Final = 0.2
+TELLS_SELF: Final = 0.4  # begins with words of who speaks of himself
+ONLY_ASKS: Final = -0.8  # ends with a question mark and does not
+SPEAKER: Final = 1.4  # said by the speaker that the question names, the first of several
+TIME_WORDS: Final = 0.4  # says when, and the question asks when
+DATE: Final = 0.7  # of a time that the question names
 DECIDES: Final = 20.0  # more than words, a vector and all that surrounds a memory may add up to
 # The least that counts as a deviation of 1: half of what is usual among 400 candidates for vectors, about what is usual
 # for words. Without it two memories that hardly differ would be as far apart as the best and the worst. A best match in
@@ -214,60 +201,56 @@ class Measure:
     """By what the candidates of one search are measured, so that others can be measured alike."""
 
     question: Question
-    weights: Weights
     trust: float  # in words, 0 to 1
     lexical: Scale
     similarity: Scale
     named: Mapping[bool, Sequence[str]]  # the speaker that the question is about, trusted and not
 
     @classmethod
-    def of(cls, question: Question, candidates: Candidates, weights: Weights = DEFAULT_WEIGHTS) -> "Measure":
+    def of(cls, question: Question, candidates: Candidates) -> "Measure":
         """Return the measure that these candidates make.
 
         If any are trusted they alone do, so that their order does not hang on what untrusted ones come along.
         """
         measured = candidates.trusted_ones() or candidates
-        words = _lexical(measured, weights)
-        believed = trust(question, measured.covered, measured.worth)
+        words = _lexical(measured)
         speakers: dict[bool, set[str]] = {}
         for trusted, speaker in set(zip(candidates.trusted.tolist(), candidates.speaker, strict=True)):
             if speaker is not None:
                 speakers.setdefault(trusted, set()).add(speaker)
         return cls(
             question=question,
-            weights=weights,
-            trust=1.0 - weights.doubt * (1.0 - believed),
-            lexical=Scale.of(words, weights.lexical, _least_deviation(words)),
-            similarity=Scale.of(measured.meaning, weights.similarity, COSINE_DEVIATION),
+            trust=trust(question, measured.covered, measured.worth),
+            lexical=Scale.of(words, LEXICAL, _least_deviation(words)),
+            similarity=Scale.of(measured.meaning, SIMILARITY, COSINE_DEVIATION),
             named={side: names for side, known in speakers.items() if (names := question.speaker_asked_about(known))},
         )
 
     def own_parts(self, candidates: Candidates) -> dict[str, Column]:
         """Return what each candidate has by itself: words, vector, speaker, time."""
-        question, weights = self.question, self.weights
-        similarity = self.similarity.apply(candidates.meaning)
+        question, similarity = self.question, self.similarity.apply(candidates.meaning)
         # What has no vector is known by its words alone.
         believed = np.where(np.isnan(similarity), 1.0, self.trust)
         parts = {
-            "lexical": believed * self.lexical.apply(_lexical(candidates, weights)),
+            "lexical": believed * self.lexical.apply(_lexical(candidates)),
             "similarity": similarity,
-            "tells_self": np.where(candidates.tells_self, self.trust * weights.tells_self, 0.0),
+            "tells_self": np.where(candidates.tells_self, self.trust * TELLS_SELF, 0.0),
         }
-        parts["only_asks"] = np.where(candidates.asks & ~candidates.tells_self, weights.only_asks, 0.0)
+        parts["only_asks"] = np.where(candidates.asks & ~candidates.tells_self, ONLY_ASKS, 0.0)
         if self.named:
             is_named = [
                 speaker in self.named.get(trusted, ())
                 for trusted, speaker in zip(candidates.trusted.tolist(), candidates.speaker, strict=True)
             ]
-            parts["speaker"] = weights.speaker * np.array(is_named)
+            parts["speaker"] = SPEAKER * np.array(is_named)
         if question.asks_when:
-            parts["time_words"] = np.where(candidates.tells_time, weights.time_words, 0.0)
+            parts["time_words"] = np.where(candidates.tells_time, TIME_WORDS, 0.0)
         if candidates.day is not None:
             of_then = np.array([question.is_about(day) for day in candidates.day], dtype=np.float64)
             if question.is_only_of_time:  # what tells of then comes before what was only stored then
                 parts["date"] = DECIDES * of_then * (1.0 + candidates.tells_of_day)
             else:
-                parts["date"] = weights.date * of_then
+                parts["date"] = DATE * of_then
         return parts
 
 
@@ -283,7 +266,7 @@ def rank_by_similarity(candidates: Candidates) -> Ranked:
 def rank_by_score(measure: Measure, candidates: Candidates) -> Ranked:
     """Order by the fused scores and the rules; the order in which candidates are given makes no difference."""
     parts = measure.own_parts(candidates)
-    parts |= _thread_boosts(candidates, parts, measure.weights)
+    parts |= _thread_boosts(candidates, parts)
     return in_order(candidates, total(parts), parts)
 
 
@@ -329,28 +312,23 @@ def _even_out(scores: Column, rows: Rows, equal_within: float) -> Column:
     return evened
 
 
-def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights: Weights) -> dict[str, Column]:
+def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column]) -> dict[str, Column]:
     """Return what the rules about threads add to each candidate. A place that no candidate has counts 0, the mean."""
-    fused = or_nothing(parts["lexical"]) + or_nothing(parts["similarity"])
+    vectors = or_nothing(parts["similarity"])
+    fused = or_nothing(parts["lexical"]) + vectors
     threads, count = number(list(zip(candidates.trusted.tolist(), candidates.thread, strict=True)))
-    around = Around(next_to=weights.next_to, near_to=weights.near_to, answers=weights.answers)
     asks, oldest_first = candidates.asks, candidates.oldest_first
     alone = oldest_first[threads[oldest_first] < 0]
-    threaded = in_threads(threads, candidates.position, fused, asks, around)
-    vectors = or_nothing(parts["similarity"])
-    trusted, untrusted = (
-        in_order_of_storing(alone[candidates.trusted[alone] == side], fused, vectors, asks, around)
-        for side in (True, False)
-    )
-    leans = leaning(candidates.words, weights.leaning)
-    boosts = {
-        name: leans * (threaded[name] + (trusted[name] + untrusted[name]) * weights.in_order) for name in threaded
-    }
+    sides = (alone[candidates.trusted[alone] == side] for side in (True, False))
+    found = [in_threads(threads, candidates.position, fused, asks)]
+    found += [in_order_of_storing(rows, fused, vectors, asks) for rows in sides]
+    leans = leaning(candidates.words)
+    boosts = {name: leans * sum(each[name] for each in found) for name in RULES}
     if count:
         best = np.full(count + 1, -np.inf)
         np.maximum.at(best, threads, fused)
         best[-1] = 0.0  # of those without a thread
-        boosts["best_of_thread"] = weights.best_of_thread * best[threads]
+        boosts["best_of_thread"] = BEST_OF_THREAD * best[threads]
     return boosts
 
 
@@ -367,5 +345,5 @@ def _least_deviation(words: Column) -> float:
     return max(LEAST_LEXICAL_DEVIATION, min(LEXICAL_DEVIATION, above / BEST_DEVIATIONS))
 
 
-def _lexical(candidates: Candidates, weights: Weights) -> Column:
-    return by_share(or_nothing(candidates.lexical), candidates.covered, candidates.words, weights.share)
+def _lexical(candidates: Candidates) -> Column:
+    return by_share(or_nothing(candidates.lexical), candidates.covered, candidates.words)

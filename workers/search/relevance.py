@@ -22,6 +22,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import LIKELY, Partition
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.hashing import NAME as WORD_COUNTS
+from engramq.workers.search.neighbours import RULES
 from engramq.workers.search.ranking import Column, Mask, Measure, Ranked, or_nothing
 
 Matrix: TypeAlias = NDArray[np.float64]
@@ -45,7 +46,6 @@ LOGIT: Final = 4.0  # units of a cosine's log odds that are one of an input
 ALIKE: Final = 0.1  # scores that differ by less from the next
 TWINS: Final = 0.1  # cosines that differ by less: few candidates spread any two that are nearly equal
 _OVER: Final = 0.001  # by which shares are equal
-NEIGHBOURS: Final = ("next_to", "near_to", "answers")
 # The inputs by kind: `q_` of the question and of all that was found, the others of a hit. A kind is explained as one.
 KINDS: Final[Mapping[str, Sequence[str]]] = {
     "words": ("covered", "covered_below", "q_covered"),
@@ -174,7 +174,7 @@ class RelevanceFeatures:
             "q_covered": most,
             "words": np.log1p(candidates.words),
             "tells_self": candidates.tells_self,
-            "neighbours": sum((parts[name] for name in NEIGHBOURS if name in parts), nothing),
+            "neighbours": sum((parts[name] for name in RULES), nothing),
             "q_said": self.said,
             "q_names": float(bool(question.names)),
             "q_narrowed": float(self.narrowed),

@@ -28,7 +28,7 @@ from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
 from engramq.workers.memories.contradictions import mark
-from engramq.workers.search.boosts import Boosted, Facts, Reached, Surroundings, boost_best
+from engramq.workers.search.boosts import Boosted, Reached, Surroundings, Use, boost_best
 from engramq.workers.search.candidates import Filters, QuestionVectors, Source
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, in_order, rank_by_score, rank_by_similarity
@@ -225,25 +225,19 @@ def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], 
     known = candidates.chosen([rows[memory_id] for memory_id in best])
     known = known.joined(linked.chosen([row for row, memory_id in enumerate(linked.ids) if memory_id in besides]))
     by_id = {usage.id: usage for usage in nearby.usage or ()}
-    used = [by_id.get(memory_id, _NEVER_USED) for memory_id in known.ids]
-    facts = Facts(
-        ids=known.ids,
-        usefulness=[
-            usefulness(confidence, usage.helped, usage.hindered)
-            for confidence, usage in zip(known.confidence.tolist(), used, strict=True)
-        ],
-        sector=known.sector,
-        idle_hours=[
-            nearby.hours - max(stored, usage.last_active_hours)
-            for stored, usage in zip(known.active_hours.tolist(), used, strict=True)
-        ],
-    )
+    uses = {}
+    for memory_id, confidence, stored in zip(
+        known.ids, known.confidence.tolist(), known.active_hours.tolist(), strict=True
+    ):
+        usage = by_id.get(memory_id, _NEVER_USED)
+        idle_hours = nearby.hours - max(stored, usage.last_active_hours)
+        uses[memory_id] = Use(usefulness(confidence, usage.helped, usage.hindered), idle_hours)
     links = [
         Reached(link.seed, link.other, link.relation, link.weight, link.origin, nearby.hours - link.used)
         for link in nearby.links or ()
         if link.other in reachable
     ]
-    return Surroundings(facts=facts, links=links, linked=linked)
+    return Surroundings(uses=uses, links=links, linked=linked)
 
 
 class _Reply(NamedTuple):

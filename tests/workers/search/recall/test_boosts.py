@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.vocabulary import Origin, Sector
-from engramq.workers.search.boosts import DEFAULT_BOOSTS, Boosted, Facts, Reached, Surroundings, boost_best
+from engramq.workers.search.boosts import LINKS, RECENCY, SEED_AT_MOST, Boosted, Reached, Surroundings, Use, boost_best
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, rank_by_score
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 from tests.workers.search.recall.test_ranking import candidates_of, made_of, scores
 
 QUESTION = Question("When did Ada move?")
-NOTHING = Surroundings(facts=Facts(), links=[], linked=Candidates())
+NOTHING = Surroundings(uses={}, links=[], linked=Candidates())
 unit = st.floats(0, 1)
 
 
@@ -29,8 +29,10 @@ def with_boosts(candidates: Candidates, around: Surroundings) -> Boosted:
     return boost_best(measure, rank_by_score(measure, candidates), around)
 
 
-def around_of(links: list[Reached], linked: list[dict[str, Any]] | None = None, **facts: list[Any]) -> Surroundings:
-    return Surroundings(facts=Facts(**facts), links=links, linked=made_of(linked or []))
+def around_of(
+    links: list[Reached], linked: list[dict[str, Any]] | None = None, uses: dict[str, Use] | None = None
+) -> Surroundings:
+    return Surroundings(uses=uses or {}, links=links, linked=made_of(linked or []))
 
 
 @st.composite
@@ -50,13 +52,8 @@ def scenes(draw: st.DrawFn) -> tuple[Candidates, Surroundings]:
             max_size=20,
         )
     )  # fmt: skip
-    facts = Facts(
-        everybody,
-        [draw(unit) for _ in everybody],
-        [draw(st.sampled_from(Sector)) for _ in everybody],
-        [draw(st.floats(0, 1e5)) for _ in everybody],
-    )
-    return candidates, Surroundings(facts=facts, links=links, linked=made_of(added))
+    uses = {item: Use(draw(unit), draw(st.floats(0, 1e5))) for item in everybody}
+    return candidates, Surroundings(uses=uses, links=links, linked=made_of(added))
 
 
 @given(scenes())
@@ -65,10 +62,10 @@ def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates,
     found = with_boosts(candidates, around).ranked
     assert sorted(found.order) == list(range(len(found.candidates)))
     assert len(set(found.candidates.ids)) == len(found.candidates)
-    most = DEFAULT_BOOSTS.links * DEFAULT_BOOSTS.seed_at_most
+    most = LINKS * SEED_AT_MOST
     assert np.all((found.parts["links"] >= 0) & (found.parts["links"] <= most))
     assert np.all((found.parts["usefulness"] >= -0.6 - 1e-9) & (found.parts["usefulness"] <= 0.2 + 1e-9))
-    assert np.all((found.parts["recency"] <= 0) & (found.parts["recency"] >= -DEFAULT_BOOSTS.recency))
+    assert np.all((found.parts["recency"] <= 0) & (found.parts["recency"] >= -RECENCY))
     for row in found.order:
         parts = [part for part in found.explained(row).values() if part is not None]
         assert math.fsum(parts) == pytest.approx(float(found.scores[row]), abs=1e-9 + len(found.order) * EQUAL_SCORES)
@@ -81,7 +78,7 @@ def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surrou
     several = (candidates, around.linked)
     sides = {item: trusted for some in several for item, trusted in zip(some.ids, some.trusted, strict=True)}
     allowed = [item for item in around.links if sides[item.seed] or not sides[item.other]]
-    fewer = Surroundings(facts=around.facts, links=allowed, linked=around.linked)
+    fewer = Surroundings(uses=around.uses, links=allowed, linked=around.linked)
     assert scores(found) == scores(with_boosts(candidates, fewer).ranked)
 
 
@@ -99,12 +96,11 @@ OTHERS = [{"lexical": 0.0, "similarity": number / 100} for number in range(20)]
 
 @pytest.mark.promise("CN-35")
 def test_usefulness_and_idle_time_order_what_is_nearly_alike_and_a_strong_match_still_wins() -> None:
-    candidates = made_of([*NEAR_TIE, STRONG, *OTHERS])
+    candidates = made_of([{**each, "sector": Sector.EPISODIC} for each in (*NEAR_TIE, STRONG, *OTHERS)])
     near, tie, strong = candidates.ids[:3]
-    sector = [Sector.EPISODIC] * 3
 
     def order(usefulness: list[float], idle: list[float]) -> list[str]:
-        around = around_of([], ids=candidates.ids[:3], usefulness=usefulness, sector=sector, idle_hours=idle)
+        around = around_of([], uses=dict(zip(candidates.ids[:3], map(Use, usefulness, idle), strict=True)))
         return list(scores(with_boosts(candidates, around).ranked))[:3]
 
     assert order([0.75] * 3, [0.0] * 3) == [strong, near, tie]
@@ -114,12 +110,10 @@ def test_usefulness_and_idle_time_order_what_is_nearly_alike_and_a_strong_match_
 
 
 def test_the_same_idle_time_counts_more_for_what_happened_than_for_how_to_do_things() -> None:
-    candidates = made_of([STRONG, STRONG, *OTHERS])
+    procedural, episodic = ({**STRONG, "sector": sector} for sector in (Sector.PROCEDURAL, Sector.EPISODIC))
+    candidates = made_of([procedural, episodic, *OTHERS])
     first, second = candidates.ids[:2]
-    around = around_of(
-        [], ids=[first, second], usefulness=[0.75] * 2, sector=[Sector.PROCEDURAL, Sector.EPISODIC],
-        idle_hours=[300.0] * 2,
-    )  # fmt: skip
+    around = around_of([], uses=dict.fromkeys((first, second), Use(0.75, 300.0)))
     assert list(scores(with_boosts(candidates, around).ranked))[:2] == [first, second]
 
 

@@ -34,7 +34,7 @@ from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, 
 from engramq.workers.search.copies import Copies, CurrentCopy
 from engramq.workers.search.namespace_copy import NamespaceCopy
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import DEFAULT_WEIGHTS
+from engramq.workers.search.ranking import SPEAKER
 from engramq.workers.search.spans import MONTHS
 from tests.jobs import job
 from tests.workers.search.recall.conftest import Scene, ids, question_in, search_in
@@ -333,7 +333,7 @@ async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
     memories = await found(scene, SearchMemories(query="What did Ada say?", explain=True), after)
     spoken = next(memory for memory in memories if memory.id == kept)
     assert isinstance(spoken.explain, dict)
-    assert spoken.explain["speaker"] == DEFAULT_WEIGHTS.speaker
+    assert spoken.explain["speaker"] == SPEAKER
 
 
 async def test_searches_that_come_together_ask_together_and_after_they_came(

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.workers.search.neighbours import Around, in_order_of_storing, leaning
-from engramq.workers.search.ranking import DEFAULT_WEIGHTS
+from engramq.workers.search.neighbours import NEXT_TO, in_order_of_storing, leaning
 from tests.workers.search.recall.test_ranking import made_of, ranked
 
-AROUND = Around(next_to=0.3, near_to=0.15, answers=0.3)
 heights = st.lists(st.floats(-3, 3), min_size=2, max_size=80)
 
 
@@ -45,8 +43,8 @@ def test_neighbours_count_nothing_where_their_order_means_nothing() -> None:
 def test_one_score_moves_no_other_by_more_than_the_rules_allow(scores: list[float], place: int) -> None:
     fused = np.array(scores)
     rows, asks = np.arange(len(fused)), np.zeros(len(fused), dtype=bool)
-    boosts = in_order_of_storing(rows, fused, fused, asks, AROUND)
-    assert np.abs(boosts["next_to"]).max() <= 2 * AROUND.next_to * np.abs(fused).max() + 1e-9
+    boosts = in_order_of_storing(rows, fused, fused, asks)
+    assert np.abs(boosts["next_to"]).max() <= 2 * NEXT_TO * np.abs(fused).max() + 1e-9
     assert not boosts["answers"].any()
 
 
@@ -59,7 +57,7 @@ def test_a_thread_that_was_given_is_believed_however_short_it_is() -> None:
 
 @given(st.floats(0, 1e5), st.floats(0, 1e5))
 def test_the_longer_a_memory_the_less_it_leans_on_others(one: float, other: float) -> None:
-    shorter, longer = leaning(np.array(sorted((one, other))), DEFAULT_WEIGHTS.leaning)
+    shorter, longer = leaning(np.array(sorted((one, other))))
     assert 0 <= longer <= shorter <= 1
 
 

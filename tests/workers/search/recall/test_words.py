@@ -66,7 +66,7 @@ def test_the_greater_share_of_a_question_is_never_worth_less(
     lexical: float, one: float, other: float, words: int
 ) -> None:
     lower, higher = by_share(
-        np.array([lexical] * 2), np.array(sorted((one, other))), np.array([words] * 2, dtype=np.float64), 0.5
+        np.array([lexical] * 2), np.array(sorted((one, other))), np.array([words] * 2, dtype=np.float64)
     )
     assert 0 <= lower <= higher <= lexical
 
