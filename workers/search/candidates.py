@@ -6,7 +6,7 @@ curve of the model that runs, so that one ranking holds for all candidates.
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -132,21 +132,12 @@ class Filters:
     @property
     def values(self) -> dict[str, Any]:
         """The parameters of the fragment `chosen`."""
-        return {
-            "partitions": list(self.partitions),
-            "sectors": None if self.sectors is None else list(self.sectors),
-            "min_sector_confidence": _single(self.min_sector_confidence),
-            "tags": None if self.tags is None else list(self.tags),
-            "project": self.project,
-            "project_only": self.project_only,
-            "thread": self.thread,
-            "since": self.since,
-            "until": self.until,
-            "stored_since": self.stored_since,
-            "stored_until": self.stored_until,
-            "include_superseded": self.include_superseded,
-            "as_of": self.as_of,
-        }
+        values = {name: getattr(self, name) for name in FILTERS}
+        values["min_sector_confidence"] = _single(self.min_sector_confidence)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+FILTERS: Final = tuple(each.name for each in fields(Filters))
 
 
 async def find_candidates(

@@ -92,14 +92,8 @@ class NamespaceCopy:
     @property
     def size_bytes(self) -> int:
         """About what the copy takes in memory."""
-        return (
-            COPY_BYTES
-            + self._vectors.nbytes
-            + self._piece_bytes
-            + ROW_BYTES * len(self._ids)
-            + WORD_BYTES * self._words
-            + TAG_BYTES * self._tags
-        )
+        rows = ROW_BYTES * len(self._ids) + WORD_BYTES * self._words + TAG_BYTES * self._tags
+        return COPY_BYTES + rows + self._vectors.nbytes + self._piece_bytes
 
     @property
     def is_worn(self) -> bool:
@@ -169,18 +163,9 @@ class NamespaceCopy:
         return self._measured(rows, question, None, self._cosines(embedding, wanted))
 
     def _grow(self) -> None:
-        for name in (
-            "_live",
-            "_superseded",
-            "_begins",
-            "_ends",
-            "_expires",
-            "_words_of",
-            "_models",
-            "_vectors",
-            "_keys",
-        ):
-            setattr(self, name, _grow_array(getattr(self, name)))
+        arrays = [(name, values) for name, values in vars(self).items() if isinstance(values, np.ndarray)]
+        for name, values in arrays:
+            setattr(self, name, _grow_array(values))
         self._truths = {name: _grow_array(values) for name, values in self._truths.items()}
         self._numbers = {name: _grow_array(values) for name, values in self._numbers.items()}
 

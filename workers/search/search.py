@@ -29,7 +29,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
 from engramq.workers.memories.contradictions import mark
 from engramq.workers.search.boosts import Boosted, Reached, Surroundings, Use, boost_best
-from engramq.workers.search.candidates import Filters, QuestionVectors, Source
+from engramq.workers.search.candidates import FILTERS, Filters, QuestionVectors, Source
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, in_order, rank_by_score, rank_by_similarity
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
@@ -344,18 +344,6 @@ def question_of(command: SearchMemories, filters: Filters, zone: tzinfo) -> Ques
 
 def filters_of(command: SearchMemories, project: str | None) -> Filters:
     """Return what a search in a project may find."""
-    return Filters(
-        partitions=tuple(dict.fromkeys(command.partitions)),
-        sectors=or_none(command.sectors),
-        min_sector_confidence=or_none(command.min_sector_confidence),
-        tags=command.tags or None,
-        project=project,
-        project_only=command.project_only,
-        thread=or_none(command.thread),
-        since=or_none(command.since),
-        until=or_none(command.until),
-        stored_since=or_none(command.stored_since),
-        stored_until=or_none(command.stored_until),
-        include_superseded=command.include_superseded,
-        as_of=or_none(command.as_of),
-    )
+    same = {name: or_none(getattr(command, name)) for name in FILTERS}
+    same |= {"partitions": tuple(dict.fromkeys(command.partitions)), "tags": same["tags"] or None, "project": project}
+    return Filters(**same)

@@ -10,21 +10,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final, TypeAlias
 
-from engramq.workers.search.spans import (
-    DAY,
-    LONG,
-    MONTHS,
-    WEEKDAYS,
-    Span,
-    Spans,
-    Tense,
-    away,
-    by_tense,
-    days_of,
-    month_after,
-    months_of,
-    period,
-)
+from engramq.workers.search import spans
+from engramq.workers.search.spans import DAY, LONG, MONTHS, WEEKDAYS, Span, Spans, Tense, by_tense, month_after, period
 
 _MONTH: Final = (
     r"(?P<month>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|"
@@ -51,6 +38,8 @@ _ORDINALS: Final = ("first", "second", "third", "fourth")
 # Words before a date that may as well be a fraction, and before a short name of a month.
 _BEFORE_DATES: Final = "on since until till before after by in during from between am vom of for due"
 _DATING: Final = frozenset(_BEFORE_DATES.split())
+_EARLY: Final = "in since until till during last this next early mid late of"
+_BEFORE_MONTHS: Final = frozenset(_EARLY.split())
 _DOING: Final = frozenset(("do", "did", "done", "happened", "happening", "happens", "happen"))
 # What follows "May" where that is a verb.
 _VERB: Final = re.compile(r"\s+(?:I|we|you|they|he|she|it|be|have|not|also|the|this|that)\b", re.IGNORECASE)
@@ -109,7 +98,7 @@ def _unit(match: Match) -> str:
 
 def _read_day(match: Match) -> Spans:
     """Read a date of numbers: 2026-11-23, 23.11.2026, 11/23/2026, or 23/11/2026 where only that can be meant."""
-    return days_of(match.year, match.number("m"), match.number("d"))
+    return spans.days_of(match.year, match.number("m"), match.number("d"))
 
 
 def _read_slashed(match: Match) -> Spans:
@@ -117,18 +106,20 @@ def _read_slashed(match: Match) -> Spans:
     one, other, year = match.number("m"), match.number("d"), match.year
     if year is None and not (match.before in _DATING | _DOING or match.is_whole):
         return ()
-    return (*days_of(year, one, other), *(days_of(year, other, one) if one != other else ()))
+    return (*spans.days_of(year, one, other), *(spans.days_of(year, other, one) if one != other else ()))
 
 
 def _read_dotted(match: Match) -> Spans:
     """Read 23.11. in a sentence that goes on, or after "on"; 3.11 is a version."""
-    return days_of(None, match.number("m"), match.number("d")) if match.before in _DATING or match.is_whole else ()
+    return (
+        spans.days_of(None, match.number("m"), match.number("d")) if match.before in _DATING or match.is_whole else ()
+    )
 
 
 def _read_month_day(match: Match) -> Spans:
     month, day, year = _month(match), match.number("day"), match.year
     sure = match["th"] or year or match.before in _DATING or match["month"][:1].isupper()
-    return days_of(year, month, day, match.number("through") or None) if sure else ()
+    return spans.days_of(year, month, day, match.number("through") or None) if sure else ()
 
 
 def _read_month(match: Match) -> Spans:
@@ -136,20 +127,7 @@ def _read_month(match: Match) -> Spans:
     name, year = match["month"], match.year
     if _NUMBERED.search(match.found.string, max(0, match.found.start() - 12), match.found.start()):
         return ()  # 31 February
-    dating = match.before in {
-        "in",
-        "since",
-        "until",
-        "till",
-        "during",
-        "last",
-        "this",
-        "next",
-        "early",
-        "mid",
-        "late",
-        "of",
-    }
+    dating = match.before in _BEFORE_MONTHS
     if year is None and not (dating and (name[:1].isupper() or match.before != "of")):
         is_full = name.capitalize() in MONTHS
         if name.lower() in {"may", "march", "mar", "jan"} and (
@@ -162,12 +140,12 @@ def _read_month(match: Match) -> Spans:
             return ()
     if year is not None and not name[:1].isupper() and name.lower() in {"may", "march"} and not dating:
         return ()
-    return months_of(year, _month(match))
+    return spans.months_of(year, _month(match))
 
 
 def _read_numbered_month(match: Match) -> Spans:
     """Read 2026-11 and 11/2026."""
-    return months_of(match.year, match.number("m"))
+    return spans.months_of(match.year, match.number("m"))
 
 
 def _month(match: Match) -> int:
@@ -177,7 +155,7 @@ def _month(match: Match) -> int:
 
 def _read_quarter(match: Match) -> Spans:
     number = match["q"] or str(_ORDINALS.index(match["nth"].lower()) + 1)
-    return months_of(match.year, 3 * int(number) - 2, 3)
+    return spans.months_of(match.year, 3 * int(number) - 2, 3)
 
 
 def _read_week(match: Match) -> Spans:
@@ -210,13 +188,10 @@ def _read_which(match: Match) -> Spans:
     today, unit, which = match.asked_on, _unit(match), match["which"].lower()
     if today is None:
         return ()
-    if which == "past" or unit in {"minute", "hour"}:
-        first = today - LONG[unit] * DAY if unit not in {"minute", "hour"} else today
-        return (
-            (period("weekend", today, -1 if today.weekday() < 5 else 0),)
-            if unit == "weekend"
-            else (Span(first, today),)
-        )
+    if which == "past" and unit == "weekend":
+        return (period("weekend", today, -1 if today.weekday() < 5 else 0),)
+    if which == "past" or not LONG[unit]:
+        return (Span(today - LONG[unit] * DAY, today),)
     if unit == "day" and which not in {"this", "next"}:
         return ()  # "the last day of the trip"
     ahead = {"this": 0, "current": 0, "last": -1, "previous": -1}.get(which, 1)
@@ -256,21 +231,17 @@ def _read_ago(match: Match) -> Spans:
     if match.asked_on is None or amount is None:
         return ()
     unit, (least, most) = _unit(match), amount
-    if unit in {"minute", "hour"}:
-        return (
-            (Span(match.asked_on - (most // 24 + 1) * DAY, match.asked_on),)
-            if unit == "hour"
-            else (Span(match.asked_on, match.asked_on),)
-        )
-    return (away(unit, match.asked_on, -most, -least),)
+    if not LONG[unit]:
+        return (Span(match.asked_on - (most // 24 + 1) * (unit == "hour") * DAY, match.asked_on),)
+    return (spans.away(unit, match.asked_on, -most, -least),)
 
 
 def _read_ahead(match: Match) -> Spans:
     """Read "in three days", but not how long something took."""
     amount = _amount(match)
-    if match.asked_on is None or amount is None or not match.tense.future or _unit(match) in {"minute", "hour"}:
+    if match.asked_on is None or amount is None or not match.tense.future or not LONG[_unit(match)]:
         return ()
-    return (away(_unit(match), match.asked_on, *amount),)
+    return (spans.away(_unit(match), match.asked_on, *amount),)
 
 
 def _read_weekday(match: Match) -> Spans:
@@ -301,12 +272,9 @@ def _read_day_of_month(match: Match) -> Spans:
     if today is None or not 1 <= day <= 31 or not _NO_NOUN.match(match.after):
         return ()
     which = match["which"].lower()
-    months = (
-        [month_after(today, {"last": -1, "next": 1}.get(which, 0))]
-        if which
-        else [month_after(today, add) for add in range(-2, 3)]
-    )
-    days = [span.first for month in months for span in days_of(month.year, month.month, day)]
+    ahead = [{"last": -1, "next": 1}.get(which, 0)] if which else range(-2, 3)
+    months = [month_after(today, add) for add in ahead]
+    days = [span.first for month in months for span in spans.days_of(month.year, month.month, day)]
     begun, coming = [each for each in days if each <= today], [each for each in days if each >= today]
     if not begun or not coming:
         return tuple(Span(each, each) for each in days)
