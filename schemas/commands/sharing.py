@@ -12,7 +12,8 @@ from engramq.schemas.vocabulary import Thing, WorkerKind
 _KEEP: Final = ExampleCall(
     tool="store_memory", arguments={"content": "Ada would rather lead the harbour project", "visibility": "private"}
 )
-_SHARE: Final = ExampleCall(tool="share_memory", arguments={"memory_id": "<stored.id>"})
+_LOOK: Final = ExampleCall(tool="get_memory", arguments={"memory_id": "<stored.id>", "detail": "full"})
+_SHARE: Final = ExampleCall(tool="share_memory", arguments={"memory_id": "<stored.id>", "seen": "<memory.digest>"})
 
 
 class ShareMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="share_memory"):
@@ -46,8 +47,9 @@ SHARE_MEMORY: Final = Tool(
     rest="POST /memories/{memory_id}/share",
     client_name="share",
     title="Share a memory",
-    summary="Let everybody see your private memory. Call it when asked to. Not for secrets. unshare_memory undoes it.",
-    example='share_memory(memory_id="<id>")',
+    summary="Let everybody see your private memory, with the digest that get_memory shows. Call it when asked to. "
+    "Not for secrets. unshare_memory undoes it.",
+    example='share_memory(memory_id="<id>", seen="<digest>")',
     ids=("memory_id",),
     ids_only=True,
     destructive=True,
@@ -61,7 +63,7 @@ SHARE_MEMORY: Final = Tool(
         "proposal_id, which shows the memory to who may verify. conflict if seen is another digest.",
         next="consent_required: have somebody else approve it by decide_proposal, then call again. It was a mistake: "
         "unshare_memory, before others build on it.",
-        before=(_KEEP,),
+        before=(_KEEP, _LOOK),
         example=_SHARE,
     ),
 )
@@ -107,7 +109,7 @@ UNSHARE_MEMORY: Final = Tool(
         cost="One audited transaction, about 10 ms.",
         returns="private, not_found, or refused with built_on, the ids of what stands on it that you see, at most 5.",
         next="Refused: talk to them, supersede_memory or forget_memory.",
-        before=(_KEEP, _SHARE),
+        before=(_KEEP, _LOOK, _SHARE),
         example=ExampleCall(tool="unshare_memory", arguments={"memory_id": "<stored.id>"}),
     ),
 )

@@ -105,7 +105,10 @@ async def with_ids(agent: Agent, tool: str, arguments: dict[str, Any]) -> dict[s
         await agent.call("verify_memory", memory_id=reply["stored"]["id"], verification="verified")
     for name in place.split("."):
         reply = reply[name]
-    return {name: reply if value == "<id>" else value for name, value in arguments.items()}
+    found = {"<id>": reply}
+    if "<digest>" in arguments.values():
+        found["<digest>"] = (await agent.call("get_memory", memory_id=reply, detail="full"))["memory"]["digest"]
+    return {name: found.get(value, value) for name, value in arguments.items()}
 
 
 @pytest.mark.promise("CL-5")

@@ -6,7 +6,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from engramq.schemas.commands import Command, Reply, Stored, StoreMemory
+from engramq.schemas.commands import (
+    Command,
+    GetMemory,
+    MemoryFound,
+    Reply,
+    Shared,
+    ShareMemory,
+    Stored,
+    StoreMemory,
+)
+from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, read_settings
@@ -87,6 +97,14 @@ class World:
     ) -> Stored:
         """Store a memory."""
         return await self.ask(Stored, StoreMemory(content=content, **fields), namespace=namespace, principal=principal)
+
+    async def share(self, memory_id: str, principal: Principal, **fields: Any) -> Shared:
+        """Share a memory as it is now."""
+        look = GetMemory(memory_id=memory_id, include_untrusted=True)
+        shown = (await self.ask(MemoryFound, look, principal=principal)).memory
+        assert shown is not None
+        share = ShareMemory(memory_id=memory_id, seen=digest_of(shown), **fields)
+        return await self.ask(Shared, share, principal=principal)
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Ask the database as its owner, past everything that the workers' role may not see."""

@@ -41,7 +41,7 @@ from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.grounds import details_of, grounds_of, refuse_untrusted_ground, still_resting
-from engramq.workers.memories.preconditions import LOOK, NOT_CHANGE
+from engramq.workers.memories.preconditions import LOOK, NOT_CHANGE, require_look
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
@@ -83,8 +83,8 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     require_seen(command.seen, before, context.envelope.principal, LOOK)
     given = {name: getattr(command, name) for name in CHANGEABLE if getattr(command, name) is not UNSET}
     if command.visibility is not UNSET:
-        if command.visibility is Visibility.SHARED and row["owner"] is not None and command.seen is UNSET:
-            raise invalid("seen", "To share a memory takes seen, the digest of what you have read.", LOOK)
+        if command.visibility is Visibility.SHARED:
+            require_look(row, command.seen)
         await sharing.show_to(tx, row, command.visibility, context.envelope)
     if not given and not command.clear:
         return MemoryChanged(status="updated", memory=await _read_for(tx, memory_id, command))

@@ -17,7 +17,7 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.consent import ConsentWanted, call_again, consent, draft_sharing, end_sharing
 from engramq.workers.memories import supersession
-from engramq.workers.memories.preconditions import NOT_CHANGE, require_as_seen
+from engramq.workers.memories.preconditions import NOT_CHANGE, require_as_seen, require_look
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import require_trusted
 
@@ -27,12 +27,13 @@ INSTEAD: Final = "Supersede or forget it instead, or talk to them."
 
 @handles(ShareMemory)
 async def share_memory(tx: Transaction, command: ShareMemory, context: Context) -> Shared:
-    """Let everybody see a private memory; audited. Raises EngramqError with `conflict` as verdicts do."""
+    """Let everybody see a private memory; audited. Raises EngramqError as `require_look` and `require_as_seen` do."""
     require_trusted(context.envelope.principal, NOT_CHANGE)
     row = await _lock(tx, command.memory_id)
     if row is None:
         return Shared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
     memory_id: UUID = row["id"]
+    require_look(row, command.seen)
     await require_as_seen(tx, memory_id, command.seen, context)
     by_consent = row["owner"] is not None and (await privacy_of(tx)).consent
     if by_consent:

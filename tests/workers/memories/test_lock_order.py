@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from engramq.schemas.commands import (
@@ -18,6 +19,7 @@ from engramq.schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
 )
+from engramq.schemas.digests import digest_of
 from engramq.schemas.evidence import Citation
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, OnDuplicate, Visibility
 from engramq.workers.db.memory_rows import lock
@@ -91,6 +93,9 @@ async def test_who_cites_a_memory_locks_it_in_the_order_of_all_writers(world: Wo
 async def test_who_changes_what_a_memory_replaced_locks_it_in_that_order(world: World, make: Making) -> None:
     said: dict[str, Any] = {"principal": ADA, "visibility": Visibility.PRIVATE}
     older = (await world.keep("The heron nests by the pond", **said)).stored.id
-    newer = (await world.keep("The heron nests in the reed", external_id="newer", thread="reed", **said)).stored.id
-    await world.outcome(job(SupersedeMemory(old_memory_id=older, new_memory_id=newer), principal=ADA))
-    await held_in_order(world, older, newer, make(older, newer))
+    stored = (await world.keep("The heron nests in the reed", external_id="newer", thread="reed", **said)).stored
+    await world.outcome(job(SupersedeMemory(old_memory_id=older, new_memory_id=stored.id), principal=ADA))
+    command = make(older, stored.id)
+    if isinstance(command, ShareMemory):
+        command = msgspec.structs.replace(command, seen=digest_of(stored))
+    await held_in_order(world, older, stored.id, command)

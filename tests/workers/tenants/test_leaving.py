@@ -15,8 +15,6 @@ from engramq.schemas.commands import (
     ProposalList,
     Purged,
     PurgeMemories,
-    Shared,
-    ShareMemory,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.evidence import Citation
@@ -69,7 +67,7 @@ async def test_a_hand_over_ends_what_was_proposed_to_share(world: World) -> None
         await kept(world, ADA, "The reed is tall"),
     )
     for memory_id in (approved, pending):
-        await world.ask(Shared, ShareMemory(memory_id=memory_id, reason="secret reason"), principal=ADA)
+        await world.share(memory_id, ADA, reason="secret reason")
     decision = DecideProposal(proposal_id=(await proposals(world, ROOT))[-1].proposal_id, decision=Decision.APPROVE)
     await world.ask(Decided, decision, principal=ROOT)
     whole = world.store.seen_by(EVERYTHING)
@@ -80,7 +78,7 @@ async def test_a_hand_over_ends_what_was_proposed_to_share(world: World) -> None
         assert "heron" not in str(told)
         assert "secret" not in str(told)
     for memory_id in (approved, pending):
-        asked = await world.ask(Shared, ShareMemory(memory_id=memory_id), principal=BOB)
+        asked = await world.share(memory_id, BOB)
         assert asked.status == "consent_required"
     (entry,) = world.rows("select new from audit_log where action = 'hand_over'")
     assert (entry["new"]["memories"], entry["new"]["proposals"]) == (2, 2)

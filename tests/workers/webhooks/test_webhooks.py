@@ -143,8 +143,8 @@ async def test_a_private_memory_is_told_of_when_it_is_shared_and_until_it_is_tak
 
         async def share() -> None:
             memory = (await agent.call("get_memory", memory_id=private["id"]))["memory"]
-            said = {"visibility": "shared", "seen": memory["digest"]} if tool == "update_memory" else {}
-            await agent.call(tool, memory_id=private["id"], **said)
+            said = {"visibility": "shared"} if tool == "update_memory" else {}
+            await agent.call(tool, memory_id=private["id"], seen=memory["digest"], **said)
 
         for _ in range(2):  # the second time it is shared already
             await share()

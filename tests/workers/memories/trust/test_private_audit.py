@@ -21,8 +21,6 @@ from engramq.schemas.commands import (
     Purged,
     PurgeMemories,
     ReceiptMade,
-    Shared,
-    ShareMemory,
     StoreMemory,
     Verified,
     VerifyAudit,
@@ -142,7 +140,7 @@ async def test_neither_sharing_nor_an_heir_opens_earlier_entries(world: World) -
             everything = world.store.seen_by(EVERYTHING)
             await everything.write(DEFAULT_NAMESPACE, lambda tx: hand_over(tx, ADA.identity, BOB.identity, "root"))
         else:
-            await world.ask(Shared, ShareMemory(memory_id=private, reason="Bob asked"), principal=ADA)
+            await world.share(private, ADA, reason="Bob asked")
             assert await told(world, BOB) == ["Bob asked", None]
             cards = [await world.ask(Card, WhyMemory(memory_id=private), principal=who) for who in (ADA, BOB)]
             assert [REASON in repr(card) for card in cards] == [True, False]
@@ -153,7 +151,7 @@ async def test_neither_sharing_nor_an_heir_opens_earlier_entries(world: World) -
 async def test_why_somebody_consents_to_share_is_told_to_the_owner_alone(world: World) -> None:
     await world.store.write(DEFAULT_NAMESPACE, lambda tx: change_privacy(tx, consent=True))
     private = await kept(world)
-    asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    asked = await world.share(private, ADA)
     assert asked.proposal_id is not None
     decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.APPROVE, reason=REASON)
     await world.ask(Decided, decision, principal=JUDGE)

@@ -133,7 +133,7 @@ async def test_a_tool_shares_with_a_reason_and_takes_it_back(world: World) -> No
     with refused(FaultCode.CONFLICT):
         await world.ask(Shared, ShareMemory(memory_id=private, seen="00" * 40), principal=ADA)
     for _ in range(2):  # the second time nothing changes
-        shared = await world.ask(Shared, ShareMemory(memory_id=private, reason="Bob asked"), principal=ADA)
+        shared = await world.share(private, ADA, reason="Bob asked")
         assert shared.status == "shared"
     assert await sees(world, BOB, private)
     with refused(FaultCode.FORBIDDEN):
@@ -278,7 +278,7 @@ async def test_where_the_namespace_asks_for_consent_somebody_else_gives_it_first
     with refused(FaultCode.FORBIDDEN):
         await shown(world, ADA, private, Visibility.SHARED)
     for _ in range(2):  # asking again makes no second proposal, nor does it approve twice
-        asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+        asked = await world.share(private, ADA)
         assert (asked.status, asked.approved_by) == ("consent_required", ["ada"])
         assert reword_for(str(asked.hint), audience_of(choose_tools("full"), ADA.scopes, untrusted=False)) == asked.hint
     assert not await sees(world, BOB, private)
@@ -290,11 +290,11 @@ async def test_where_the_namespace_asks_for_consent_somebody_else_gives_it_first
     decided = await world.ask(Decided, decision, principal=JUDGE)
     assert decided.state is ProposalState.APPROVED
     assert not await sees(world, JUDGE, private)
-    done = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    done = await world.share(private, ADA)
     assert done.status == "shared"
     assert await sees(world, BOB, private)
     await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
-    again = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    again = await world.share(private, ADA)
     assert again.status == "consent_required", "consent is used once"
 
 
@@ -302,16 +302,16 @@ async def test_where_the_namespace_asks_for_consent_somebody_else_gives_it_first
 async def test_what_somebody_rejected_stays_private(world: World) -> None:
     private = await kept(world, "The heron nests by the pond")
     await configured(world, consent=True)
-    asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    asked = await world.share(private, ADA)
     decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.REJECT)
     await world.ask(Decided, decision, principal=JUDGE)
-    assert (await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)).status == "consent_required"
+    assert (await world.share(private, ADA)).status == "consent_required"
     assert not await sees(world, JUDGE, private)
 
 
 async def asked_and_approved(world: World, private: str, **verdict: Any) -> str:
     """Let the owner ask for consent to share a memory, and somebody give it; return the proposal's id."""
-    asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    asked = await world.share(private, ADA)
     decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.APPROVE, **verdict)
     await world.ask(Decided, decision, principal=JUDGE)
     return str(asked.proposal_id)
@@ -335,7 +335,7 @@ async def test_consent_is_to_share_what_was_read_and_nothing_else(world: World, 
     await configured(world, consent=True)
     first = await asked_and_approved(world, private)
     await exchanged(world, "k1", **change)
-    again = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    again = await world.share(private, ADA)
     assert (again.status, again.approved_by) == ("consent_required", ["ada"])
     assert again.proposal_id != first
     assert not await sees(world, BOB, private)
@@ -345,7 +345,7 @@ async def test_consent_is_to_share_what_was_read_and_nothing_else(world: World, 
 async def test_no_verdict_is_on_a_memory_that_was_exchanged_under_it(world: World) -> None:
     private = await kept(world, CANTEEN, external_id="k1")
     await configured(world, consent=True)
-    asked = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    asked = await world.share(private, ADA)
     (read,) = await proposals(world, JUDGE)
     await exchanged(world, "k1", content="Bob is a heron")
     for seen in (digest_of(read), UNSET):
@@ -367,7 +367,7 @@ async def test_who_consents_reads_all_that_would_be_shared(world: World) -> None
     }
     private = await kept(world, content, **fields)
     await configured(world, consent=True)
-    await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+    await world.share(private, ADA)
     (proposal,) = await proposals(world, JUDGE)
     assert proposal.change is not None
     assert proposal.change.new == {
@@ -388,22 +388,22 @@ async def test_nobody_reads_in_a_proposal_what_nobody_asks_to_share_any_more(wor
     await configured(world, consent=True)
     match how:
         case "reject":
-            asked = await world.ask(Shared, ShareMemory(memory_id=private, reason="canteen"), principal=ADA)
+            asked = await world.share(private, ADA, reason="canteen")
             assert "canteen" in str((await proposals(world, JUDGE))[0].reason)
             decision = DecideProposal(proposal_id=str(asked.proposal_id), decision=Decision.REJECT)
             await world.ask(Decided, decision, principal=JUDGE)
         case "use":
             await asked_and_approved(world, private)
-            await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            await world.share(private, ADA)
             await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
         case "take back":
             await asked_and_approved(world, private)
             await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
-            again = await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            again = await world.share(private, ADA)
             assert again.status == "consent_required"
             await world.ask(Unshared, UnshareMemory(memory_id=private), principal=ADA)
         case "archive":
-            await world.ask(Shared, ShareMemory(memory_id=private), principal=ADA)
+            await world.share(private, ADA)
             await world.ask(Forgotten, ForgetMemory(memory_id=private), principal=ADA)
     assert "canteen" not in str(await proposals(world, JUDGE))
 
@@ -470,9 +470,9 @@ async def test_of_a_private_memory_and_what_replaced_it_the_later_one_alone_is_s
     old, new = await kept(world, "The heron nests by the pond"), await kept(world, "The heron nests in the reed")
     await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=ADA)
     with refused(FaultCode.FORBIDDEN) as faults:
-        await world.ask(Shared, ShareMemory(memory_id=old), principal=ADA)
+        await world.share(old, ADA)
     assert (faults[0].memory_id, faults[0].recovery) == (new, "Share that one.")
-    assert (await world.ask(Shared, ShareMemory(memory_id=new), principal=ADA)).status == "shared"
+    assert (await world.share(new, ADA)).status == "shared"
     seen = (await world.ask(MemoryFound, GetMemory(memory_id=new), principal=BOB)).memory
     assert seen is not None
     assert old not in str(seen)
