@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from engramq.schemas.envelope import Principal
-from engramq.schemas.vocabulary import Scope, Visibility
+from engramq.schemas.vocabulary import Partition, Scope, Visibility
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
 
@@ -40,21 +40,32 @@ async def privacy_of(tx: Transaction) -> Privacy:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """Who sees what does not say so: what a principal says, and what was captured of its sessions."""
+    """Who sees what does not say so: what a principal says, and what was captured of its sessions.
+
+    `may_correct`: the principal keeps something private, which a shared one may correct.
+    """
 
     said: Visibility = Visibility.SHARED
     captured: Visibility = Visibility.SHARED
+    may_correct: bool = False
 
 
 async def usual_visibility(tx: Transaction, principal: Principal) -> Usual:
     """Return who sees what a principal stores without saying: as its token has it, else as the namespace has it."""
     if principal.visibility is not UNSET:
         return Usual(principal.visibility, principal.visibility)
-    row = await tx.row("usual_visibility", person=principal.acts_for or principal.name)
+    person, own = principal.acts_for or principal.name, own_partition(principal)
+    row = await tx.row("usual_visibility", person=person, owner=tx.viewer.owner, partition=own)
     if row is None:
         return Usual()
     captured = Visibility(row["captured"] or Visibility.SHARED)
-    return Usual(captured if principal.acts_for else Visibility(row["said"] or Visibility.SHARED), captured)
+    said = captured if principal.acts_for else Visibility(row["said"] or Visibility.SHARED)
+    return Usual(said, captured, row["keeps_private"] and said is Visibility.SHARED)
+
+
+def own_partition(principal: Principal) -> Partition:
+    """Return where a principal keeps what it says itself: hooks put what they capture elsewhere."""
+    return Partition.UNTRUSTED if principal.untrusted else Partition.TRUSTED
 
 
 async def change_privacy(

@@ -42,8 +42,9 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import memory_record, similarity
-from engramq.workers.db.privacy import Usual, usual_visibility
-from engramq.workers.db.transaction import Jsonb, Row, Transaction
+from engramq.workers.db.privacy import Usual, own_partition, usual_visibility
+from engramq.workers.db.queries import sized_sql
+from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -68,10 +69,9 @@ NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 # From this cosine on a private memory is taken for what a new one corrects, whatever else is more similar: a visit that
 # was moved to another day has .6 to .9.
 _CORRECTED_FROM: Final = 0.6
-_KEPT_PRIVATE: Final = (
-    "Private, as memory {} is, which is like it. If everybody may see it, call share_memory, or store it with "
-    'visibility="shared".'
-)
+_TO_SHARE: Final = 'If everybody may see it, call share_memory, or store it with visibility="shared".'
+_KEPT_PRIVATE: Final = f"Private, as memory {{}} is, which is like it. {_TO_SHARE}"
+_MAY_CORRECT: Final = f"Private, since nothing tells now whether it corrects a private memory of yours. {_TO_SHARE}"
 _UNSET_YET: Final = (
     "sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at"
 )  # fmt: skip
@@ -83,7 +83,8 @@ class Draft:
     """A memory that is about to be written. Without an embedding it will be pending.
 
     `project`: what its caller sees, and where it goes: EVERY_PROJECT goes into none. `expires_at`: None, never.
-    `owner`: whose it is if it is private, see viewers.py.
+    `owner`: whose it is if it is private, see viewers.py. `may_correct`: whether it may correct a private one of its
+    author, who does not say who sees it.
     """
 
     memory: NewMemory
@@ -93,6 +94,7 @@ class Draft:
     project: str | None = None
     expires_at: datetime | None = None
     owner: str | None = None
+    may_correct: bool = False
 
 
 def draft(
@@ -127,7 +129,7 @@ async def draft_memory(command: StoreMemory, context: Context) -> Draft:
     routed = draft(command, context.envelope, context.settings.retention, command.project, usual.said)
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
-    return replace(routed, embedding=embedding)
+    return replace(routed, embedding=embedding, may_correct=usual.may_correct)
 
 
 async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Context) -> Usual:
@@ -179,13 +181,13 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     # Of trusted memories alone: nobody has asked for others.
     near: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
     trusted = (Partition.TRUSTED,)
-    rows: list[Row] = []
+    nearest: Sent | None = None
     if embedding is not None:  # before the insert, which the search would find
-        rows = await (await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)).fetchall()
-    says_who_sees = not command.visibility is context.envelope.principal.visibility is UNSET
-    corrected = None if says_who_sees or draft.owner is not None else _find_corrected(rows)
-    if corrected is not None:
+        nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
+    notices = []
+    if draft.may_correct and (private := await _tell_private(tx, draft, own_partition(context.envelope.principal))):
         columns["owner"] = tx.viewer.owner
+        notices.append(private)
     project = columns["project"]
     others = None if project is None else await tx.send(PROJECT_BESIDE, project=project)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
@@ -197,6 +199,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     assert made is not None  # whatever keeps a row out is an error
     read_again = {name: value.obj for name, value in columns.items() if isinstance(value, Jsonb)}
     stored = memory_record({**_OF_NEW, **columns, **read_again, **made})
+    rows = [] if nearest is None else await nearest.fetchall()
     visible = [row for row in rows if draft.project == EVERY_PROJECT or row["project"] in (None, draft.project)]
     if embedding is not None and len(visible) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
         # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
@@ -215,7 +218,6 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
             memory.score = memory.similarity = score
             mark_pair(stored, memory)
             similar.append(memory)
-    notices = [] if corrected is None else [_KEPT_PRIVATE.format(corrected)]
     if others is not None:
         notices.append(await _notice_of_project(tx, project, await others.fetchone() or {}, context))
     notice = " ".join(filter(None, notices))
@@ -223,14 +225,20 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
 
 
-def _find_corrected(rows: Sequence[Row]) -> UUID | None:
-    """Return the private memory that a new one corrects, as far as similarity tells: nearest first; None for none.
+async def _tell_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
+    """Return why a new memory is private: it corrects a private one there, as far as similarity tells; "" if not.
 
-    Its correction is private too, unless it says otherwise: it would tell everybody what that one does not.
+    It would tell everybody what that one does not, so it is private too where a vector is missing and nothing tells.
     """
-    private = (row for row in rows if row["owner"] is not None)
-    found: UUID | None = next((row["id"] for row in private if similarity(row["distance"]) >= _CORRECTED_FROM), None)
-    return found
+    embedding = draft.embedding
+    if embedding is None:
+        return _MAY_CORRECT
+    query = sized_sql("corrected_private", embedding.dimensions)
+    values = {"embedding": embedding.half, "model_id": embedding.model_id, "farthest": 1.0 - _CORRECTED_FROM}
+    row = await (await tx.send(query, owner=tx.viewer.owner, partition=partition, **values)).fetchone()
+    if row is None:
+        return ""
+    return _MAY_CORRECT if row["distance"] is None else _KEPT_PRIVATE.format(row["id"])
 
 
 async def _notice_of_project(tx: Transaction, project: str, row: Row, context: Context) -> str:

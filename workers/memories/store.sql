@@ -25,3 +25,16 @@ returning m.created_at, m.updated_at, case when m.expires_at <= m.created_at the
 select id, partition from nodes where tenant = %(tenant)s and external_id = %(external_id)s
 order by owner nulls last
 limit 1
+
+-- name: corrected_private
+-- The nearest private memory of an owner that a new one may correct; last, with no distance, one that has no vector to
+-- compare.
+select m.node_id as id, d.distance
+from memories m
+cross join lateral (
+    select case when m.model_id = %(model_id)s then m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) end as distance
+) d
+where m.tenant = %(tenant)s and m.owner = %(owner)s::text and m.partition = %(partition)s and not {withdrawn}
+    and (d.distance is null or d.distance <= %(farthest)s)
+order by d.distance nulls last
+limit 1

@@ -2,9 +2,10 @@
 
 import pytest
 
-from engramq.schemas.commands import GetMemory, MemoryFound, Superseded, SupersedeMemory
+from engramq.schemas.commands import ForgetMemory, Forgotten, GetMemory, MemoryFound, Superseded, SupersedeMemory
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import Visibility
+from engramq.workers.memories.store import NEAREST
 from tests.refusals import refused
 from tests.workers.conftest import World
 from tests.workers.memories.trust.test_sharing import ADA, BOB, kept
@@ -27,6 +28,21 @@ async def test_what_is_like_a_private_memory_is_private_and_says_so(world: World
     await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=reply.stored.id), principal=ADA)
 
 
+async def test_what_may_correct_a_private_memory_is_private_where_no_vector_tells(world: World) -> None:
+    old = await kept(world, OLD)
+    world.model.down = True
+    without = await world.keep(NEW, principal=ADA)
+    assert without.stored.visibility is Visibility.PRIVATE
+    assert "nothing tells" in str(without.notice)
+    assert not await is_seen(world, without.stored.id)
+    assert await is_seen(world, (await world.keep(NEW, principal=BOB)).stored.id), "who keeps nothing private"
+    world.model.down = False
+    await world.ask(Forgotten, ForgetMemory(memory_id=old), principal=ADA)
+    waiting = await world.keep(f"{NEW} at nine", principal=ADA)  # the one without a vector is left
+    assert waiting.stored.visibility is Visibility.PRIVATE
+    assert "nothing tells" in str(waiting.notice)
+
+
 async def test_who_says_that_everybody_sees_it_is_heeded(world: World) -> None:
     old = await kept(world, OLD)
     reply = await world.keep(NEW, principal=ADA, visibility=Visibility.SHARED)
@@ -46,5 +62,6 @@ async def test_what_is_private_to_others_or_about_something_else_changes_nothing
 
 async def test_a_shared_memory_that_somebody_plants_beside_it_publishes_no_correction(world: World) -> None:
     await kept(world, OLD)
-    await world.keep(NEW, principal=BOB)
+    for number in range(NEAREST):
+        await world.keep(f"{NEW} {number}", principal=BOB)
     assert (await world.keep(f"{NEW} now", principal=ADA)).stored.visibility is Visibility.PRIVATE
