@@ -16,9 +16,12 @@ pytestmark = pytest.mark.long
 HOME: Final[dict[str, tuple[str, ...]]] = {
     "Dentist appointment with Dr. Okafor on 2026-12-08 at 08:40, bring the X-rays.": (
         "Dr. Okafor", "Okafor", "dentist", "dentist appointment", "X-rays", "What about Okafor?",
+        "dentsit appointment",
     ),
     "The staging broker listens on 10.20.30.42 and nobody but the bastion may reach it.": ("10.20.30.42", "broker"),
-    "Priyanka moved the nightly export to Kestrel after the second timeout.": ("Priyanka", "Kestrel", "nightly export"),
+    "Priyanka moved the nightly export to Kestrel after the second timeout.": (
+        "Priyanka", "Kestrel", "nightly export", "Priyanca Kestrell",
+    ),
     "We do not deploy on Fridays since the outage of the ticket desk.": ("deploy Fridays", "ticket desk outage"),
 }  # fmt: skip
 SIZES: Final = (10, 80, 400)

@@ -134,6 +134,11 @@ class Question:
         """Whether it is a question by its first word or its mark; bare words are none."""
         return "?" in self._read or self._first_word in QUESTION
 
+    @cached_property
+    def telling(self) -> tuple[str, ...]:
+        """The words that are none of grammar, in lower case."""
+        return tuple(word for word in self._words.split() if word not in GRAMMAR)
+
     @property
     def length(self) -> int:
         """How many words it has."""

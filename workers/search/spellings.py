@@ -1,4 +1,4 @@
-"""Spell the dates and numbers of a question in the other usual ways, as words to look up. Pure.
+"""Spell the dates and numbers of a question in the other usual ways, and find its words where a letter is wrong. Pure.
 
 "March 15, 2024" is 2024-03-15, 15.03.2024 and 3/15/2024; 12,345 is 12345, 12.345 and 12 345. How full text cuts such a
 spelling into words is its own matter: each is given whole.
@@ -11,6 +11,7 @@ from typing import Final
 
 from engramq.workers.search.spans import DAY, MONTHS, Span
 
+LONG_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
 SPELLED: Final = 8  # dates, and as many numbers, of a question
 # Groups of three digits with one separator between them; or five digits and more. Then a fraction.
 _GROUPED: Final = re.compile(
@@ -18,6 +19,24 @@ _GROUPED: Final = re.compile(
 )
 _PLAIN: Final = re.compile(r"(?<![\w.,/:-])(\d{4,15})([.,]\d{1,2})?(?![\w/:-]|[.,]\d)")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d")
+_WORD: Final = re.compile(r"\w+")
+
+
+def is_spelled_in(words: Sequence[str], text: str) -> bool:
+    """Say whether a text has all of these words (in lower case); in long ones a letter may be wrong or two swapped."""
+    known = frozenset(_WORD.findall(text.casefold()))
+    return bool(words) and all(word in known or any(_is_off_by_one(word, other) for other in known) for word in words)
+
+
+def _is_off_by_one(word: str, other: str) -> bool:
+    if len(word) < LONG_WORD or abs(len(word) - len(other)) > 1 or not word.isalpha():
+        return False
+    pairs = enumerate(zip(word, other, strict=False))
+    same = next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(word), len(other)))
+    mine, theirs = word[same:], other[same:]
+    while mine and theirs and mine[-1] == theirs[-1]:
+        mine, theirs = mine[:-1], theirs[:-1]
+    return max(len(mine), len(theirs)) <= 1 or (len(mine) == 2 and mine == theirs[::-1])
 
 
 def other_spellings(text: str, dates: Sequence[Span]) -> str:

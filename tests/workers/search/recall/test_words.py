@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.workers.search.question import Question, by_share
+from engramq.workers.search.spellings import is_spelled_in
 from engramq.workers.search.times import read_times
 from tests.workers.search.recall.test_ranking import made_of, ranked
 
@@ -176,3 +177,16 @@ words = st.sampled_from(ROWS.split("|"))
 @given(st.lists(words, max_size=9).map(" ".join), moments, moments)
 def test_no_row_of_times_is_too_odd(text: str, now: date, day: date) -> None:
     read_times(text, now).hold(day)
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "is_spelled"),
+    [
+        ("Kyotto flights", "Flights to Kyoto are booked", True), ("physiotherpist", "Physiotherapist: Ines", True),
+        ("the fetaure flag", "Feature flag new_pdf", True), ("permitt", "The permit ends", True),
+        ("sourdogh hydration", "Sourdough in the fridge", False), ("horse", "The house", False),
+        ("ORD-44712", "ORD-44713", False), ("what is it", "It is nothing", False), ("abcdef", "abcfed", False),
+    ],
+)  # fmt: skip
+def test_a_letter_that_is_wrong_in_a_long_word_hides_nothing(query: str, text: str, is_spelled: bool) -> None:
+    assert is_spelled_in(Question(query).telling, text) == is_spelled
