@@ -30,7 +30,6 @@ PART_MEANINGS: Final[Mapping[str, str]] = {
     "tells_self": "its speaker tells of themselves",
     "only_asks": "it only asks",
     "speaker": "the question names its speaker",
-    "time_words": "it has words of time, and the question asks when",
     "date": "it is of the date in the question",
     "next_to": "what stands next to it matches",
     "near_to": "what stands near it matches",

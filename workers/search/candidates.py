@@ -20,7 +20,7 @@ from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.other_models import Reading
-from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, TIME_WORDS, Question
+from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
 from engramq.workers.search.ranking import Candidates, as_array
 
 Measured = Callable[[Embedding | None], Awaitable[Candidates]]
@@ -179,7 +179,6 @@ async def choose_query(
         "spellings": question.spellings,
         "zone": question.zone,
         "asked_days": days_as_text(question),
-        "time_words": TIME_WORDS if question.asks_when else None,
         "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),
         "postings": POSTINGS,
         "words": WORDS,
@@ -243,7 +242,6 @@ class Tables:
             **filters.values,
             **single_partitions(filters.partitions),
             zone=question.zone,
-            time_words=TIME_WORDS if question.asks_when else None,
             most_words=MOST_WORDS,
             **(NOTHING_COMPARED if embedding is None else embedding.compared),
             ids=array(ids),

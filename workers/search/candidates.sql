@@ -136,11 +136,7 @@ coalesce(pg_column_size(m.content) < 2000 and strpos(m.content, '?') > 0 and rig
 m.node_id as id, m.partition = 'trusted' as trusted, m.thread, m.position, m.speaker,
 coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
 case when %(zone)s::text is not null then {day} end as day, m.told_on is not null as tells_of_day,
-{asks} as asks, {tells_self} as tells_self, {words} as words,
-case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
-    select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
-    from unnest(words_asked({all_languages}, %(time_words)s::text)) as word
-), false) end as tells_time
+{asks} as asks, {tells_self} as tells_self, {words} as words
 
 -- fragment: day
 -- The day of a memory m: that which it tells of, else that on which it was stored.
@@ -200,7 +196,7 @@ json_agg(case when plain <> 'NaN' then least(1, greatest(-1, 1 - plain)) end),
 json_agg(case when distance <> 'NaN' then least(1, greatest(-1, 1 - distance)) end),
 json_agg(thread), json_agg(position), json_agg(speaker), case when %(zone)s::text is not null then json_agg(day) end,
 json_agg(tells_of_day),
-json_agg(asks), json_agg(tells_self), json_agg(words), json_agg(tells_time), json_agg(sector), json_agg(confidence),
+json_agg(asks), json_agg(tells_self), json_agg(words), json_agg(sector), json_agg(confidence),
 json_agg(active_hours)
 
 -- fragment: by_text_or_day
@@ -340,7 +336,7 @@ by_vector as materialized (
 {as_json}, (select is_whole from is_whole) as is_whole
 from (select found.*, {covered} from (
     select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.day, v.tells_of_day,
-        v.asks, v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical,
+        v.asks, v.tells_self, v.words, coalesce(t.lexical, v.besides) as lexical,
         least(v.distance, v.by_pieces) as distance, v.plain
     from by_vector v
     left join by_text t on t.id = v.id

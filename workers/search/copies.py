@@ -25,7 +25,7 @@ from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.search.candidates import Filters, single_partitions
 from engramq.workers.search.namespace_copy import Asked, NamespaceCopy
-from engramq.workers.search.question import TIME_WORDS, Question
+from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates
 
 log = logging.getLogger(__name__)
@@ -222,7 +222,7 @@ class Copies:
         if not whole or too_much or state.server != copy.server:
             return None
         if state.changed:
-            values = {**chosen, "ids": state.changed, "time_words": TIME_WORDS}
+            values = {**chosen, "ids": state.changed}
             rows = await store.read(namespace, lambda tx: tx.rows(COPY_ROWS, **values))
             if len(rows) < len(state.changed):
                 return None
@@ -263,7 +263,7 @@ class Copies:
             return None
         for start in range(0, len(ids), LOADED_AT_A_TIME):
             some = ids[start : start + LOADED_AT_A_TIME]
-            copy.put(await tx.rows(COPY_ROWS, **chosen, ids=some, time_words=TIME_WORDS))
+            copy.put(await tx.rows(COPY_ROWS, **chosen, ids=some))
             if copy.size_bytes > COPY_BYTES_MAX:
                 return None
         # What was erased meanwhile is missing, and what changed is newer than the snapshot: the next search finds out.

@@ -55,10 +55,6 @@ where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 select
     m.node_id as id, m.partition = 'trusted' as is_trusted, m.thread, m.position, m.speaker,
     coalesce(m.occurred_at, m.created_at) as moment, m.created_at, m.told_on, {asks} as asks, {tells_self} as tells_self,
-    coalesce(m.lexemes @@ (
-        select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
-        from unnest(words_asked({all_languages}, %(time_words)s::text)) as word
-    ), false) as tells_time,
     coalesce(m.sector, 'semantic') as sector, coalesce(m.sector_source = 'none', false) as fits_none,
     m.vector_key, m.repeated,
     {sector_confidence} as sector_confidence, m.tags, m.project, m.confidence, m.active_hours,

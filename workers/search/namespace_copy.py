@@ -37,7 +37,7 @@ WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
 # What is kept of a memory as the query `copy_rows` has it: lists, arrays of truths and of numbers, nan for none.
 _COLUMNS: Final = ("thread", "speaker", "moment", "created_at", "told_on", "sector", "tags", "project")
-_TRUTHS: Final = ("is_trusted", "asks", "tells_self", "tells_time", "fits_none")
+_TRUTHS: Final = ("is_trusted", "asks", "tells_self", "fits_none")
 _EVER, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _NUMBERS: Final = ("position", "sector_confidence", "confidence", "active_hours")
 
@@ -337,7 +337,6 @@ class NamespaceCopy:
             asks=self._truths["asks"][rows],
             tells_self=self._truths["tells_self"][rows],
             words=self._words_of[rows],
-            tells_time=self._truths["tells_time"][rows] & question.asks_when,
             sector=several(self._columns["sector"]),
             confidence=self._numbers["confidence"][rows],
             active_hours=self._numbers["active_hours"][rows],

@@ -16,21 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.common_words import ASKING, GRAMMAR, QUESTION, TASKS
-from engramq.workers.search.spans import EVER, MONTHS, NEVER, Span
+from engramq.workers.search.spans import EVER, MONTHS, NEVER, WEEKDAYS, Span
 from engramq.workers.search.spellings import other_spellings
 from engramq.workers.search.times import Times, read_times
 
-# Full text stems these and finds them in memories that say when something was.
-TIME_WORDS: Final = (
-    "yesterday today tonight tomorrow last next ago week weekend month year day morning night monday tuesday wednesday "
-    "thursday friday saturday sunday recently soon"
-)
 READ: Final = 2_000  # characters; no question is longer, and a pasted document is none
 
-_ASKS_WHEN: Final = re.compile(
-    r"\W*(?:since |until |by )?(?:when\b|(?:what|which) (?:date|day|week|month|year|time)\b|how long ago\b)",
-    re.IGNORECASE,
-)
 _WORD: Final = re.compile(r"\w+")
 # Names are told by their capitals in English alone: other languages write other words so too.
 _ENGLISH: Final = re.compile(
@@ -39,7 +30,8 @@ _ENGLISH: Final = re.compile(
     re.IGNORECASE,
 )
 # Written with a capital, and nobody's name; what they say of a time, `times` reads.
-_NO_NAMES: Final = frozenset([*MONTHS, *TIME_WORDS.title().split()])
+_TIMES: Final = "Yesterday Today Tonight Tomorrow Last Next Ago Week Weekend Month Year Day Morning Night Recently Soon"
+_NO_NAMES: Final = frozenset([*MONTHS, *WEEKDAYS, *_TIMES.split()])
 _NAME: Final = re.compile(r"(?<=[a-z,;:'\"] )[A-ZÀ-ÖØ-Þ][\w-]+")
 # A word with a number, an underscore or capitals inside, or of capitals alone: an identifier of something.
 _IDENTIFIER: Final = re.compile(r"\w*[\d_]\w*|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w*")
@@ -87,11 +79,6 @@ class Question:
     asked_at: datetime | None = None
     pasted: tuple[str, ...] = ()
     is_bounded: bool = False
-
-    @cached_property
-    def asks_when(self) -> bool:
-        """Whether the answer is a time."""
-        return _ASKS_WHEN.match(self._read) is not None
 
     def speaker_asked_about(self, speakers: Iterable[str]) -> tuple[str, ...]:
         """Return the one speaker whom the question is about, in each spelling; none when it names none.

@@ -38,7 +38,6 @@ BEST_OF_THREAD: Final = 0.2
 TELLS_SELF: Final = 0.4  # begins with words of who speaks of himself
 ONLY_ASKS: Final = -0.8  # ends with a question mark and does not
 SPEAKER: Final = 1.4  # said by the speaker that the question names, the first of several
-TIME_WORDS: Final = 0.4  # says when, and the question asks when
 DATE: Final = 0.7  # of a time that the question names
 DECIDES: Final = 20.0  # more than words, a vector and all that surrounds a memory may add up to
 # The least that counts as a deviation of 1: half of what is usual among 400 candidates for vectors, about what is usual
@@ -78,7 +77,6 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
     asks: Mask = _NONE  # its content ends with a question mark
     tells_self: Mask = _NONE  # it begins with words of who speaks of himself
     words: Column = _NOTHING  # different ones
-    tells_time: Mask = _NONE  # it holds a word such as yesterday
     sector: list[Sector] = []
     confidence: Column = _NOTHING
     active_hours: Column = _NOTHING  # of the namespace's clock, when it was stored
@@ -243,8 +241,6 @@ class Measure:
                 for trusted, speaker in zip(candidates.trusted.tolist(), candidates.speaker, strict=True)
             ]
             parts["speaker"] = SPEAKER * np.array(is_named)
-        if question.asks_when:
-            parts["time_words"] = np.where(candidates.tells_time, TIME_WORDS, 0.0)
         if candidates.day is not None:
             of_then = np.array([question.is_about(day) for day in candidates.day], dtype=np.float64)
             if question.is_only_of_time:  # what tells of then comes before what was only stored then

@@ -76,7 +76,6 @@ BY_NAME: dict[str, Any] = {
     "source_label": None,
     "target_label": None,
     "new_sector": None,
-    "time_words": None,
     "asked_days": None,
     "ef_search": "100",
     "timeout": "10s",

@@ -479,7 +479,7 @@ async def test_a_caller_who_hangs_up_costs_no_copy(scene: Scene) -> None:
 def row(number: int) -> dict[str, Any]:
     """A row of the query `copy_rows`: 20 words, and a vector of the bundled model's length."""
     moment = PAST + timedelta(minutes=number)
-    flags = dict.fromkeys(("asks", "tells_self", "tells_time", "fits_none", "hidden", "superseded", "repeated"), False)
+    flags = dict.fromkeys(("asks", "tells_self", "fits_none", "hidden", "superseded", "repeated"), False)
     none = ("sector_confidence", "tags", "project", "ends", "expires", "pieces", "told_on", "vector_key")
     return {
         **flags, **dict.fromkeys(none), "id": f"memory-{number}", "is_trusted": True, "thread": f"t{number // 25}",

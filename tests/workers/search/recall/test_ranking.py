@@ -32,7 +32,6 @@ candidate_fields = st.fixed_dictionaries(
         "day": days,
         "tells_of_day": st.booleans(),
         "asks": st.booleans(),
-        "tells_time": st.booleans(),
         "tells_self": st.booleans(),
         "words": st.integers(0, 200),
     }
@@ -42,7 +41,7 @@ candidate_fields = st.fixed_dictionaries(
 EMPTY: dict[str, Any] = {
     "trusted": True, "lexical": None, "similarity": None, "thread": None, "position": None, "speaker": None,
     "covered": None, "worth": None, "day": None, "tells_of_day": False, "asks": False, "tells_self": False, "words": 9,
-    "tells_time": False, "sector": Sector.SEMANTIC, "confidence": 1.0, "active_hours": 0.0,
+    "sector": Sector.SEMANTIC, "confidence": 1.0, "active_hours": 0.0,
 }  # fmt: skip
 
 
@@ -146,18 +145,6 @@ def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: Candidate
 def test_plain_similarity_leaves_out_what_has_no_vector() -> None:
     found = rank_by_similarity(made_of([{"similarity": cosine} for cosine in (0.2, None, 0.9, 0.2)]))
     assert [(int(item), score) for item, score in scores(found).items()] == [(2, 0.9), (3, 0.2), (0, 0.2)]
-
-
-@pytest.mark.parametrize(
-    ("text", "asks_when"),
-    [
-        ("When did it rain?", True), ("  what year was it", True), ("Since when?", True), ("How long ago was it", True),
-        ("Which day suits you", True), ("Whenever it rains", False), ("Who was there when it rained?", False),
-        ("", False),
-    ],
-)  # fmt: skip
-def test_questions_about_times_are_told_from_others(text: str, asks_when: bool) -> None:
-    assert Question(text).asks_when is asks_when
 
 
 @pytest.mark.parametrize(

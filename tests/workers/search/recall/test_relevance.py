@@ -41,7 +41,6 @@ def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: i
         "tells_of_day": [False] * count,
         "tells_self": [False] * count,
         "words": [8] * count,
-        "tells_time": [False] * count,
         "sector": [Sector.SEMANTIC] * count,
         "confidence": [1.0] * count,
         "active_hours": [0.0] * count,

@@ -194,7 +194,7 @@ async def test_explain_shows_parts_that_make_the_score(scene: Scene) -> None:
         )
     explained = found[answer].explain
     assert isinstance(explained, dict)
-    assert {"next_to", "answers", "best_of_thread", "speaker", "time_words"} < set(explained)
+    assert {"next_to", "answers", "best_of_thread", "speaker"} < set(explained)
     (plain, *_) = await scene.found("Ada")
     assert plain.explain is not explained
     assert not isinstance(plain.explain, dict)
