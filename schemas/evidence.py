@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.fields import Moment
+from engramq.schemas.fields import CONTROL, Moment
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import CitationState
 
@@ -19,7 +19,6 @@ PATH_CHARS: Final = 500
 URL_CHARS: Final = 1_000
 
 _PATH: Final = re.compile(r"(?!/|\\|[A-Za-z]:)(?!(?:.*[/\\])?\.\.(?:[/\\]|$)).*\S.*", re.DOTALL)
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _ACCOUNT: Final = re.compile(r"^(https?://)[^/?#]*@")  # ada:hunter2x@ in https://ada:hunter2x@example.org
 _ABOUT_A_FILE: Final = ("lines", "sha256")
 
@@ -40,7 +39,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     def check(self, field: str) -> None:
         """Raise EngramqError naming what of it is wrong, for a parameter of this name."""
         for name in self.__struct_fields__:
-            if isinstance(text := getattr(self, name), str) and _CONTROL.search(text):
+            if isinstance(text := getattr(self, name), str) and CONTROL.search(text):
                 raise _wrong(f"{field}.{name}", "has a line break, or another control character")
         if self.path is not UNSET:
             refuse_path(self.path, f"{field}.path")

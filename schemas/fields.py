@@ -1,5 +1,6 @@
 """Field types that commands share: what a text, an id, a score may be. The bounds appear in the tools' JSON Schemas."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from engramq.schemas.vocabulary import EVERY_PROJECT, Visibility
 T = TypeVar("T")
 
 NOT_BLANK = r"\S"
+# C0, C1 with DEL, and the separators of lines and paragraphs.
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
@@ -99,14 +102,17 @@ def refuse_every_project(project: str | UnsetType) -> None:
         raise invalid("project", f"project {EVERY_PROJECT!r} stands for all of them: a memory is in one, or in none.")
 
 
-def refuse_line_breaks(**names: str | UnsetType | None) -> None:
-    """Raise EngramqError for a name of several lines, by its parameter.
+def refuse_control_characters(**names: str | UnsetType | None) -> None:
+    """Raise EngramqError for a name with line breaks or other control characters, by its parameter.
 
-    Such a name is no name, and ends the line that shows it: what follows would read as somebody else's words.
+    Such a name is no name. It ends the line that shows it, and what follows would read as somebody else's words; or it
+    moves the cursor of a terminal.
     """
     for parameter, name in names.items():
-        if isinstance(name, str) and name.splitlines() != [name]:
-            raise invalid(parameter, f"{parameter} is of more than one line.", "Give a name on one line.")
+        if isinstance(name, str) and CONTROL.search(name):
+            raise invalid(
+                parameter, f"{parameter} has a line break or another control character.", "Give a name without."
+            )
 
 
 def refuse_backwards(valid_from: datetime | UnsetType | None, valid_until: datetime | UnsetType | None) -> None:

@@ -29,8 +29,8 @@ from engramq.schemas.fields import (
     ValidFrom,
     ValidUntil,
     refuse_backwards,
+    refuse_control_characters,
     refuse_every_project,
-    refuse_line_breaks,
 )
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory, MemoryPreview
@@ -145,7 +145,7 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
     def check(self) -> None:
         """Refuse to set and to clear the same field, and a project, an interval, a citation that is none."""
         refuse_every_project(self.project)
-        refuse_line_breaks(speaker=self.speaker, thread=self.thread)
+        refuse_control_characters(speaker=self.speaker, thread=self.thread)
         refuse_backwards(self.valid_from, self.valid_until)
         refuse_citations(self.evidence)
         kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)

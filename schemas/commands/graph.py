@@ -17,6 +17,7 @@ from engramq.schemas.fields import (
     ValidFrom,
     ValidUntil,
     refuse_backwards,
+    refuse_control_characters,
 )
 from engramq.schemas.records import Candidate, GraphDeletion, NotRestored
 from engramq.schemas.vocabulary import (
@@ -61,6 +62,10 @@ class AddNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="
     label: Annotated[Name, Meta(description="Kind, e.g. Person")] = ENTITY_LABEL
     properties: Annotated[Properties, Meta(description="Merged into what is there")] | UnsetType = UNSET
 
+    def check(self) -> None:
+        """Refuse a name that is none."""
+        refuse_control_characters(name=self.name, label=self.label)
+
 
 class NodeAdded(WriteReply, kw_only=True, tag="node_added"):
     """The node as it is now; `created`: it was not there before."""
@@ -96,6 +101,9 @@ ADD_NODE: Final = Tool(
 )
 
 
+_NAMES: Final = ("source_name", "target_name", "relation", "source_label", "target_label")
+
+
 class AddEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_edge"):
     """Write a fact, source --relation--> target, or merge properties into it."""
 
@@ -114,9 +122,10 @@ class AddEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="
     valid_until: ValidUntil | UnsetType = UNSET
 
     def check(self) -> None:
-        """Refuse an interval that ends before it begins, what only a reclassification writes, a flag that would protect
-        nothing, and marks that disagree.
+        """Refuse what is no name or interval, what only a reclassification writes, a flag that would protect nothing,
+        and marks that disagree.
         """
+        refuse_control_characters(**{name: getattr(self, name) for name in _NAMES})
         refuse_backwards(self.valid_from, self.valid_until)
         if self.properties is UNSET:
             return

@@ -10,7 +10,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, ExampleCall, Items, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
-from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
+from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval, refuse_control_characters
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import (
@@ -69,6 +69,7 @@ class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Raise EngramqError for what the JSON Schema cannot say, and for a link from a memory to itself."""
         if self.weight is not UNSET and not math.isfinite(self.weight):
             raise invalid("weight", "weight must be a finite number.")
+        refuse_control_characters(relation=self.relation)
         refuse_reserved(self.relation)
         if self.source == self.target:
             raise refuse(FaultCode.SELF_LOOP, "A memory cannot be linked to itself.")

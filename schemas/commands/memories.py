@@ -34,9 +34,9 @@ from engramq.schemas.fields import (
     ValidFrom,
     ValidUntil,
     refuse_backwards,
+    refuse_control_characters,
     refuse_every_project,
     refuse_future,
-    refuse_line_breaks,
     refuse_reversed,
 )
 from engramq.schemas.ids import list_position
@@ -107,7 +107,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def check(self) -> None:
         """Raise EngramqError for a project, a name, an interval, a citation that is none."""
         refuse_every_project(self.project)
-        refuse_line_breaks(speaker=self.speaker, thread=self.thread)
+        refuse_control_characters(speaker=self.speaker, thread=self.thread)
         refuse_backwards(self.valid_from, self.valid_until)
         refuse_citations(self.evidence)
 
