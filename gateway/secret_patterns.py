@@ -179,6 +179,7 @@ FORMS: Final[tuple[Form, ...]] = (
         "Slack Token", "hooks.slack.com", r"(?i:hooks\.slack\.com/(?:services|workflows|triggers)/(\w++(?:/\w++)++))"
     ),
     _form("Teams Webhook", "/webhookb2/", r"/webhookb2/([\w@-]{36,}+/IncomingWebhook/[\w/-]{32,}+)"),
+    _form("Tines Webhook", "/webhook/", r"/webhook/([0-9a-f]{32}/[0-9a-f]{32})"),
     _form("Zapier Webhook", "hooks.zapier.com", r"hooks\.zapier\.com/hooks/catch/(\d++/\w{5,}+)"),
     _form("Discord Webhook", "/api/webhooks/", r"/api/webhooks/\d{15,20}/([\w-]{50,}+)"),
     _form("Telegram Bot Token", ":", r"(?<!\d)(\d{8,10}:[0-9A-Za-z_-]{35})(?![\w-])"),
