@@ -3,7 +3,6 @@
 Which system it is of, the content says where that leaves no doubt. An export is read once to its end first, so that one
 that is cut off leaves nothing."""
 
-import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -35,7 +34,6 @@ from engramq.deploy.importing.rows import Row, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, RejectFile, importing, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.redaction import Redaction
-from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, Command
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
@@ -101,9 +99,9 @@ def _format_of_notes(files: list[Path]) -> ForeignFormat | None:
     """Return whose notes those of these files are that exist: the agents that write them say it by their form."""
     there = [file for file in files if file.is_file()]
     for file in there:
-        with contextlib.suppress(OSError, UnicodeDecodeError), file.open(encoding="utf-8") as text:
-            if agents.HERMES_SEPARATOR in text.read(limits.BODY_BYTES):
-                return ForeignFormat.HERMES
+        note = notes.read_note(file.parent, file, properties=False)  # links and what is too large it refuses
+        if isinstance(note, notes.MarkdownNote) and agents.HERMES_SEPARATOR in note.text.replace("\r\n", "\n"):
+            return ForeignFormat.HERMES
     is_ours = any(file.name == agents.INDEX and (file.parent.name == "memory") for file in there)
     return ForeignFormat.CLAUDE_CODE_MEMORY if is_ours else None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy.importing import agents
 from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut
 from engramq.deploy.importing.foreign import READERS, format_of
 from engramq.deploy.importing.records import Given, Rejection, read_records
@@ -374,6 +375,20 @@ def test_a_note_of_claude_code_keeps_its_type_time_and_links(tmp_path: Path) -> 
     assert [row["content"] for row in rows(read(rules, ForeignFormat.CLAUDE_CODE_MEMORY))] == [
         "CLAUDE\n\nNever push on Fridays."
     ]
+
+
+@pytest.mark.promise("SN-6")
+def test_a_folder_is_not_recognised_by_notes_that_are_links_out_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    elsewhere = tmp_path / "elsewhere.md"
+    elsewhere.write_text(f"one{agents.HERMES_SEPARATOR}two", encoding="utf-8")
+    (folder / "MEMORY.md").symlink_to(elsewhere)
+    with pytest.raises(UnusableFile):
+        format_of(folder)
+    (folder / "MEMORY.md").unlink()
+    elsewhere.rename(folder / "MEMORY.md")
+    assert format_of(folder) is ForeignFormat.HERMES
 
 
 def test_a_note_of_claude_code_is_known_whichever_folder_is_imported(tmp_path: Path) -> None:
