@@ -54,8 +54,8 @@ class Allowed:
 def read_allowed(settings: Settings) -> Allowed:
     """Return what the settings allow: loopback, the bound address, the public address, and what they list."""
     host = settings.host.lower().strip("[]")
-    names = {*_LOOPBACK, *settings.allowed_hosts, f"[{host}]" if ":" in host else host} - {"0.0.0.0", "[::]"}  # noqa: S104 - no name
-    public = {settings.public_url} if settings.public_url else set()
+    names = {*_LOOPBACK, *settings.public_url.names, f"[{host}]" if ":" in host else host} - {"0.0.0.0", "[::]"}  # noqa: S104 - no name
+    public = {settings.public_url.url} if settings.public_url.url else set()
     names |= {_name_in(url.partition("//")[2]) for url in public}
     return Allowed(frozenset(names), frozenset({*settings.allowed_origins, *public}))
 

@@ -183,21 +183,26 @@ def origin(text: str) -> str:
     return f"{parts.scheme}://{shown}" + (f":{parts.port}" if parts.port not in (None, usual) else "")
 
 
-def optional_origin(text: str) -> str:
-    return origin(text) if text else ""
-
-
 def origins(text: str) -> tuple[str, ...]:
     return tuple(origin(part) for part in _split(text))
 
 
-def host_names(text: str) -> tuple[str, ...]:
-    """Return names without ports; IPv6 addresses in brackets."""
-    names = [part.lower() for part in _split(text)]
+class Public(NamedTuple):
+    """By what clients reach a server: its origin, which it announces, and further names, as in a Host header."""
+
+    url: str = ""
+    names: tuple[str, ...] = ()
+
+
+def public(text: str) -> Public:
+    """Return what a text such as `https://memory.example.org, engramq.internal` says; IPv6 addresses in brackets."""
+    parts = _split(text)
+    url = origin(parts.pop(0)) if parts and "://" in parts[0] else ""
+    names = tuple(part.lower() for part in parts)
     for host in names:
         if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]", host):
-            raise ValueError("must be host names without ports, with commas; an IPv6 address in brackets")
-    return tuple(names)
+            raise ValueError("must be like https://memory.example.org, with further names without ports after commas")
+    return Public(url, names)
 
 
 def networks(text: str) -> tuple[str, ...]:

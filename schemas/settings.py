@@ -46,14 +46,6 @@ class Redact(StrEnum):
     OFF = "off"
 
 
-class Pooler(StrEnum):
-    """Whether a pooler such as PgBouncer is before PostgreSQL."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
 class JwtClaims(NamedTuple):
     """The claims of a JWT that name the tenant, list the scopes, and are true for an untrusted principal."""
 
@@ -99,12 +91,6 @@ class Settings:
         take.url("postgresql://", "postgres://"),
         secret=True,
     )
-    database_pooler: Pooler = _setting(
-        Pooler.AUTO,
-        "Whether a pooler such as PgBouncer is before PostgreSQL: auto looks at each new connection, on and off say "
-        "so. Behind one each transaction sets its session, and no statement is prepared",
-        take.one_of(Pooler),
-    )
     migrate_database_url: str = _setting(
         "",
         "PostgreSQL without a pooler, by a role that owns the database, for migrations and `engramq purge --rewrite`; "
@@ -146,14 +132,11 @@ class Settings:
     )
     host: str = _setting("127.0.0.1", "Address that HTTP is served on", take.name)
     port: int = _setting("8765", "Port that HTTP is served on; 0 takes a free one", take.integer(0, 65_535))
-    public_url: str = _setting(
+    public_url: take.Public = _setting(
         "",
         "Scheme, host and port by which clients reach HTTP through a proxy, such as `https://memory.example.org`; its "
-        "host and origin are allowed",
-        take.optional_origin,
-    )
-    allowed_hosts: tuple[str, ...] = _setting(
-        "", "Further names that a Host header may have, separated by commas", take.host_names
+        "host and origin are allowed. Further names that a Host header may have come after it, with commas",
+        take.public,
     )
     allowed_origins: tuple[str, ...] = _setting(
         "", "Origins of web pages that may call, such as `https://app.example.org`, with commas", take.origins
@@ -317,6 +300,7 @@ GONE: Final[Mapping[str, str]] = {
     "there.",
     "ENGRAMQ_DATABASE_REPLICAS": "All reads go to ENGRAMQ_DATABASE_URL, which may name several hosts to follow a "
     "failover.",
+    "ENGRAMQ_DATABASE_POOLER": "A pooler such as PgBouncer is recognised at each new connection.",
     "ENGRAMQ_JWT_ALGORITHMS": "Every signature by a private key is taken: RS, PS, ES and EdDSA.",
     "ENGRAMQ_JWT_LEEWAY_S": "The issuer's clock may differ from ours by 30 s.",
     "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",
@@ -324,6 +308,7 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_JWT_JWKS_URL": "Say it in ENGRAMQ_JWT_KEYS.",
     "ENGRAMQ_JWT_KEY_FILE": "Say it in ENGRAMQ_JWT_KEYS.",
     **{f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT_CLAIMS." for name in JwtClaims._fields},
+    "ENGRAMQ_ALLOWED_HOSTS": "Say them in ENGRAMQ_PUBLIC_URL, after the address: https://memory.example.org, pod-7.",
     "ENGRAMQ_HEALTH_HOST": "Say it before the port: ENGRAMQ_HEALTH_PORT=0.0.0.0:9465.",
     "ENGRAMQ_METRICS_HOST": "Say it before the port: ENGRAMQ_METRICS_PORT=0.0.0.0:9464.",
     **{f"ENGRAMQ_QUOTA_{name.upper()}": f"Say {name}=NUMBER in ENGRAMQ_QUOTAS." for name in take.Quotas._fields},

@@ -233,7 +233,7 @@ For Prometheus, at `/metrics`. This page is made from the table that the program
 **Gateways** serve it beside `/readyz`, and with it tell of every mailbox: all of them tell the same of those, so take
 the largest (`max by (kind)`). Without authentication, on loopback, everybody on the machine may read it. With
 authentication a token of scope admin may, or, if it is set, `ENGRAMQ_METRICS_TOKEN` alone. The name or address under
-which Prometheus scrapes must be one that the gateway answers to (`ENGRAMQ_ALLOWED_HOSTS`; in a pod its own address).
+which Prometheus scrapes must be one that the gateway answers to (`ENGRAMQ_PUBLIC_URL`; in a pod its own address).
 The gateway of an embedded stack serves metrics while an `engramq up` has it serve HTTP, and none for `engramq stdio`.
 
 **Workers** serve it where `ENGRAMQ_METRICS_PORT` names a port, at 127.0.0.1 or the address before it. If

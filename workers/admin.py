@@ -21,7 +21,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.setting_values import namespace as valid_namespace
-from engramq.schemas.settings import Pooler, Settings
+from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import AuditAction, WorkerKind
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
@@ -74,9 +74,7 @@ def in_database(settings: Settings, work: Callable[[Store], Awaitable[T]], *, po
 
 
 async def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]], pool_size: int = 1) -> T:
-    async with await Store.open(
-        settings.database_url, pooler=settings.database_pooler, pool_size=pool_size, language=settings.language
-    ) as store:
+    async with await Store.open(settings.database_url, pool_size=pool_size, language=settings.language) as store:
         return await work(store.seen_by(EVERYTHING))
 
 
@@ -359,7 +357,7 @@ def saving(database_url: str) -> Iterator[Cluster]:
             runner.run(kept.__aexit__(None, None, None))
 
 
-def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]:
+def under_way(database_url: str) -> dict[str, Any]:
     """Return what is being done in the background, over one connection.
 
     `reembedding`: how far it is, None when none is under way; its `state` is `running`, `waiting` or `unknown`, and its
@@ -369,7 +367,7 @@ def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]
     many of them are `due`, how old the oldest is, and `dead` ones; None when nobody can say. See StoreFigures.
     """
     try:
-        return run(_under_way(database_url, pooler))
+        return run(_under_way(database_url))
     except (CommandFailed, EngramqError) as failure:
         return {
             "reembedding": {"state": "unknown", "problem": str(failure)},
@@ -379,8 +377,8 @@ def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]
         }
 
 
-async def _under_way(database_url: str, pooler: Pooler) -> dict[str, Any]:
-    async with await Store.open(database_url, pooler=pooler, pool_size=1) as store:
+async def _under_way(database_url: str) -> dict[str, Any]:
+    async with await Store.open(database_url, pool_size=1) as store:
         change = await progress(store)
         figures = await store_figures(store)
         rebuilding = await store.ask("rebuilding_namespaces")

@@ -300,9 +300,7 @@ async def open_store(settings: Settings) -> Store:
     pause_s = FIRST_PAUSE_S
     while True:
         try:
-            return await Store.open(
-                settings.database_url, language=settings.language, pooler=settings.database_pooler, primary=True
-            )
+            return await Store.open(settings.database_url, language=settings.language, primary=True)
         except NotReady as problem:
             found = problem
         # A cluster that no migration has met lacks the workers' role, and so seems to let nobody in.

@@ -50,9 +50,7 @@ async def _one_vector(settings: Settings) -> None:
 def database_checks(settings: Settings, *, migrates: bool = False) -> list[Check]:
     """Check that the database can be worked with, within some 5 s; see `diagnose`."""
     logging.getLogger("engramq").addHandler(logging.NullHandler())  # what is wrong is told by the checks
-    return asyncio.run(
-        diagnose(settings.database_url, settings.language, migrates=migrates, pooler=settings.database_pooler)
-    )
+    return asyncio.run(diagnose(settings.database_url, settings.language, migrates=migrates))
 
 
 def migrate_now(database_url: str) -> str:

@@ -17,13 +17,13 @@ from engramq.deploy.local.doctor.machine import add_pids, dictionaries, ownershi
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.ownership import read_ownership
-from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
+from engramq.deploy.local.settings import DATABASE_URL, REDIS_URL
 from engramq.deploy.local.supervisor.stack import POSTGRES, REDIS
 from engramq.schemas import limits
 from engramq.schemas.checks import CHECKS, Check, CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode, count_of, memories
 from engramq.schemas.setting_values import can_be_used, without_password
-from engramq.schemas.settings import Pooler, parse_setting, read_settings
+from engramq.schemas.settings import read_settings
 
 NEWS_S: Final = 30.0  # by which a message of a webhook is sent where all is well
 WATCH_S: Final = 2.0  # between two looks
@@ -83,7 +83,7 @@ def _look_at_stack(answer: dict[str, object], environment: Mapping[str, str]) ->
     answer["health"] = {**health, "checks": msgspec.to_builtins(checks)}
     status = status_of(wrong)
     database_url = environment.get(DATABASE_URL) or (told if can_be_used(told) else "")
-    found = {"running": True, "status": status, **answer, **_look_at_background(database_url, environment)}
+    found = {"running": True, "status": status, **answer, **_look_at_background(database_url)}
     return found, _CODES[status]
 
 
@@ -105,20 +105,18 @@ def _look_at_servers(environment: Mapping[str, str]) -> tuple[dict[str, object],
         "status": health.status,
         "addresses": {name: without_password(url) for name, url in urls.items() if url},
         "health": msgspec.to_builtins(health),
-        **_look_at_background(urls["database_url"], environment),
+        **_look_at_background(urls["database_url"]),
     }
     return found, _CODES[health.status]
 
 
-def _look_at_background(database_url: str, environment: Mapping[str, str]) -> dict[str, object]:
+def _look_at_background(database_url: str) -> dict[str, object]:
     """Return what is under way in the database: `reembedding` is None and `rebuilding` 0 when nothing is."""
     if not database_url:
         return {"reembedding": None, "rebuilding": 0, "unfinished": None, "webhooks": None}
     from engramq.workers import admin  # noqa: PLC0415 - psycopg, wasted where nothing runs
 
-    # This setting of the shell alone is read: other bad ones are no matter of a stack that runs.
-    pooler = parse_setting("database_pooler", environment.get(DATABASE_POOLER) or Pooler.AUTO)
-    return admin.under_way(database_url, pooler)
+    return admin.under_way(database_url)
 
 
 def table(found: Mapping[str, object]) -> str:

@@ -14,7 +14,6 @@ from engramq.schemas.embedder_choice import KeptEmbedder, endpoint_problem, kept
 PREFIX = "ENGRAMQ_"
 HOME = "ENGRAMQ_HOME"
 DATABASE_URL = "ENGRAMQ_DATABASE_URL"
-DATABASE_POOLER = "ENGRAMQ_DATABASE_POOLER"
 REDIS_URL = "ENGRAMQ_REDIS_URL"
 URL = "ENGRAMQ_URL"
 HOST = "ENGRAMQ_HOST"
@@ -53,7 +52,7 @@ FOR_HTTP = (
     | {
         PREFIX + name
         for name in (
-            *("PUBLIC_URL", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "TRUSTED_PROXIES"),
+            *("PUBLIC_URL", "ALLOWED_ORIGINS", "TRUSTED_PROXIES"),
             *("JWT_ISSUER", "JWT_AUDIENCE", "JWT_KEYS", "JWT_CLAIMS"),
         )
     }

@@ -37,7 +37,7 @@ class Resource:
     """This server as its clients address it: by ENGRAMQ_PUBLIC_URL, else as they did, whose Host was checked."""
 
     def __init__(self, settings: Settings) -> None:
-        self._public_url = settings.public_url
+        self._public_url = settings.public_url.url
         # Tokens of our own come from `engramq token create`, from no server.
         self._issuers = [settings.jwt_issuer] if settings.auth is Auth.JWT else []
 

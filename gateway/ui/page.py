@@ -148,7 +148,7 @@ class PageApp:
         self._assets: Mapping[str, Asset] = read_assets()
         self._site = Site(
             service=service,
-            sign_in=SignIn(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url),
+            sign_in=SignIn(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url.url),
             look=look,
             templates=environment(self._assets),
             has_tokens=settings.auth is not Auth.JWT,

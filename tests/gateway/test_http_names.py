@@ -20,7 +20,7 @@ from tests.gateway.worker_side import worker_side
 
 @pytest.mark.promise("SE-2", "SE-3")
 async def test_behind_a_proxy_the_public_name_counts(redis_url: str, keys: Keys) -> None:
-    public = {"public_url": "https://Memory.example.org:443", "allowed_hosts": "engramq.internal, pod-7"}
+    public = {"public_url": "https://Memory.example.org:443, engramq.internal, pod-7"}
     async with guarded(redis_url, keys, host="0.0.0.0", **public) as (site, _):
         for host in ("memory.example.org", "MEMORY.example.org:443", "engramq.internal:8765", "pod-7", "localhost"):
             assert (await site.ask("GET", "/healthz", host=host))[0] == 200
@@ -86,15 +86,15 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("public_url", "memory.example.org"),
+        ("public_url", "memory.example.org:8765"),
         ("public_url", "https://memory.example.org/path"),
         ("public_url", "https://user@memory.example.org"),
         ("public_url", "https://memory.example.org:99999"),
         ("public_url", "https://memory.example.org:0"),
         ("public_url", "https://"),
-        ("allowed_hosts", "https://memory.example.org"),
-        ("allowed_hosts", "memory.example.org:443"),
-        ("allowed_hosts", "*"),
+        ("public_url", "memory.example.org, https://memory.example.org"),
+        ("public_url", "https://memory.example.org, memory.example.org:443"),
+        ("public_url", "*"),
         ("allowed_origins", "*"),
         ("allowed_origins", "https://app.example.org/x"),
         ("trusted_proxies", "proxy.example.org"),

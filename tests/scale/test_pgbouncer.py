@@ -13,7 +13,7 @@ import pytest
 
 from engramq.deploy.cli.status import look
 from engramq.deploy.local.embedded.postgres import OWNER_ROLE
-from engramq.schemas.settings import Pooler, Settings, read_settings
+from engramq.schemas.settings import Settings, read_settings
 from engramq.workers.db.conninfo import SESSION, WORKER_ROLE
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
@@ -100,21 +100,21 @@ async def test_a_database_is_migrated_through_it_and_the_lock_is_free_afterwards
 
 @pytest.mark.promise("SC-1")
 @pytest.mark.parametrize(
-    ("role", "mode", "ignored", "chosen"),
+    ("role", "mode", "ignored"),
     [
-        (WORKER_ROLE, "transaction", "", Pooler.AUTO),
-        (OWNER_ROLE, "transaction", "options", Pooler.AUTO),
-        (OWNER_ROLE, "transaction", "", Pooler.ON),
-        (WORKER_ROLE, "session", "options", Pooler.AUTO),
-        (WORKER_ROLE, "session", "", Pooler.ON),
+        (WORKER_ROLE, "transaction", ""),
+        (OWNER_ROLE, "transaction", "options"),
+        (OWNER_ROLE, "transaction", ""),
+        (WORKER_ROLE, "session", "options"),
+        (WORKER_ROLE, "session", ""),
     ],
 )
 async def test_each_transaction_is_bounded_and_leaves_nothing_to_the_next(
-    server: PostgresServer, bouncer: PgBouncer, role: str, mode: str, ignored: str, chosen: Pooler
+    server: PostgresServer, bouncer: PgBouncer, role: str, mode: str, ignored: str
 ) -> None:
     given = {"pool_mode": mode, **({"ignore_startup_parameters": ignored} if ignored else {})}
     with pooler(server, **given) as one:
-        async with await Store.open(one.url(role), pooler=chosen, pool_size=8) as store:
+        async with await Store.open(one.url(role), pool_size=8) as store:
 
             async def write(tx: Transaction) -> tuple[str, int, dict[str, str]]:
                 return await held(tx)
@@ -161,24 +161,13 @@ async def test_one_that_lends_sessions_for_a_statement_is_refused_in_plain_words
 async def test_what_needs_a_session_of_its_own_says_so(bouncer: PgBouncer) -> None:
     with pytest.raises(NotReady, match="ENGRAMQ_MIGRATE_DATABASE_URL"):
         await rewrite_database(bouncer.url(OWNER_ROLE), with_wal=False, tell=lambda _: None)
-    with pytest.raises(NotReady, match="ENGRAMQ_DATABASE_POOLER is off"):
-        await Store.open(bouncer.url(), pooler=Pooler.OFF)
 
 
-@pytest.mark.parametrize(("chosen", "problem"), [("off", "ENGRAMQ_DATABASE_POOLER is off"), ("auto", None)])
-def test_the_status_opens_the_database_as_workers_do(
-    bouncer: PgBouncer, redis_url: str, tmp_path: Path, chosen: str, problem: str | None
-) -> None:
+def test_the_status_opens_the_database_as_workers_do(bouncer: PgBouncer, redis_url: str, tmp_path: Path) -> None:
     found, _code = look(
-        {
-            "ENGRAMQ_HOME": str(tmp_path),
-            "ENGRAMQ_DATABASE_URL": bouncer.url(),
-            "ENGRAMQ_DATABASE_POOLER": chosen,
-            "ENGRAMQ_REDIS_URL": redis_url,
-        }
+        {"ENGRAMQ_HOME": str(tmp_path), "ENGRAMQ_DATABASE_URL": bouncer.url(), "ENGRAMQ_REDIS_URL": redis_url}
     )
-    told = found["reembedding"]
-    assert told is None if problem is None else problem in str(told)
+    assert found["reembedding"] is None
 
 
 @pytest.mark.promise("SC-1")

@@ -16,7 +16,6 @@ from psycopg.types.numeric import Int4
 
 from engramq.schemas.checks import DATABASE_AWAY
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.settings import Pooler
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE
 from engramq.workers.db.conninfo import SESSION, pooled_conninfo, pooled_settings, worker_conninfo
 from engramq.workers.db.errors import (
@@ -27,7 +26,6 @@ from engramq.workers.db.errors import (
     SettingsMissing,
     meaning,
     named,
-    refuses_options,
     unavailable,
 )
 from engramq.workers.db.lookups import look_up
@@ -145,17 +143,15 @@ class Store:
         *,
         pool_size: int = POOL_SIZE,
         language: str = DEFAULT_LANGUAGE,
-        pooler: Pooler = Pooler.AUTO,
         primary: bool = False,
     ) -> Self:
         """Connect, and prove that schema, role and settings are what the workers count on.
 
-        `language`: of namespaces that are new. `pooler`: whether one is before the server. `primary`: no standby will
-        do.
+        `language`: of namespaces that are new. `primary`: no standby will do.
         Raises NotReady saying what is wrong and how to mend it; psycopg errors never leave here.
         """
         pooled = Pooled(pooled_conninfo(database_url), pooled_settings(database_url))
-        pool = Pool(worker_conninfo(database_url), pool_size, pooled=pooled, pooler=pooler)
+        pool = Pool(worker_conninfo(database_url), pool_size, pooled=pooled)
         store = cls(pool, language)
         try:
             async with store._pool.connection() as connection:
@@ -448,8 +444,7 @@ def _check_session(found: Row) -> None:
 def _without(names: Sequence[str]) -> NotReady:
     return NotReady(
         f"The database does not take these settings: {', '.join(names)}.",
-        "pgvector 0.8 or later is needed. Behind a pooler set ENGRAMQ_DATABASE_POOLER=on, and let the pooler lend "
-        "sessions for a transaction or longer.",
+        "pgvector 0.8 or later is needed. A pooler has to lend sessions for a transaction or longer.",
     )
 
 
@@ -457,11 +452,6 @@ def _not_ready(error: Exception) -> NotReady:
     """Return what an error at the first connection means."""
     if isinstance(error, SettingsMissing):
         return _without(error.names)
-    if refuses_options(error):
-        return NotReady(
-            "A pooler is at ENGRAMQ_DATABASE_URL, which passes no settings on, and ENGRAMQ_DATABASE_POOLER is off.",
-            "Set ENGRAMQ_DATABASE_POOLER to auto or on.",
-        )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return NotReady(
             f"The database does not let the workers in: {(error.diag.message_primary or str(error)).strip()}.",

@@ -8,7 +8,6 @@ from psycopg.rows import dict_row
 
 from engramq.schemas.checks import Check, CheckName, degraded, failed, passed
 from engramq.schemas.server_checks import database_check
-from engramq.schemas.settings import Pooler
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import named
@@ -23,19 +22,17 @@ OLDEST_PGVECTOR: Final = (0, 8)
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
-async def diagnose(
-    database_url: str, language: str, *, migrates: bool = False, pooler: Pooler = Pooler.AUTO
-) -> list[Check]:
+async def diagnose(database_url: str, language: str, *, migrates: bool = False) -> list[Check]:
     """Check that a database can be worked with, within LOOK_S: reached, pgvector, schema, role, writes.
 
     What needs something that is missing is left out. `language`: of namespaces that are new. `migrates`: who asks is
-    about to migrate it. `pooler`: whether one is before it.
+    about to migrate it.
     """
     found: list[Check] = []
     try:
         async with asyncio.timeout(LOOK_S):
             if await _server(database_url, found, migrates=migrates):
-                await _session(database_url, language, pooler, found)
+                await _session(database_url, language, found)
     except TimeoutError:
         found.append(failed(CheckName.DATABASE, f"The database has not answered within {LOOK_S:.0f} s."))
     return found
@@ -88,10 +85,10 @@ async def _schema_check(connection: Connection, *, migrates: bool) -> Check | No
     return passed(CheckName.SCHEMA) if migrates else failed(CheckName.SCHEMA, lacks(behind))
 
 
-async def _session(database_url: str, language: str, pooler: Pooler, found: list[Check]) -> None:
+async def _session(database_url: str, language: str, found: list[Check]) -> None:
     """Look as a worker does."""
     try:
-        store = await Store.open(database_url, pool_size=1, language=language, pooler=pooler, primary=True)
+        store = await Store.open(database_url, pool_size=1, language=language, primary=True)
     except NotReady as problem:
         if problem.reason is Reason.STANDBY:  # reads are answered by workers that were there before
             found.append(degraded(CheckName.DATABASE, problem.message, problem.recovery))

@@ -21,7 +21,6 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
-from engramq.schemas.settings import Pooler
 from engramq.telemetry.spans import are_recorded
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
@@ -102,14 +101,13 @@ class PoolFigures(NamedTuple):
 class Pool:
     """At most `size` connections, and no more than this process's share; made on demand, the last used taken first.
 
-    `pooled`: how to connect through a pooler; None where there is none. `pooler`: whether there is one, or look.
+    `pooled`: how to connect through a pooler, for which each connection looks; None where there cannot be one.
     """
 
-    def __init__(self, conninfo: str, size: int, *, pooled: Pooled | None = None, pooler: Pooler = Pooler.OFF) -> None:
+    def __init__(self, conninfo: str, size: int, *, pooled: Pooled | None = None) -> None:
         self._conninfo = conninfo
         self._pooled = pooled
-        self._looks = pooler is Pooler.AUTO and pooled is not None  # for a pooler, with each connection
-        self._through = pooled if pooler is Pooler.ON else None  # once one was met it is counted on
+        self._through: Pooled | None = None  # once a pooler was met it is counted on
         self._size = size
         self._allowed = size  # this process's share
         self._withheld = 0  # permits of `_permits` that the share takes away
@@ -242,7 +240,7 @@ class Pool:
             try:
                 connection = await self._direct()
             except psycopg.OperationalError as problem:
-                if not (self._looks and refuses_options(problem)):
+                if self._pooled is None or not refuses_options(problem):
                     raise
             else:
                 if await self._is_ours(connection):
@@ -269,7 +267,7 @@ class Pool:
         own. Raises SettingsMissing where it is, but not set as it must be.
         """
         (row,) = await _answer(connection, "whose_session", {"names": list(SESSION)})
-        if self._looks and row["pid"] != connection.info.backend_pid:
+        if self._pooled is not None and row["pid"] != connection.info.backend_pid:
             return False
         if wrong := [name for name, value in SESSION.items() if row["settings"][name] != value]:
             await connection.close()

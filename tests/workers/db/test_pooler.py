@@ -7,7 +7,6 @@ import psycopg
 import pytest
 
 from engramq.schemas.faults import FaultCode
-from engramq.schemas.settings import Pooler
 from engramq.workers.db.conninfo import SESSION, worker_conninfo
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Meaning, SettingsMissing, meaning
@@ -40,8 +39,9 @@ async def prepared(tx: Transaction) -> int:
 
 
 @pytest.mark.promise("SC-1")
+@pytest.mark.usefixtures("behind_a_pooler")
 async def test_each_transaction_sets_its_session_and_none_prepares_anything(database: Database) -> None:
-    async with await Store.open(database.owner_url, pooler=Pooler.ON) as store:
+    async with await Store.open(database.owner_url) as store:
         for _ in range(3):
             for use in (store.write, store.read):
                 assert await use("n", held) == ("engramq_worker", SESSION)
@@ -66,7 +66,7 @@ async def test_a_session_of_ones_own_is_recognised_and_prepares_as_ever(database
 async def test_a_later_session_that_lacks_the_settings_is_refused(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with await Store.open(database.url, pooler=Pooler.OFF) as store:
+    async with await Store.open(database.url) as store:
         await store.write("n", held)
         monkeypatch.setattr(store._pool, "_conninfo", database.url)
         await store._pool.doubt(time.monotonic())
@@ -88,19 +88,21 @@ async def test_a_setting_that_does_not_hold_fails_the_transaction_before_its_eff
     assert caught.value.sqlstate == "EQ002"
 
 
+@pytest.mark.usefixtures("behind_a_pooler")
 async def test_a_role_that_may_not_become_the_workers_is_told(database: Database) -> None:
     database.rows("create role nobody_of_ours login")
     database.rows("grant select on schema_migrations to nobody_of_ours")
     try:
         url = database.url.replace("://engramq_worker@", "://nobody_of_ours@")
         with pytest.raises(NotReady, match=r"does not let the workers in.*granted engramq_worker to"):
-            await Store.open(url, pooler=Pooler.ON)
+            await Store.open(url)
     finally:
         database.rows("revoke all on schema_migrations from nobody_of_ours")
         database.rows("drop role nobody_of_ours")
 
 
+@pytest.mark.usefixtures("behind_a_pooler")
 async def test_many_at_once_share_few_sessions(database: Database) -> None:
-    async with await Store.open(database.owner_url, pooler=Pooler.ON, pool_size=2) as store:
+    async with await Store.open(database.owner_url, pool_size=2) as store:
         found = await asyncio.gather(*(store.write("n", held) for _ in range(30)))
     assert set(map(str, found)) == {str(("engramq_worker", SESSION))}

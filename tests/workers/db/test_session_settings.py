@@ -24,7 +24,6 @@ from engramq.schemas.commands import (
     StoreMemory,
     UpdateMemory,
 )
-from engramq.schemas.settings import Pooler
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
@@ -80,6 +79,13 @@ async def usual(world: World, kept: list[str]) -> list[str]:
 
 
 @pytest.fixture
+def session(request: pytest.FixtureRequest) -> None:
+    """Come directly, or as the fixture says that the parameter names."""
+    if request.param is not None:
+        request.getfixturevalue(request.param)
+
+
+@pytest.fixture
 def altered(world: World, usual: list[str], request: pytest.FixtureRequest) -> Iterator[str]:
     """Alter the workers' login in this database, which holds in sessions that begin afterwards."""
     user, database = conninfo_to_dict(world.database.url)["user"], world.database.name
@@ -132,33 +138,35 @@ def without_times(text: str) -> str:
 @pytest.mark.promise("OP-15")
 @pytest.mark.parametrize("altered", SETTINGS + BEFORE_SET, indirect=True)
 async def test_an_altered_role_changes_no_answer(world: World, altered: str, usual: list[str]) -> None:
-    await compare(world, altered, usual, Pooler.OFF)
+    await compare(world, altered, usual)
 
 
 @pytest.mark.promise("OP-15")
 @pytest.mark.parametrize("altered", SETTINGS, indirect=True)
+@pytest.mark.usefixtures("behind_a_pooler")
 async def test_an_altered_role_changes_no_answer_through_a_pooler(world: World, altered: str, usual: list[str]) -> None:
-    await compare(world, altered, usual, Pooler.ON)
+    await compare(world, altered, usual)
 
 
 @pytest.mark.promise("OP-15")
-@pytest.mark.parametrize("pooler", [Pooler.OFF, Pooler.ON])
+@pytest.mark.parametrize("session", [None, "behind_a_pooler"], indirect=True)
 @pytest.mark.parametrize("altered", [[f"{name} = '{other}'" for name, (_, other) in HELD.items()]], indirect=True)
-@pytest.mark.usefixtures("altered")
-async def test_every_setting_is_ours_whatever_the_role_has(world: World, pooler: Pooler) -> None:
+@pytest.mark.usefixtures("altered", "session")
+async def test_every_setting_is_ours_whatever_the_role_has(world: World) -> None:
     """Each that is set no longer is noticed here, whether or not the answers above would show it."""
 
     async def held(tx: Transaction) -> dict[str, str]:
         rows = await tx.rows(b"select name, current_setting(name) as it from unnest(%(n)s::text[]) name", n=list(HELD))
         return {row["name"]: row["it"] for row in rows}
 
-    async with await Store.open(world.database.url, pooler=pooler) as store:
+    async with await Store.open(world.database.url) as store:
         assert await store.read("n", held) == {name: ours for name, (ours, _) in HELD.items()}
     assert set(HELD) == set(SESSION)
 
 
-@pytest.mark.parametrize("pooler", [Pooler.OFF, Pooler.ON])
-async def test_who_reads_everything_has_time_for_each_statement(world: World, pooler: Pooler) -> None:
+@pytest.mark.parametrize("session", [None, "behind_a_pooler"], indirect=True)
+@pytest.mark.usefixtures("session")
+async def test_who_reads_everything_has_time_for_each_statement(world: World) -> None:
     """An export of a million memories ended at the 30 s of other statements: its page of nodes passes all memories."""
 
     async def held(tx: Transaction) -> dict[str, str]:
@@ -167,15 +175,15 @@ async def test_who_reads_everything_has_time_for_each_statement(world: World, po
         )
         return {row["name"]: row["it"] for row in rows}
 
-    async with await Store.open(world.database.url, pooler=pooler) as store:
+    async with await Store.open(world.database.url) as store:
         await world.keep("The kettle")
         assert await store.snapshot(DEFAULT_NAMESPACE, held) == AT_LENGTH
         assert await store.write_at_length(DEFAULT_NAMESPACE, held) == AT_LENGTH
         assert await store.read(DEFAULT_NAMESPACE, held) == {name: SESSION[name] for name in AT_LENGTH}
 
 
-async def compare(world: World, altered: str, usual: list[str], pooler: Pooler) -> None:
-    async with await Store.open(world.database.url, pooler=pooler) as store:
+async def compare(world: World, altered: str, usual: list[str]) -> None:
+    async with await Store.open(world.database.url) as store:
         world.store = store
         world.use()
         assert await answers(world, "altered") == usual, altered
