@@ -304,6 +304,13 @@ class ForeignFormat(StrEnum):
     HERMES = "hermes"
     LETTA = "letta"
     MCP_MEMORY_SERVICE = "mcp-memory-service"
+    GRAPHITI = "graphiti"
+    COPILOT_CHAT = "copilot-chat"
+    GEMINI_APPS = "gemini-apps"
+    CLAUDE_MEM = "claude-mem"
+    OPENCLAW = "openclaw"
+    HINDSIGHT = "hindsight"
+    SUPERMEMORY = "supermemory"
 
 
 class TranscriptFormat(StrEnum):
@@ -314,6 +321,7 @@ class TranscriptFormat(StrEnum):
     GEMINI = "gemini"
     CURSOR = "cursor"
     OPENCODE = "opencode"
+    COPILOT = "copilot"
 
 
 class Absence(StrEnum):

@@ -36,10 +36,10 @@ from engramq.deploy.importing.foreign import (
     REJECTED,
     Export,
     ImportedExport,
-    format_of,
     import_foreign,
     look_through,
 )
+from engramq.deploy.importing.formats import format_of
 from engramq.deploy.importing.records import format_by_name, is_export, read_records
 from engramq.deploy.importing.sending import Options, import_file, import_servers
 from engramq.deploy.local.servers_for import servers_for
@@ -162,8 +162,8 @@ def _import_file(context: click.Context, file: str, options: Options, rejects: P
         with refusals():
             kind = foreign or format_of(source)
         choices = Choices(all_messages=context.params["all_messages"], trusted=context.params["looked_through"])
-        export = kind and Export(source, kind, choices)
-    if export is None or export.format not in CONVERSATIONS:
+        export = Export(source, kind, choices) if kind else None
+    if export is None or not export.reader.are_turns:
         common.refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
     if export is None and source is not None and source.is_dir():
         raise click.UsageError(f"{named_format} is the format of a file, and {file} is a folder.")
@@ -189,9 +189,6 @@ def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
     if pending:
         print(f"{memories(pending)} will get a vector in the background, and are found by text until then.")
     return ExitCode.DONE
-
-
-CONVERSATIONS: Final = (ForeignFormat.CLAUDE, ForeignFormat.CHATGPT, ForeignFormat.LETTA)
 
 
 def _import(source: Export | Path | None, settings: Settings, options: Options, *, rejects: Path | None) -> ExitCode:
@@ -225,7 +222,7 @@ def _print_export(export: Export, done: ImportedExport, settings: Settings) -> N
     if done.graph.only_ends:
         print(f"Edges name {done.graph.only_ends} more nodes, which are there now.")
     print_left_out(done.left_out)
-    kept_apart = export.format in CONVERSATIONS and not export.choices.trusted
+    kept_apart = export.reader.are_turns and not export.choices.trusted
     if kept_apart:
         print_kept_apart(done.importer, settings)
 

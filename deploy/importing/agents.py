@@ -1,32 +1,29 @@
-"""Read what agents and their memory servers keep: Claude Code's notes, Hermes' entries, Letta's agents, a backup.
+"""Read the notes that agents keep in files: Claude Code's, Hermes' and OpenClaw's.
 
-A model has written most of it, but people read and correct the notes of Claude Code and Hermes: these come in as other
-notes do. Blocks and messages of Letta are kept apart, as conversations are.
+A model has written most of them, but people read and correct them: they come in as other notes do.
 """
 
-import contextlib
-import json
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from engramq.deploy.importing.conversations import UNTIL, USER, WHEN, source_of
 from engramq.deploy.importing.exports import (
     Choices,
     Entry,
     ExportedNode,
     LeftOut,
-    NoList,
-    items,
     moment,
-    opened,
     own_id,
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.notes import LABEL, MarkdownNote, edges_of, notes, read_note
+from engramq.deploy.importing.fields import WHEN
+from engramq.deploy.importing.notes import LABEL, NO_NOTE_TEXT, MarkdownNote, edges_of, notes, read_note
+from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import Given, Rejection
+from engramq.schemas import evidence, limits
 
 INDEX: Final = "MEMORY.md"
 _MEMORY: Final = "memory"
@@ -51,7 +48,7 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
         title = name if isinstance(name, str) and name else note.path.stem
         text = _without_comments(note.text).strip()
         if not text and not about:
-            yield LeftOut("notes without text", "note without text")
+            yield NO_NOTE_TEXT
             continue
         yield ExportedNode(title, LABEL, 1, note.file)
         values = {
@@ -60,6 +57,7 @@ def read_claude_code_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
             WHEN: moment(kept.get("modified")),
             "tags": tags(kept.get("type", own.get("type")), kept.get("tags"), own.get("tags")),
             "metadata": without_nothing({"file": place, "session": kept.get("originSessionId")}),
+            "evidence": _evidence(folder / note.path, place),
         }
         yield note.row(note.first, values)
         yield from edges_of(note, title)
@@ -73,6 +71,16 @@ def _place(file: Path) -> str:
     parts = file.parts
     at = max((number for number, part in enumerate(parts) if part == _MEMORY), default=0)
     return "/".join((parts[at - 1], *parts[at + 1 :]) if at > 1 else parts[-4:])
+
+
+def _evidence(file: Path, place: str) -> list[dict[str, str]]:
+    """Return what a note is cited by: its path from the root of its repository, else its place, and its hash."""
+    root = next((above for above in file.parents if (above / ".git").exists()), None)
+    path = place if root is None else file.relative_to(root).as_posix()
+    if len(path) > evidence.PATH_CHARS:
+        return []
+    data = read_plain(str(file), limits.BODY_BYTES).replace(b"\r\n", b"\n")
+    return [{"path": path, "sha256": hashlib.sha256(data).hexdigest()}]
 
 
 def _without_comments(text: str) -> str:
@@ -110,94 +118,35 @@ def read_hermes(path: Path, _choices: Choices) -> Iterator[Entry]:
             line += entry.count("\n") + 2
 
 
-LETTA_LIST: Final = "agents"
-_OF_LETTA: Final = LeftOut("messages of the system and of tools", "message of the system or of a tool")
+SOUL: Final = ("SOUL.md", "IDENTITY.md")  # of whom its program writes one in each workspace
+_WORKSPACE: Final = "workspace"
+_OF_PERSON: Final = (INDEX, "USER.md", *SOUL)
+_DAYS: Final = re.compile(rf"{_MEMORY}/(?:(\d{{4}}-\d\d-\d\d)[\w.-]*|.+)\.md")
+_INSTRUCTIONS: Final = LeftOut("notes with instructions of the program", "note with instructions of the program")
 
 
-def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
-    """Yield the blocks of memory, then what was said to each agent and what it answered."""
-    source = source_of(choices)
-    with opened(path, "") as stream, contextlib.suppress(NoList):  # an agent without memory has messages, too
-        for item in items(stream, "blocks"):
-            if isinstance(item, Rejection):
-                yield item
-                continue
-            label, value = item.values.get("label"), item.values.get("value")
-            known = own_id("letta", path.stem, "block", item.values.get("id"), label)
-            values = {"content": value, "external_id": known, "tags": tags(label), "source_type": source}
-            is_text = isinstance(value, str) and value.strip()
-            yield Given(item.line, values) if is_text else LeftOut("blocks without text", "block without text")
-    with opened(path, "") as stream:
-        for item in items(stream, LETTA_LIST):
-            if isinstance(item, Rejection):
-                yield item
-                continue
-            thread = own_id("letta", path.stem, item.values.get("name") or item.values.get("id"))
-            messages = item.values.get("messages")
-            for position, message in enumerate(messages if isinstance(messages, list) else ()):
-                yield _letta_message(item.line, thread, position, message, source)
+def workspace_in(folder: Path) -> Path | None:
+    """Return the workspace of OpenClaw that a folder is or has; None for another folder."""
+    several = (folder, folder / _WORKSPACE)
+    return next((place for place in several if any((place / name).is_file() for name in SOUL)), None)
 
 
-def _letta_message(line: int, thread: str, position: int, message: Any, source: str | None) -> Entry:
-    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
-        return _OF_LETTA
-    content = message.get("content")
-    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-    text = "\n\n".join(each for each in texts if isinstance(each, str))
-    text = _unpacked(text) if message["role"] == USER else text
-    if not text.strip():
-        return _OF_LETTA
-    values = {
-        "content": text, "external_id": own_id(thread, message.get("id") or position), "thread": thread,
-        "position": position, "speaker": message["role"], "source_type": source,
-        WHEN: moment(message.get("created_at")),
-    }  # fmt: skip
-    return Given(line, without_nothing(values))
-
-
-def _unpacked(text: str) -> str:
-    """Return the words of a user's message, which the program packs into JSON; "" for one of its own."""
-    try:
-        packed = json.loads(text) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        packed = None
-    if not isinstance(packed, dict) or not isinstance(packed.get("message"), str) or "type" not in packed:
-        return text
-    return packed["message"] if packed.get("type") == "user_message" else ""
-
-
-SERVICE_HEAD: Final = "export_metadata"
-SERVICE_LIST: Final = "memories"
-OF_SERVICE: Final = frozenset({"content", "memory_type"})  # each of its memories has both
-_UNTAGGED: Final = "untagged"
-
-
-def read_memory_service(path: Path, _choices: Choices) -> Iterator[Entry]:
-    """Yield the memories of a backup of mcp-memory-service; one that another has replaced held until that one came."""
-    with opened(path, "") as stream:
-        made = {
-            str(item.values.get("content_hash")): item.values.get("created_at")
-            for item in items(stream, SERVICE_LIST)
-            if isinstance(item, Given)
-        }
-    with opened(path, "") as stream:
-        for item in items(stream, SERVICE_LIST):
-            yield item if isinstance(item, Rejection) else Given(item.line, _service_memory(item.values, made))
-
-
-def _service_memory(row: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:
-    kept = row.get("metadata")
-    metadata: dict[str, Any] = dict(kept) if isinstance(kept, dict) else {}
-    successor = metadata.get("superseded_by")
-    words = [word for word in tags(row.get("tags"), row.get("memory_type")) if word != _UNTAGGED]
-    return without_nothing(
-        {
-            "content": row.get("content"),
-            "external_id": own_id("mcp-memory-service", row["content_hash"]) if row.get("content_hash") else None,
-            "tags": words,
-            WHEN: moment(row.get("created_at_iso") or row.get("created_at")),
-            UNTIL: moment(made.get(str(successor)) or row.get("updated_at")) if successor else None,
-            "metadata": metadata,
-        }
-    )
+def read_openclaw(path: Path, _choices: Choices) -> Iterator[Entry]:
+    """Yield the notes on the person, on the agent, and of each day, from a workspace; its instructions are left out."""
+    for note in notes(workspace_in(path) or path):
+        if not isinstance(note, MarkdownNote):
+            yield note
+            continue
+        day = _DAYS.fullmatch(note.file)
+        if note.file not in _OF_PERSON and not day:
+            yield _INSTRUCTIONS
+        elif not note.text.strip():
+            yield NO_NOTE_TEXT
+        else:
+            values = {
+                "content": note.title_of(note.text.strip()),
+                "external_id": own_id("openclaw", note.file),
+                WHEN: moment(day and day[1]),
+                "tags": [_MEMORY if day else note.path.stem.lower()],
+            }
+            yield note.row(note.first, values)

@@ -6,7 +6,6 @@ edited and an answer made anew: the branch that was shown last is brought in, fr
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,56 +19,22 @@ from engramq.deploy.importing.exports import (
     own_id,
     without_nothing,
 )
+from engramq.deploy.importing.fields import (
+    ASSISTANT,
+    NO_TEXT,
+    NOT_SPOKEN,
+    SPOKEN_BY,
+    USER,
+    WHEN,
+    Conversation,
+    source_of,
+)
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.packed_lines import UnusableFile
 
-USER: Final = "user"
-ASSISTANT: Final = "assistant"
-_SPOKEN_BY: Final = (USER, ASSISTANT)
-# By these the router keeps a turn apart: nobody has looked through it, and a tool says what others have written.
-TURN: Final = "conversation"
-TOOL_OUTPUT: Final = "tool_output"
-WHEN: Final = "occurred_at"  # the fields of a row that say when it was so, and until when
-UNTIL: Final = "valid_until"
-ENDS: Final = "expires_at"
 _DOCUMENTS: Final = LeftOut("documents of projects", "document of a project")
-_NO_TEXT: Final = LeftOut("messages without text", "message without text")
 _OF_TOOLS: Final = LeftOut("results of tools", "result of a tool")
-_NOT_SPOKEN: Final = LeftOut("messages of the system and of tools", "message of the system or of a tool")
-
-
-def source_of(choices: Choices) -> str | None:
-    """Return the source type of what was said: none where somebody has looked through it."""
-    return None if choices.trusted else TURN
-
-
-@dataclass(frozen=True, slots=True)
-class _Conversation:
-    """One conversation of the format `kind`, which begins on a line of its file."""
-
-    kind: str
-    line: int
-    identifier: object
-    title: object
-    trusted: bool
-
-    def turn(self, message: object, position: int, speaker: str, text: str, at: object) -> Given:
-        """Return one message as a row: its conversation is the thread, and by its own id it is known again."""
-        is_spoken = speaker in _SPOKEN_BY
-        values: dict[str, Any] = {
-            "content": text,
-            "external_id": own_id(self.kind, message),
-            "thread": own_id(self.kind, self.identifier),
-            "position": position,
-            "speaker": speaker,
-            WHEN: moment(at),
-            "source_type": None if is_spoken and self.trusted else TURN if is_spoken else TOOL_OUTPUT,
-            "metadata": {"title": self.title} if isinstance(self.title, str) and self.title else None,
-        }
-        return Given(self.line, without_nothing(values))
-
-
 CLAUDE_FILE: Final = re.compile(r"conversations\.json")
 CLAUDE_MEMORIES: Final = re.compile(r"memories\.json")
 REMEMBERED: Final = "conversations_memory"
@@ -89,7 +54,7 @@ def read_claude(path: Path, choices: Choices) -> Iterator[Entry]:
         raise UnusableFile("There is neither conversations.json nor memories.json in it.")
     for name in (CLAUDE_MEMORIES, _PROJECTS, CLAUDE_FILE) if not is_file else (CLAUDE_FILE,):
         if members(path, name):
-            for item in all_items(path, name, name.pattern, MESSAGES):
+            for item in all_items(path, MESSAGES, name=name):
                 yield from [item] if isinstance(item, Rejection) else _claude_item(item, choices)
 
 
@@ -113,7 +78,7 @@ def _claude_item(item: Given, choices: Choices) -> Iterator[Entry]:
         if isinstance(text, str) and text.strip():
             yield _remembered(item, text, known[project], choices, project)
         else:
-            yield _NO_TEXT
+            yield NO_TEXT
 
 
 def _remembered(item: Given, text: str, identifier: str, choices: Choices, project: str = "") -> Given:
@@ -134,7 +99,7 @@ def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
         missing = "uuid" if isinstance(messages, list) else MESSAGES
         yield Rejection(item.line, missing, f"A conversation of Claude has {missing}, and this has none.")
         return
-    conversation = _Conversation("claude", item.line, identifier, item.values.get("name"), choices.trusted)
+    conversation = Conversation("claude", item.line, identifier, item.values.get("name"), choices.trusted)
     for position, message in enumerate(messages):
         sender = message.get("sender") if isinstance(message, dict) else None
         speaker = _SENDERS.get(sender) if isinstance(sender, str) else None
@@ -143,7 +108,7 @@ def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
             continue
         identifier, at = message["uuid"], message.get("created_at")
         text = _claude_text(message)
-        yield conversation.turn(identifier, position, speaker, text, at) if text else _NO_TEXT
+        yield conversation.turn(identifier, position, speaker, text, at) if text else NO_TEXT
         for number, result in enumerate(_results(message)):
             if choices.all_messages:
                 yield conversation.turn(f"{identifier}#tool{number}", position, _TOOL, result, at)
@@ -189,7 +154,7 @@ _CITATION: Final = re.compile("\ue200.*?\ue201", re.DOTALL)  # how a source is m
 def read_chatgpt(path: Path, choices: Choices) -> Iterator[Entry]:
     """Yield the messages of each conversation; those of the system and of tools only where all are wanted."""
     instructions = set[int]()  # which each conversation has
-    for item in all_items(path, CHATGPT_FILE, "conversations.json", MAPPING):
+    for item in all_items(path, MAPPING, name=CHATGPT_FILE):
         if isinstance(item, Rejection):
             yield item
             continue
@@ -243,12 +208,12 @@ def _chatgpt_messages(
     if not identifier:
         yield Rejection(item.line, "id", "The conversation has no id.")
         return
-    conversation = _Conversation("chatgpt", item.line, identifier, item.values.get("title"), choices.trusted)
+    conversation = Conversation("chatgpt", item.line, identifier, item.values.get("title"), choices.trusted)
     for position, message in enumerate(branch):
         author = message.get("author")
         role = author.get("role") if isinstance(author, dict) else None
         speaker = role if isinstance(role, str) and role else "unknown"
-        is_spoken = speaker in _SPOKEN_BY and _is_shown(message)
+        is_spoken = speaker in SPOKEN_BY and _is_shown(message)
         text = _chatgpt_text(message)
         if own := _instructions(message):
             if (mark := hash(own)) not in instructions:
@@ -256,11 +221,11 @@ def _chatgpt_messages(
                 known = own_id("chatgpt", "instructions", zlib.crc32(own.encode(errors="surrogatepass")))
                 yield _remembered(item, own, known, choices)
         elif not text:
-            yield _NO_TEXT
+            yield NO_TEXT
         elif not is_spoken and not choices.all_messages:
-            yield _NOT_SPOKEN
+            yield NOT_SPOKEN
         else:
-            if speaker in _SPOKEN_BY and not is_spoken:
+            if speaker in SPOKEN_BY and not is_spoken:
                 speaker = f"{speaker} (hidden)"
             yield conversation.turn(message["id"], position, speaker, text, message.get("create_time"))
 

@@ -1,4 +1,4 @@
--- What is read of the SQLite databases that OpenCode and Cursor keep. What has more bytes than :longest is null.
+-- What is read of the SQLite databases of other programs. Of those of sessions, what has more bytes than :longest is null.
 
 -- name: careful
 -- Let no table compute what a function with effects gives.
@@ -35,3 +35,15 @@ select key from cursorDiskKV where key >= 'bubbleId:' || :composer || ':' and ke
 
 -- name: cursor_workspace
 select value from ItemTable where key = 'composer.composerData' and length(value) <= :longest;
+
+-- name: claude_mem_observations
+select * from observations order by created_at_epoch, id;
+
+-- name: claude_mem_summaries
+select * from session_summaries order by created_at_epoch, id;
+
+-- name: claude_mem_prompts
+select p.*, s.project, s.memory_session_id
+from user_prompts p
+left join sdk_sessions s on s.content_session_id = p.content_session_id
+order by p.created_at_epoch, p.id;

@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import hashlib
 import json
+import os
 import re
 import zipfile
 import zlib
@@ -110,6 +111,7 @@ def without_nothing(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [], {})}
 
 
+_DEEPEST: Final = 3  # folders below the one that is named
 _DAMAGES: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -122,15 +124,28 @@ def is_archive(path: Path) -> bool:
 def members(path: Path, name: re.Pattern[str]) -> list[str]:
     """Return the files of an archive or folder whose own name is such a one, in order; [""] for a file by itself.
 
-    Symbolic links of a folder are passed over. Raises UnusableFile.
+    A folder is looked through to a depth of three, as an unpacked archive has; symbolic links and hidden folders are
+    passed over. Raises UnusableFile.
     """
-    if path.is_dir():
-        files = [file for file in path.iterdir() if file.is_file() and not file.is_symlink()]
-        return sorted(file.name for file in files if name.fullmatch(file.name))
-    if not is_archive(path):
+    if not path.is_dir() and not is_archive(path):
         return [""]
-    with _refusing_damage(), zipfile.ZipFile(path) as archive:
-        return sorted(member for member in archive.namelist() if name.fullmatch(member.rpartition("/")[2]))
+    with _refusing_damage():
+        if path.is_dir():
+            several = list(_files_below(path))
+        else:
+            with zipfile.ZipFile(path) as archive:
+                several = archive.namelist()
+    return sorted(member for member in several if name.fullmatch(member.rpartition("/")[2]))
+
+
+def _files_below(folder: Path) -> Iterator[str]:
+    for root, folders, files in os.walk(folder):  # which follows no links
+        below = Path(root).relative_to(folder)
+        folders[:] = [name for name in folders if not name.startswith(".") and len(below.parts) < _DEEPEST]
+        for name in files:
+            file = Path(root, name)
+            if file.is_file() and not file.is_symlink():
+                yield (below / name).as_posix()
 
 
 @contextlib.contextmanager
@@ -145,20 +160,33 @@ def opened(path: Path, member: str) -> Iterator[IO[bytes]]:
                 yield file
 
 
-def all_items(path: Path, name: re.Pattern[str], wanted: str, mark: str, *keys: str) -> Iterator[Given | Rejection]:
-    """Yield the items of each of the `members`: of a list, of a list under one of the `keys`, or objects in lines.
+ANY_DOCUMENT: Final = re.compile(r".*\.json")
+
+
+def all_listed(
+    path: Path, mark: str, *keys: str, name: re.Pattern[str] = ANY_DOCUMENT
+) -> Iterator[tuple[str, Given | Rejection]]:
+    """Yield the items of each of the `members` as `listed` does; objects in lines are of the list "".
 
     A document that is one object, or begins with one, is of this form only if that has the `mark`. Raises UnusableFile
-    when there is no member, saying what is `wanted`.
+    when there is no member.
     """
     names = members(path, name)
     if not names:
-        raise UnusableFile(f"There is no {wanted} in it.")
+        raise UnusableFile(f"There is no {name.pattern.replace(chr(92), '')} in it.")
     for member in names:
         with opened(path, member) as stream:
             begins = look_at(stream, *keys)
         with opened(path, member) as stream:
-            yield from objects(stream) if begins.name is None and mark in begins.members else items(stream, *keys)
+            if begins.name is None and mark in begins.members:
+                yield from (("", item) for item in objects(stream))
+            else:
+                yield from listed(stream, *keys)
+
+
+def all_items(path: Path, mark: str, *keys: str, name: re.Pattern[str] = ANY_DOCUMENT) -> Iterator[Given | Rejection]:
+    """Yield the items of each of the `members` without the names of their lists."""
+    return (item for _, item in all_listed(path, mark, *keys, name=name))
 
 
 class Beginning(NamedTuple):
@@ -181,9 +209,9 @@ def look_at(stream: IO[bytes], *keys: str) -> Beginning:
         return Beginning(held, "", _first(text))
     if text.peek() != "{":
         raise UnusableFile("The file is no JSON object.")
-    for key in _members(text, keys, held):
+    for key in _members(text, held):
         if key in keys and text.peek() == "[":
-            return Beginning(held, key, _first(text))
+            return Beginning({**held, key: []}, key, _first(text))
     return Beginning(held, None, None)
 
 
@@ -223,16 +251,33 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def items(stream: IO[bytes], *keys: str) -> Iterator[Given | Rejection]:
-    """Yield the objects of the document, each with its line; what is no object is a rejection.
+    """Yield the objects of a document's lists as `listed` does, without the name of their list."""
+    return (item for _, item in listed(stream, *keys))
 
-    The document is a list, or an object that has a list under one of the `keys`. Raises UnusableFile when it is
-    neither, no JSON, or cut off, maybe after some items.
+
+def listed(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
+    """Yield the objects of the document, each with its line and the name of its list; what is no object is a rejection.
+
+    The document is a list, whose name is "", or an object that has lists under some of the `keys`. Raises UnusableFile
+    when it is neither, no JSON, or cut off, maybe after some items, and NoList for an object without such a list.
     """
     text = _JsonText(stream)
-    if text.peek() == "{":
-        _go_to_list(text, keys)
-    if text.peek() != "[":
+    if text.peek() == "[":
+        yield from (("", item) for item in _items(text))
+        return
+    if text.peek() != "{":
         raise UnusableFile("The file is no JSON list.")
+    has_list = False
+    for key in _members(text):
+        if key in keys and text.peek() == "[":
+            has_list = True
+            yield from ((key, item) for item in _items(text))
+    if not has_list:
+        wanted = " or ".join(repr(key) for key in keys)
+        raise NoList(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
+
+
+def _items(text: "_JsonText") -> Iterator[Given | Rejection]:
     text.take()
     while text.peek() != "]":
         line = text.line
@@ -244,28 +289,24 @@ def items(stream: IO[bytes], *keys: str) -> Iterator[Given | Rejection]:
                 raise text.broken("a comma before the end of the list")
         elif text.peek() != "]":
             raise text.broken("no comma between two items")
+    text.take()
 
 
-def _go_to_list(text: "_JsonText", keys: tuple[str, ...]) -> None:
-    if not any(key in keys and text.peek() == "[" for key in _members(text, keys)):
-        wanted = " or ".join(repr(key) for key in keys)
-        raise NoList(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
-
-
-def _members(text: "_JsonText", keys: tuple[str, ...], held: dict[str, Any] | None = None) -> Iterator[str]:
-    """Yield each key of an object, up to one of the `keys` that has a list; other values are passed over, or held."""
+def _members(text: "_JsonText", held: dict[str, Any] | None = None) -> Iterator[str]:
+    """Yield each key of an object; a value that is not read meanwhile is passed over, or held."""
     text.take()
     while text.peek() != "}":
         key = text.value()
         if not isinstance(key, str) or text.peek() != ":":
             raise text.broken("no key where one is due")
         text.take()
+        text.peek()
+        before = text.passed
         yield key
-        if key in keys and text.peek() == "[":
-            return
-        value = text.value()
-        if held is not None and len(held) < _HELD_MEMBERS:
-            held[key] = value if isinstance(value, str) and len(value) < limits.NAME_CHARS else type(value)()
+        if text.passed == before:
+            value = text.value()
+            if held is not None and len(held) < _HELD_MEMBERS:
+                held[key] = value if isinstance(value, str) and len(value) < limits.NAME_CHARS else type(value)()
         if text.peek() == ",":
             text.take()
         elif text.peek() != "}":
@@ -282,6 +323,7 @@ class _JsonText:
         self._at = 0
         self._ended = False
         self.line = 1
+        self.passed = 0  # characters
 
     def peek(self) -> str:
         """Return the next character that is no white space; raises UnusableFile at the end."""
@@ -339,6 +381,7 @@ class _JsonText:
 
     def _pass(self, to: int) -> None:
         self.line += self._held.count("\n", self._at, to)
+        self.passed += to - self._at
         self._at = to
 
     def _read(self, size: int) -> bool:

@@ -3,33 +3,19 @@
 Which system it is of, the content says where that leaves no doubt. An export is read once to its end first, so that one
 that is cut off leaves nothing."""
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import anyio
-import msgspec
 
 from engramq.deploy.cli.tool_client import is_refused
-from engramq.deploy.importing import agents, conversations, notes, stores
-from engramq.deploy.importing.exports import (
-    Choices,
-    Entry,
-    ExportedEdge,
-    ExportedNode,
-    GraphEntry,
-    LeftOut,
-    Reader,
-    is_archive,
-    look_at,
-    members,
-    opened,
-)
-from engramq.deploy.importing.records import Given, Rejection, format_by_name, rejection
+from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, GraphEntry, LeftOut
+from engramq.deploy.importing.formats import FORMATS, ForeignReader
+from engramq.deploy.importing.records import Given, Rejection, rejection
 from engramq.deploy.importing.rows import Row, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, RejectFile, importing, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
@@ -37,141 +23,9 @@ from engramq.gateway.redaction import Redaction
 from engramq.schemas.commands import TOOLS, Command
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
-from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
+from engramq.schemas.packed_lines import BrokenOff, UnusableFile
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus, Status, TranscriptFormat
-
-READERS: Final[Mapping[ForeignFormat, Reader]] = {
-    ForeignFormat.MCP_MEMORY: stores.read_mcp_memory,
-    ForeignFormat.MEM0: stores.read_mem0,
-    ForeignFormat.OPENMEMORY: stores.read_openmemory,
-    ForeignFormat.CLAUDE: conversations.read_claude,
-    ForeignFormat.CHATGPT: conversations.read_chatgpt,
-    ForeignFormat.BASIC_MEMORY: notes.read_basic_memory,
-    ForeignFormat.OBSIDIAN: notes.read_obsidian,
-    ForeignFormat.MARKDOWN: notes.read_markdown,
-    ForeignFormat.CLAUDE_CODE_MEMORY: agents.read_claude_code_memory,
-    ForeignFormat.HERMES: agents.read_hermes,
-    ForeignFormat.LETTA: agents.read_letta,
-    ForeignFormat.MCP_MEMORY_SERVICE: agents.read_memory_service,
-}
-
-_SAY_WHICH: Final = f"--format says what it is: {', '.join(ForeignFormat)}."
-_OF_FOLDERS: Final = f"Plain notes (.md) are markdown. Past sessions are {', '.join(TranscriptFormat)}."
-_VAULT: Final = ".obsidian"
-_BACKUP: Final = re.compile(f"{stores.BACKUP_LINES.pattern}|{stores.BACKUP_DOCUMENT.pattern}")
-_BACKUP_LINE: Final = frozenset({"id", "content", "state", "app", "categories"})
-_BACKUP_DOCUMENT: Final = frozenset({"user", "apps"})
-
-
-def format_of(path: Path) -> ForeignFormat | None:
-    """Return the format of an export; None for a file of rows, which tells its own by itself.
-
-    Raises UnusableFile for a folder, an archive or a JSON list of which nothing is certain.
-    """
-    if path.is_dir() or (path.is_file() and is_archive(path)):
-        if (of_folder := _format_of_folder(path)) is None:
-            what, says = ("folder", f"{_SAY_WHICH} {_OF_FOLDERS}") if path.is_dir() else ("archive", _SAY_WHICH)
-            raise UnusableFile(f"What this {what} is cannot be told for sure. {says}")
-        return of_folder
-    return _format_of_file(path) if path.is_file() else None
-
-
-def _format_of_folder(path: Path) -> ForeignFormat | None:
-    if path.is_dir() and (path / _VAULT).is_dir():
-        return ForeignFormat.OBSIDIAN
-    if path.is_dir() and (of_notes := _format_of_notes([path / name for name in agents.HERMES_FILES])) is not None:
-        return of_notes
-    for member in members(path, conversations.CHATGPT_FILE):  # which is how Claude names its file, too
-        with opened(path, member) as stream:
-            if (of_document := _format_of_document(stream)) is not None:
-                return of_document
-    for member in members(path, _BACKUP):
-        if stores.BACKUP_LINES.fullmatch(member.rpartition("/")[2]):
-            return ForeignFormat.OPENMEMORY
-        with opened(path, member) as stream:
-            if (of_document := _format_of_document(stream)) is not None:
-                return of_document
-    return None
-
-
-def _format_of_notes(files: list[Path]) -> ForeignFormat | None:
-    """Return whose notes those of these files are that exist: the agents that write them say it by their form."""
-    there = [file for file in files if file.is_file()]
-    for file in there:
-        note = notes.read_note(file.parent, file, properties=False)  # links and what is too large it refuses
-        if isinstance(note, notes.MarkdownNote) and agents.HERMES_SEPARATOR in note.text.replace("\r\n", "\n"):
-            return ForeignFormat.HERMES
-    is_ours = any(file.name == agents.INDEX and (file.parent.name == "memory") for file in there)
-    return ForeignFormat.CLAUDE_CODE_MEMORY if is_ours else None
-
-
-def _format_of_file(path: Path) -> ForeignFormat | None:
-    if path.name in agents.RULES:
-        return ForeignFormat.CLAUDE_CODE_MEMORY
-    if path.name in agents.HERMES_FILES:
-        return _format_of_notes([path])
-    try:
-        with path.open("rb") as raw:
-            first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
-    except (OSError, UnusableFile, BrokenOff):
-        return None  # whoever reads it says why
-    if not first.startswith((b"{", b"[")):
-        return None
-    if first.startswith(b"[") and format_by_name(path) is not None:
-        return None
-    try:
-        with opened(path, "") as stream:
-            of_document = _format_of_document(stream)
-    except UnusableFile:
-        return _format_of_line(first)
-    if of_document is None and first.startswith(b"["):
-        raise UnusableFile(f"The file is a JSON list, and whose cannot be told for sure. {_SAY_WHICH}")
-    return of_document
-
-
-def _format_of_line(line: bytes) -> ForeignFormat | None:
-    try:
-        return _format_of_object(msgspec.json.decode(line))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _format_of_document(stream: IO[bytes]) -> ForeignFormat | None:
-    """Return the format of a JSON list by its first item, or of an object by its keys or that of its list."""
-    begins = look_at(stream, *stores.MEM0_LISTS, *stores.GRAPH_LISTS, agents.LETTA_LIST)
-    if begins.name == agents.LETTA_LIST:
-        return ForeignFormat.LETTA if isinstance(begins.item, dict) and "block_ids" in begins.item else None
-    is_of_service = isinstance(begins.item, dict) and begins.item.keys() >= agents.OF_SERVICE
-    if agents.SERVICE_HEAD in begins.members or (begins.name == agents.SERVICE_LIST and is_of_service):
-        return ForeignFormat.MCP_MEMORY_SERVICE
-    if begins.members.keys() >= _BACKUP_DOCUMENT:
-        return ForeignFormat.OPENMEMORY
-    if begins.name in stores.GRAPH_LISTS:
-        return ForeignFormat.MCP_MEMORY if isinstance(begins.item, dict | None) else None
-    return _format_of_object(begins.members if begins.name is None else begins.item)
-
-
-def _format_of_object(item: Any) -> ForeignFormat | None:
-    """Return whose an item of a list, a line or a document is."""
-    if not isinstance(item, dict):
-        return None
-    if isinstance(item.get(conversations.MAPPING), dict) and ("title" in item or conversations.CURRENT in item):
-        return ForeignFormat.CHATGPT
-    if conversations.REMEMBERED in item or (
-        "uuid" in item and (conversations.MESSAGES in item or "prompt_template" in item)
-    ):
-        return ForeignFormat.CLAUDE
-    if (
-        item.keys() & stores.OF_GRAPH
-        and item.keys() & stores.NAMED
-        and stores.graph_kind(item) in (stores.ENTITY, stores.RELATION)
-    ):
-        return ForeignFormat.MCP_MEMORY
-    if item.keys() >= _BACKUP_LINE:
-        return ForeignFormat.OPENMEMORY
-    return ForeignFormat.MEM0 if isinstance(item.get("memory"), str) and "id" in item else None
-
+from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus, Status
 
 IN_FLIGHT: Final = 8  # one takes a few milliseconds, mostly of waiting
 NODES: Final = "nodes"
@@ -280,10 +134,15 @@ class Export:
     format: ForeignFormat
     choices: Choices
 
+    @property
+    def reader(self) -> ForeignReader:
+        """How its format is read."""
+        return FORMATS[self.format]
+
     def entries(self) -> Iterator[Entry]:
         """Yield what is in it; raises UnusableFile, also midway."""
         try:
-            yield from READERS[self.format](self.path, self.choices)
+            yield from self.reader.read(self.path, self.choices)
         except BrokenOff as problem:
             raise UnusableFile(str(problem)) from None
         except OSError as problem:

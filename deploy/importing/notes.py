@@ -54,6 +54,7 @@ _TAG: Final = re.compile(
 _NAMED: Final = re.compile(r"([^\s:#\-\[\]{}'\"][^:\n]*?|\"[^\"\n]+\"):(?!//)(.*)")
 _LINK_OR_SPECIAL: Final = LeftOut("links and special files", "link or special file")
 _NO_NOTE: Final = LeftOut(f"files that do not end in {SUFFIX}", f"file that does not end in {SUFFIX}")
+NO_NOTE_TEXT: Final = LeftOut("notes without text", "note without text")
 UNREAD: Final = LeftOut(
     "lines of properties that cannot be read (their notes are in)", "line of properties that cannot be read"
 )
@@ -303,7 +304,7 @@ def _memory(note: MarkdownNote, vault: str, kind: str) -> Entry:
         f"{name}: {_as_text(value)}" for name, value in own.items() if name not in _OBSIDIAN_FIELDS and value
     )
     if not text:
-        return LeftOut("notes without text", "note without text")
+        return NO_NOTE_TEXT
     at = next((own[name] for name in _TIMES if isinstance(own.get(name), str) and own[name]), None)
     inline = [tag for _, line, is_code in note.lines() if not is_code for tag in tags_of(line)]
     kept = without_nothing({name: value for name, value in own.items() if name not in _OBSIDIAN_FIELDS})

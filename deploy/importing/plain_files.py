@@ -24,6 +24,7 @@ FOLDER_FILES: Final = 100_000  # files of one folder, and sessions of one databa
 STEP_S: Final = 20.0  # until a database gives the next row
 _INSTRUCTIONS: Final = 100_000  # of SQLite's machine between two looks at the clock: some ms
 _ROWS: Final = 2_000_000  # of one query
+SQLITE: Final = b"SQLite format 3\0"
 _BESIDE: Final = ("-wal", "-shm", "-journal")  # files that SQLite opens with a database
 _TOO_LONG: Final = "The file is longer than {} bytes, and is not read."
 _PARTS: Final = re.split(r"^-- name: (\w+)$", Path(__file__).with_name("databases.sql").read_text("utf-8"), flags=re.M)
@@ -106,6 +107,12 @@ class BoundedStream:
         return line
 
 
+def is_database(path: Path) -> bool:
+    """Say whether a file is a SQLite database; raises OSError, UnusableFile."""
+    with open_plain(str(path.resolve()), most_bytes=2**63) as file:
+        return file.read(len(SQLITE)) == SQLITE
+
+
 class ForeignDatabase:
     """A database of somebody else, to be read; what is none, is damaged or has another form raises UnusableFile."""
 
@@ -130,10 +137,22 @@ class ForeignDatabase:
     def rows(self, name: str, **values: Any) -> Iterator[Any]:
         """Yield the rows of a query of databases.sql; UnusableFile for a view, too many rows and what takes long."""
         self._require_tables(_QUERIES[name])
-        yield from self._rows(name, **values)
+        yield from self._bounded(self._execute(name, **values))
 
-    def _rows(self, name: str, **values: Any) -> Iterator[Any]:
-        found = self._connection.execute(_QUERIES[name], {"longest": LONGEST_LINE, "most": FOLDER_FILES, **values})
+    def records(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a query by the names of their columns; bytes are texts."""
+        self._require_tables(_QUERIES[name])
+        found = self._execute(name, **values)
+        names = [column for column, *_ in found.description]
+        for row in self._bounded(found):
+            texts = (value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row)
+            yield dict(zip(names, texts, strict=True))
+
+    def _execute(self, name: str, **values: Any) -> sqlite3.Cursor:
+        self._until = time.monotonic() + STEP_S
+        return self._connection.execute(_QUERIES[name], {"longest": LONGEST_LINE, "most": FOLDER_FILES, **values})
+
+    def _bounded(self, found: sqlite3.Cursor) -> Iterator[Any]:
         for _ in range(_ROWS):
             self._until = time.monotonic() + STEP_S
             row = found.fetchone()
@@ -142,11 +161,18 @@ class ForeignDatabase:
             yield row
         raise UnusableFile(f"The database has more than {_ROWS} rows, which are not read.")
 
+    def has(self, *tables: str) -> bool:
+        """Say whether these are tables of it."""
+        return not {*tables} - self._known_tables()
+
+    def _known_tables(self) -> set[str]:
+        if not self._tables:
+            self._tables = {name.decode("utf-8", "replace") for (name,) in self._bounded(self._execute("tables"))}
+        return self._tables
+
     def _require_tables(self, query: str) -> None:
         """Refuse what is called as a table and is none."""
-        if not self._tables:
-            self._tables = {name.decode("utf-8", "replace") for (name,) in self._rows("tables")}
-        missing = sorted({*_TABLE.findall(query)} - self._tables)
+        missing = sorted({*_TABLE.findall(query)} - self._known_tables())
         if missing:
             raise UnusableFile(f"The database cannot be read, or has a new form: it has no table {missing[0]}.")
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from engramq.deploy.importing.plain_files import SQLITE
 from engramq.schemas import limits
 from engramq.schemas.commands import ImportRecord
 from engramq.schemas.exports import LINE_BYTES, is_head
@@ -32,7 +33,6 @@ _SUFFIXES: Final = {
     ".ndjson": RowFormat.JSONL,
 }
 _PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
-_SQLITE: Final = b"SQLite format 3\0"
 _SAY_WHICH: Final = "--format says whose it is, if it is one of those that docs/import.md names."
 _SEPARATOR: Final = re.compile(rb"sep=([,;\t])")
 _DELIMITERS: Final = ",;\t"
@@ -135,7 +135,7 @@ def _first_lines(first: bytes, rest: "_Numbered", row_format: RowFormat | None) 
     """
     number = rest.count
     line = first.removeprefix(UTF8_BOM).strip()
-    if line.startswith(_SQLITE):
+    if line.startswith(SQLITE):
         raise UnusableFile(f"The file is a SQLite database. {_SAY_WHICH}")
     if not line.startswith((b"{", b"[")):
         if row_format is None:

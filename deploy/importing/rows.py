@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.deploy.importing.conversations import ENDS, WHEN
 from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.fields import ENDS, SINCE, UNTIL, WHEN
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, TAGS, Given, Rejection, rejection
 from engramq.deploy.local.hooks.turns import split as split_text
 from engramq.deploy.local.hooks.turns import storable
@@ -129,6 +129,8 @@ _NAME: Final = LeftOut("threads or speakers that cannot be taken", "thread or sp
 SPARE: Final = {
     WHEN: _DATE,
     ENDS: _DATE,
+    SINCE: _DATE,
+    UNTIL: _DATE,
     "speaker": _NAME,
     "thread": _NAME,
     TAGS: LeftOut("lists of tags that cannot be taken (their rows are in)", "list of tags that cannot be taken"),

@@ -184,8 +184,8 @@ BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts
 class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored.
 
-    `read`: how many rows have been read, of which some are on their way. `sample`: a row that was stored. `left_out`:
-    what rows came in without.
+    `read`: how many rows have been read, of which some are on their way. `sample`: one that was stored and kept
+    apart. `left_out`: what rows came in without.
     """
 
     client: ToolClient
@@ -235,7 +235,7 @@ class Importer:
                 self.reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or ""), row.file))
             else:
                 self.counts[receipt.status] += 1
-                if receipt.status is ReceiptStatus.STORED:
+                if receipt.status is ReceiptStatus.STORED and row.record.source_type is not UNSET:
                     self.sample = self.sample or row
                 if receipt.absence is not UNSET:
                     self.absent[receipt.status, receipt.absence] += 1

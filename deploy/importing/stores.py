@@ -1,180 +1,67 @@
-"""Read exports of other memory systems: MCP's reference memory server, mem0 and OpenMemory.
-
-Of the memory server's file each line is an entity or a relation: an observation becomes a memory that names its entity,
-an entity a node and a relation an edge of the knowledge graph. mem0 exports a JSON list, alone or within an object.
-OpenMemory's backup is an archive, or either file of it, memories.jsonl.gz or memories.json."""
+"""Read exports of memory systems whose items are memories: the places of their fields are declared."""
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.importing.conversations import TURN
 from engramq.deploy.importing.exports import (
+    ANY_DOCUMENT,
     Choices,
     Entry,
-    ExportedEdge,
-    ExportedNode,
     LeftOut,
-    NoList,
     all_items,
+    all_listed,
     is_archive,
     items,
-    look_at,
     members,
     moment,
     opened,
-    own_id,
-    tags,
-    without_nothing,
 )
+from engramq.deploy.importing.fields import TURN, UNTIL, USER, ItemFields, first_at, source_of, value_at
+from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
-from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source, UnusableFile
 
-ENTITY: Final = "entity"
-RELATION: Final = "relation"
-_OBSERVATIONS: Final = "observations"
-
-
-GRAPH_LISTS: Final = ("entities", "relations")
-OF_GRAPH: Final = frozenset({_OBSERVATIONS, "relationType"})  # each of its lines has one of them
-NAMED: Final = frozenset({"name", "from", "from_entity"})  # and one of these
-_KINDS: Final = {"entities": ENTITY, "relations": RELATION}
-
-
-def read_mcp_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
-    """Yield the nodes, memories and edges, of lines or of one document with both lists; each observation once."""
-    passed = set[int]()
-    for kind, row in _graph_rows(path):
-        if isinstance(row, Rejection):
-            yield row
-        elif kind == ENTITY:
-            yield from _read_entity(row, passed)
-        elif kind == RELATION:
-            yield _read_relation(row)
-        else:
-            yield Rejection(row.line, "type", f"type is neither {ENTITY} nor {RELATION}.")
-
-
-def _graph_rows(path: Path) -> Iterator[tuple[object, Given | Rejection]]:
-    with opened(path, "") as stream:
-        begins = look_at(stream, *GRAPH_LISTS)
-    if begins.name == "":
-        with opened(path, "") as stream:
-            for row in items(stream):
-                yield None if isinstance(row, Rejection) else graph_kind(row.values), row
-        return
-    if begins.name is None:
-        with path.open("rb") as raw:
-            for row in read_json_lines(Source(raw).lines()):
-                yield None if isinstance(row, Rejection) else graph_kind(row.values), row
-        return
-    for name in GRAPH_LISTS:
-        with opened(path, "") as stream, contextlib.suppress(NoList):  # either list alone is a graph, too
-            for row in items(stream, name):
-                yield _KINDS[name], row
-
-
-def graph_kind(row: dict[str, Any]) -> object:
-    """Return what a line of a graph is: as it says, by one of the names that forks use, else as its members tell."""
-    kind = row.get("type", row.get("_type"))
-    if kind in (ENTITY, RELATION) or "type" in row:
-        return kind
-    return ENTITY if _OBSERVATIONS in row else RELATION if "relationType" in row else kind
-
-
-def _first_of(row: dict[str, Any], *names: str) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
-
-
-def _read_relation(row: Given) -> Entry:
-    ends = [
-        _first_of(row.values, *names)
-        for names in (("from", "from_entity"), ("to", "to_entity"), ("relationType", "relation_type"))
-    ]
-    for name, value in zip(("from", "to", "relationType"), ends, strict=True):
-        if not isinstance(value, str):
-            return Rejection(row.line, name, f"{name} is no text.")
-    return ExportedEdge(ends[0], ends[1], ends[2], row.line)
-
-
-def _read_entity(row: Given, passed: set[int]) -> Iterator[Entry]:
-    name, kind = row.values.get("name"), _first_of(row.values, "entityType", "entity_type")
-    if not isinstance(name, str) or not isinstance(kind, str):
-        field = "entityType" if isinstance(name, str) else "name"
-        yield Rejection(row.line, field, f"{field} is no text.")
-        return
-    yield ExportedNode(name, kind, row.line)
-    observations = row.values.get(_OBSERVATIONS)
-    if not isinstance(observations, list):
-        yield Rejection(row.line, _OBSERVATIONS, f"{_OBSERVATIONS} is no list.")
-        return
-    if not 0 < len(name) <= limits.NAME_CHARS:
-        return  # the node is rejected for it
-    for observation in observations:
-        said = observation if isinstance(observation, dict) else {}
-        text = _first_of(said, "text", "content", "observation") if said else observation
-        if not isinstance(text, str):
-            yield Rejection(row.line, _OBSERVATIONS, "An observation is no text.")
-        elif not text.strip():
-            yield LeftOut("blank observations", "blank observation")
-        elif (mark := hash((name, kind, text))) in passed:
-            yield LeftOut("observations that are there twice", "observation that is there twice")
-        else:
-            passed.add(mark)
-            values = {
-                "content": f"{name}: {text}",
-                "tags": tags([kind]),
-                "occurred_at": moment(_first_of(said, "timestamp", "createdAt", "created_at")),
-                "metadata": {"entity": name, "entity_type": kind},
-            }
-            yield Given(row.line, without_nothing(values))
-
-
-MEM0_LISTS: Final = ("results", "memories")
-_FILE: Final = re.compile(r".*\.json")
-_OWNERS: Final = ("user_id", "agent_id", "app_id", "run_id", "actor_id")
+_MEMORIES: Final = "memories"
+MEM0_LISTS: Final = ("results", _MEMORIES)
+_MEM0: Final = ItemFields(
+    "mem0",
+    content=("memory",),
+    when=("updated_at", "created_at"),  # the text is of the last change
+    ends=("expiration_date",),
+    thread=("run_id",),
+    tags=("categories", "metadata.tags"),
+    kept=("user_id", "agent_id", "app_id", "run_id", "actor_id"),
+)
+_REWORDED: Final = replace(_MEM0, kept=(*_MEM0.kept, "created_at"))
 
 
 def read_mem0(path: Path, _choices: Choices) -> Iterator[Entry]:
-    """Yield the memories."""
-    for item in all_items(path, _FILE, "JSON file", "memory", *MEM0_LISTS):
-        yield item if isinstance(item, Rejection) else Given(item.line, _read_mem0_item(item.values))
-
-
-def _read_mem0_item(item: dict[str, Any]) -> dict[str, Any]:
-    """Return what a memory of mem0 says, as fields of ours.
-
-    Whose it was stays in the metadata, and a run is the thread; one of which mem0 has said when it ends expires then.
-    What a model has said is kept apart, as nobody has looked through it.
-    """
-    metadata, role = item.get("metadata"), item.get("role")
-    created, updated = moment(item.get("created_at")), moment(item.get("updated_at"))
-    owners = without_nothing({name: item.get(name) for name in _OWNERS})
-    if updated and updated != created:  # the text is of then
-        owners = without_nothing({**owners, "created_at": created})
-    kept = metadata if isinstance(metadata, dict) else {}
-    return without_nothing(
-        {
-            "content": item.get("memory"),
-            "external_id": own_id("mem0", item["id"]) if item.get("id") else None,
-            "speaker": role if isinstance(role, str) else None,
-            "source_type": TURN if isinstance(role, str) and role not in ("", "user") else None,
-            "occurred_at": updated or created,
-            "expires_at": moment(item.get("expiration_date")),
-            "thread": item.get("run_id"),
-            "tags": tags(item.get("categories"), kept.get("tags")),
-            "metadata": {**kept, "mem0": owners} if owners else kept,
-        }
-    )
+    """Yield the memories; what a model has said is kept apart, as nobody has looked through it."""
+    for item in all_items(path, "memory", *MEM0_LISTS):
+        if isinstance(item, Rejection):
+            yield item
+            continue
+        role, changed = item.values.get("role"), item.values.get("updated_at")
+        speaker = role if isinstance(role, str) and role else None
+        fields = _REWORDED if changed and changed != item.values.get("created_at") else _MEM0
+        yield fields.entry(item, speaker=speaker, source_type=TURN if speaker not in (None, USER) else None)
 
 
 # The lines hold the names of categories, the document only their ids: the lines are read where both are there.
 BACKUP_LINES: Final = re.compile(r"memories\.jsonl\.gz")
 BACKUP_DOCUMENT: Final = re.compile(r"memories\.json")
+_OPENMEMORY: Final = ItemFields(
+    "openmemory", content=("content",), when=("created_at",), tags=("categories", "named"), kept=("app",)
+)
 _GONE: Final = ("archived", "deleted")
+_LEFT_THERE: Final = LeftOut(
+    "memories that were archived or deleted there", "memory that was archived or deleted there"
+)
 
 
 def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
@@ -196,23 +83,157 @@ def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
             rows = [item.values for item in items(stream, "categories") if isinstance(item, Given)]
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
     with opened(path, member) as stream:
-        for item in read_json_lines(Source(stream).lines()) if are_lines else items(stream, "memories"):
-            yield item if isinstance(item, Rejection) else _read_openmemory_item(item, categories)
+        for item in read_json_lines(Source(stream).lines()) if are_lines else items(stream, _MEMORIES):
+            if isinstance(item, Rejection):
+                yield item
+            elif item.values.get("state") in _GONE:
+                yield _LEFT_THERE
+            else:
+                ids = item.values.get("category_ids")
+                named = [categories[key] for key in map(str, ids) if key in categories] if isinstance(ids, list) else []
+                yield _OPENMEMORY.entry(replace(item, values={**item.values, "named": named}))
 
 
-def _read_openmemory_item(item: Given, categories: dict[str, str]) -> Entry:
-    row = item.values
-    if row.get("state") in _GONE:
-        return LeftOut("memories that were archived or deleted there", "memory that was archived or deleted there")
-    kept, ids = row.get("metadata"), row.get("category_ids")
-    metadata: dict[str, Any] = kept if isinstance(kept, dict) else {}
-    named = [categories[key] for key in map(str, ids) if key in categories] if isinstance(ids, list) else []
-    app = row.get("app") if isinstance(row.get("app"), str) else None
-    values = {
-        "content": row.get("content"),
-        "external_id": own_id("openmemory", row["id"]) if row.get("id") else None,
-        "occurred_at": moment(row.get("created_at")),
-        "tags": tags(row.get("categories"), named),
-        "metadata": {**metadata, "openmemory": {"app": app}} if app else metadata,
-    }
-    return Given(item.line, without_nothing(values))
+SERVICE_HEAD: Final = "export_metadata"
+OF_SERVICE: Final = frozenset({"content", "memory_type"})  # each of its memories has both
+_SERVICE: Final = ItemFields(
+    "mcp-memory-service",
+    content=("content",),
+    identifier=("content_hash",),
+    when=("created_at_iso", "created_at"),
+    tags=("tags", "memory_type"),
+)
+_UNTAGGED: Final = "untagged"
+
+
+def read_memory_service(path: Path, _choices: Choices) -> Iterator[Entry]:
+    """Yield the memories of a backup of mcp-memory-service; one that another has replaced held until that one came."""
+    made: dict[str, Any] = {}
+    for item in all_items(path, "content", _MEMORIES):
+        if isinstance(item, Given):
+            made[str(item.values.get("content_hash"))] = item.values.get("created_at")
+    for item in all_items(path, "content", _MEMORIES):
+        row = item if isinstance(item, Rejection) else _SERVICE.entry(item)
+        if isinstance(item, Given) and isinstance(row, Given):
+            row.values["tags"] = [word for word in row.values.get("tags", ()) if word != _UNTAGGED]
+            if successor := value_at(item.values, "metadata.superseded_by"):
+                row.values[UNTIL] = moment(made.get(str(successor)) or item.values.get("updated_at"))
+        yield row
+
+
+HINDSIGHT_LISTS: Final = ("facts", "items", "results", _MEMORIES)
+HINDSIGHT_FILES: Final = re.compile(r"\d{6}\.json|(?:observations|mental_models)\.json")  # of its archive
+_HINDSIGHT: Final = ItemFields(
+    "hindsight",
+    content=("text",),
+    identifier=("id", "source_id"),
+    when=("occurred_start", "date", "mentioned_at", "event_date"),
+    until=("invalidated_at",),
+    thread=("document_id",),
+    tags=("tags", "fact_type", "type"),
+    kept=("context", "entities", "occurred_end"),
+)
+_MODELS: Final = LeftOut("mental models, which are made of facts", "mental model, which is made of facts")
+
+
+def read_hindsight(path: Path, _choices: Choices) -> Iterator[Entry]:
+    """Yield the facts of an archive or a list; one that was found invalid held until then."""
+    name = HINDSIGHT_FILES if path.is_dir() or is_archive(path) else ANY_DOCUMENT
+    for item in all_items(path, "text", *HINDSIGHT_LISTS, name=name):
+        if isinstance(item, Rejection):
+            yield item
+        else:
+            yield _HINDSIGHT.entry(item) if "text" in item.values else _MODELS
+
+
+SUPERMEMORY_LISTS: Final = (_MEMORIES, "documents", "memoryEntries", "results")
+_SUPERMEMORY: Final = ItemFields(
+    "supermemory",
+    content=("memory", "content", "summary", "title"),
+    identifier=("customId", "id"),
+    when=("system.updatedAt", "updatedAt", "updated_at", "system.createdAt", "createdAt", "created_at"),
+    ends=("forgetAfter",),
+    tags=("containerTags", "container_tags", "spaceContainerTag"),
+    kept=("title", "type", "url", "version"),
+)
+_OLDER: Final = LeftOut("versions of memories that a newer one has replaced", "version of a memory that was replaced")
+
+
+def read_supermemory(path: Path, _choices: Choices) -> Iterator[Entry]:
+    """Yield the newest version of each memory and the documents, without those that were forgotten there."""
+    for item in all_items(path, "id", *SUPERMEMORY_LISTS):
+        if isinstance(item, Rejection):
+            yield item
+        elif item.values.get("isForgotten", item.values.get("is_forgotten")):
+            yield _LEFT_THERE
+        elif item.values.get("isLatest", item.values.get("is_latest", True)):
+            yield _SUPERMEMORY.entry(item)
+        else:
+            yield _OLDER
+
+
+CLAUDE_MEM_LISTS: Final = ("observations", "summaries", "prompts")
+CLAUDE_MEM_FILE: Final = "claude-mem.db"
+_PARTS: Final = {
+    "observations": ("title", "text", "narrative"),
+    "summaries": ("request", "investigated", "learned", "completed", "next_steps", "notes"),
+    "prompts": ("prompt_text",),
+}
+_LISTS_AS_TEXT: Final = ("facts", "concepts", "files_read", "files_modified")
+_CLAUDE_MEM: Final = ItemFields(
+    "claude-mem",
+    content=("words",),
+    identifier=(),  # ids are numbers of one machine
+    when=("created_at", "created_at_epoch"),
+    thread=("memory_session_id", "content_session_id"),
+    tags=("type", "concepts"),
+    kept=("files_read", "files_modified"),
+)
+
+
+def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
+    """Yield observations, summaries and prompts of its database, folder or export; a model has written most."""
+    file = path / CLAUDE_MEM_FILE if path.is_dir() else path
+    if is_database(file):
+        with ForeignDatabase(str(file)) as database:
+            several = [(name, database.records(f"claude_mem_{name}")) for name in CLAUDE_MEM_LISTS]
+            for name, rows in several:
+                for row in rows:
+                    yield _claude_mem(name, Given(0, row), choices)
+        return
+    sessions: dict[str, dict[str, Any]] = {}  # which a prompt names by the client's id; they stand first
+    for name, item in all_listed(file, "observations", *CLAUDE_MEM_LISTS, "sessions"):
+        if isinstance(item, Rejection):
+            yield item
+            continue
+        session = str(item.values.get("content_session_id"))
+        if name == "sessions":
+            sessions[session] = {key: item.values.get(key) for key in ("memory_session_id", "project")}
+        else:
+            yield _claude_mem(name, replace(item, values=sessions.get(session, {}) | item.values), choices)
+
+
+def _claude_mem(table: str, item: Given, choices: Choices) -> Entry:
+    values = item.values | {name: _list_in(item.values.get(name)) for name in _LISTS_AS_TEXT}
+    given = [text.strip() for name in _PARTS[table] if isinstance(text := values.get(name), str) and text.strip()]
+    if len(given) > 1 and given[1].startswith(given[0]):  # a memory by hand has no title of its own
+        del given[0]
+    facts = [f"- {fact}" for fact in values["facts"] if isinstance(fact, str)]
+    if not (given or facts):
+        return LeftOut("observations and prompts without text", "observation or prompt without text")
+    values["words"] = "\n\n".join([*given, "\n".join(facts)]).strip()
+    project = first_at(values, ("merged_into_project", "project"))
+    return _CLAUDE_MEM.entry(
+        replace(item, values=values),
+        project=project if isinstance(project, str) else None,
+        source_type=source_of(choices),
+        speaker=USER if table == "prompts" else None,
+    )
+
+
+def _list_in(value: object) -> list[Any]:
+    """Return a list, which a column holds as JSON."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(value)
+    return value if isinstance(value, list) else []

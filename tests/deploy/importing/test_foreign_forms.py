@@ -10,7 +10,7 @@ import pytest
 
 from engramq.deploy.importing import agents
 from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut
-from engramq.deploy.importing.foreign import READERS, format_of
+from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, check_rows
 from engramq.deploy.importing.transcripts import transcript_format
@@ -31,7 +31,7 @@ OBSIDIAN, BASIC, CLAUDE, CHATGPT, MEM0, GRAPH = (
 
 
 def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[Entry]:  # noqa: B008 - frozen
-    found = list(READERS[kind](path, choices))
+    found = list(FORMATS[kind].read(path, choices))
     assert not [item for item in found if isinstance(item, Rejection)]
     return found
 
@@ -454,13 +454,13 @@ def test_a_folder_of_notes_that_cannot_be_read_is_named(tmp_path: Path, monkeypa
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)  # root may read everything
-    (problem,) = [each for each in READERS[OBSIDIAN](vault, Choices()) if isinstance(each, Rejection)]
+    (problem,) = [each for each in FORMATS[OBSIDIAN].read(vault, Choices()) if isinstance(each, Rejection)]
     assert (problem.file, problem.reason) == ("Projects", "It cannot be read: Permission denied.")
 
 
 def test_a_message_to_letta_is_unpacked_and_its_own_left_out(tmp_path: Path) -> None:
     found = read(exports.letta(tmp_path), ForeignFormat.LETTA)
-    assert [row["content"] for row in rows(found)] == ["Name: Ada\nLikes tea", "I like mint tea.", "Mint it is."]
+    assert [row["content"] for row in rows(found)] == ["I like mint tea.", "Mint it is.", "Name: Ada\nLikes tea"]
     assert {row["source_type"] for row in rows(found)} == {"conversation"}
     assert len(left_out(found)) == 2
 

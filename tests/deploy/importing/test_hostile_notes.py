@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.exports import Choices
-from engramq.deploy.importing.foreign import READERS
+from engramq.deploy.importing.formats import FORMATS
 from engramq.deploy.importing.records import Given
 from engramq.schemas.vocabulary import ForeignFormat
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.promise("SN-3")
 
 
 def read(folder: Path, kind: ForeignFormat) -> list[dict[str, Any]]:
-    return [each.values for each in READERS[kind](folder, Choices()) if isinstance(each, Given)]
+    return [each.values for each in FORMATS[kind].read(folder, Choices()) if isinstance(each, Given)]
 
 
 @pytest.mark.parametrize("kind", [ForeignFormat.OBSIDIAN, ForeignFormat.BASIC_MEMORY, ForeignFormat.CLAUDE_CODE_MEMORY])

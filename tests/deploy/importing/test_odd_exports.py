@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from engramq.deploy.importing.exports import Choices
-from engramq.deploy.importing.foreign import READERS, format_of
+from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Given
 from engramq.deploy.importing.rows import check_rows
 from engramq.schemas.packed_lines import UnusableFile
@@ -90,7 +90,7 @@ def read(path: Path, kind: ForeignFormat) -> list[Any]:
     """Return the checked rows, or what is told of the file as a whole."""
     try:
         format_of(path)
-        given = [item for item in READERS[kind](path, Choices(all_messages=True)) if isinstance(item, Given)]
+        given = [item for item in FORMATS[kind].read(path, Choices(all_messages=True)) if isinstance(item, Given)]
     except UnusableFile as told:
         return [str(told)]
     return list(check_rows(given, "odd", one_namespace=True, split=True))

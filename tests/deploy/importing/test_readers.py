@@ -12,7 +12,7 @@ import pytest
 
 from engramq.deploy.importing import exports as reading
 from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut, items
-from engramq.deploy.importing.foreign import READERS, format_of
+from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.notes import UNREAD
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas import limits
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.promise("RC-11")
 
 
 def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[Entry]:  # noqa: B008 - frozen
-    return list(READERS[kind](path, choices))
+    return list(FORMATS[kind].read(path, choices))
 
 
 def rows(found: list[Entry]) -> list[dict[str, Any]]:

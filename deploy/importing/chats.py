@@ -1,0 +1,193 @@
+"""Read what Letta, Copilot's chat in VS Code and Gemini's apps export: conversations whose messages are no tree."""
+
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from engramq.deploy.importing.exports import (
+    Choices,
+    Entry,
+    LeftOut,
+    all_listed,
+    is_archive,
+    items,
+    members,
+    opened,
+    own_id,
+    tags,
+)
+from engramq.deploy.importing.fields import ASSISTANT, NO_TEXT, NOT_SPOKEN, USER, Conversation, source_of, value_at
+from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
+from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.local.hooks.transcripts import parsed
+from engramq.deploy.local.hooks.turns import text_in
+from engramq.schemas.packed_lines import UnusableFile
+
+LETTA_LISTS: Final = ("agents", "blocks")
+
+
+def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
+    """Yield the blocks of memory, and what was said to each agent and what it answered."""
+    for name, item in all_listed(path, "agents", *LETTA_LISTS):
+        if isinstance(item, Rejection):
+            yield item
+        elif name == "blocks":
+            label, value = item.values.get("label"), item.values.get("value")
+            known = own_id("letta", path.stem, "block", item.values.get("id"), label)
+            values = {"content": value, "external_id": known, "tags": tags(label)}
+            is_text = isinstance(value, str) and value.strip()
+            source = {"source_type": source_of(choices)} if not choices.trusted else {}
+            yield Given(item.line, values | source) if is_text else LeftOut("blocks without text", "block without text")
+        else:
+            yield from _letta_messages(path, item, choices)
+
+
+def _letta_messages(path: Path, agent: Given, choices: Choices) -> Iterator[Entry]:
+    thread = f"{path.stem}:{agent.values.get('name') or agent.values.get('id')}"
+    said = Conversation("letta", agent.line, thread, trusted=choices.trusted)
+    messages = agent.values.get("messages")
+    for position, message in enumerate(messages if isinstance(messages, list) else ()):
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in (USER, ASSISTANT):
+            yield NOT_SPOKEN
+            continue
+        text = text_in(message.get("content"))
+        text = _unpacked(text) if role == USER else text
+        known = f"{thread}:{message.get('id') or position}"
+        yield said.turn(known, position, role, text, message.get("created_at")) if text.strip() else NOT_SPOKEN
+
+
+def _unpacked(text: str) -> str:
+    """Return the words of a user's message, which the program packs into JSON; "" for one of its own."""
+    try:
+        packed = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        packed = None
+    if not isinstance(packed, dict) or not isinstance(packed.get("message"), str) or "type" not in packed:
+        return text
+    return packed["message"] if packed.get("type") == "user_message" else ""
+
+
+COPILOT_LIST: Final = "requests"
+COPILOT_MARKS: Final = frozenset({"responderUsername", "requesterUsername"})
+_OF_PROGRAM: Final = LeftOut("parts of answers of tools and of the program", "part of an answer of a tool or program")
+
+
+def read_copilot_chat(path: Path, choices: Choices) -> Iterator[Entry]:
+    """Yield the prompts and answers of one chat as VS Code exports it, or of a folder of its chats.
+
+    An export has no id: its requests have, by which they are known.
+    """
+    for member in members(path, re.compile(r".*\.json")):
+        file = path / member if member else path
+        chat = None if is_archive(file) else parsed(read_plain(str(file.resolve()), OBJECT_BYTES))
+        requests = None if chat is None else chat.get(COPILOT_LIST)
+        if chat is None or not isinstance(requests, list):
+            raise UnusableFile(f"{file.name} is no JSON object with requests, or is cut off.")
+        first = value_at(requests[0], "requestId") if requests else None
+        said = Conversation(
+            "copilot-chat", 1, chat.get("sessionId") or first, chat.get("customTitle"), choices.trusted
+        )  # fmt: skip
+        for position, request in enumerate(requests):
+            yield from _copilot_request(said, position, request)
+
+
+def _copilot_request(said: Conversation, position: int, request: Any) -> Iterator[Entry]:
+    known, at = value_at(request, "requestId"), value_at(request, "timestamp")
+    prompt = value_at(request, "message.text") or value_at(request, "message")
+    at = at / 1000 if isinstance(at, int) else None
+    if not known or not isinstance(prompt, str):
+        yield Rejection(said.line, COPILOT_LIST, f"Request {position} has no requestId, or no message.")
+        return
+    yield said.turn(known, 2 * position, USER, prompt, at) if prompt.strip() else NO_TEXT
+    response = value_at(request, "response")
+    parts = response if isinstance(response, list) else []
+    texts = [_copilot_part(part) for part in parts]
+    yield from [_OF_PROGRAM] * texts.count(None)
+    answer = "".join(text for text in texts if text)
+    if answer.strip():
+        yield said.turn(f"{known}#answer", 2 * position + 1, ASSISTANT, answer.strip(), at)
+
+
+def _copilot_part(part: Any) -> str | None:
+    """Return the text of a part of an answer, the name of a file or symbol that it refers to, None for another."""
+    kind = value_at(part, "kind")
+    if kind == "inlineReference":
+        place = value_at(part, "inlineReference.path") or value_at(part, "inlineReference.uri.path")
+        name = value_at(part, "inlineReference.name") or value_at(part, "name")
+        return f"`{name or unquote(str(place or '')).rpartition('/')[2]}`"
+    text = part if kind is None and isinstance(part, str) else value_at(part, "value" if kind is None else "content")
+    text = value_at(text, "value") or text
+    return text if isinstance(text, str) and kind in (None, "markdownContent") else None
+
+
+# The verbs before what was typed, in English; those of other languages stay with it.
+_TYPED: Final = re.compile(r"(?:Prompted with:|Asked (?:Gemini|Bard):|Prompted|Asked|Said|Branched|Answered)\s+")
+_DONE: Final = re.compile(
+    r"(?:Created|Used|Added|Gave|Selected|Shared|Deleted|Viewed|Visited|Searched|Edited|Pinned|Renamed|Exported|Updated)\b"
+)
+_ATTACHED: Final = re.compile(r"\s*Attached \d+ files?\.?\s*\Z")
+_APPS: Final = ("gemini", "bard")
+_ACTIVITY: Final = re.compile(r"(?i)my ?activity\.(?:json|html)")
+_BREAKS: Final = re.compile(r"(?i)<(?:br|/p|/li|/h\d|/tr|/div|/pre)\b[^<>]*>\s*")
+_ITEMS: Final = re.compile(r"(?i)<li\b[^<>]*>")
+_MARKS: Final = re.compile(r"<[^<>]*>")
+_ACTIONS: Final = LeftOut("actions in Gemini's apps that are no prompt", "action in Gemini's apps that is no prompt")
+_OTHERS: Final = LeftOut("activities in other products", "activity in another product")
+
+
+def is_gemini_activity(values: dict[str, Any]) -> bool:
+    """Say whether an activity is one in Gemini's apps, which an account in any language calls by its name."""
+    products = values.get("products")
+    named = [values.get("header"), *(products if isinstance(products, list) else ())]
+    return any(app in name.lower() for name in named if isinstance(name, str) for app in _APPS)
+
+
+def activity_files(path: Path) -> list[str]:
+    """Return the members of a Takeout that hold activities in Gemini's apps; those of HTML too."""
+    several = members(path, re.compile(r"(?i).*\.(?:json|html)"))
+    return [name for name in several if _ACTIVITY.fullmatch(name.rpartition("/")[2]) or "gemini" in name.lower()]
+
+
+def read_gemini_apps(path: Path, choices: Choices) -> Iterator[Entry]:
+    """Yield prompts and answers of Takeout's activity in Gemini's apps, which has no ids and no conversations."""
+    several = activity_files(path) if path.is_dir() or is_archive(path) else [""]
+    documents = [name for name in several if not name.endswith(".html")]
+    if not documents:
+        raise UnusableFile("There is no activity in JSON in it: in Takeout, choose My Activity, its format JSON.")
+    for member in documents:
+        with opened(path, member) as stream:
+            for item in items(stream):
+                yield from [item] if isinstance(item, Rejection) else _activity(item, choices)
+
+
+def _activity(item: Given, choices: Choices) -> Iterator[Entry]:
+    values = item.values
+    title, answers = values.get("title"), values.get("safeHtmlItem")
+    texts = [value_at(each, "html") for each in (answers if isinstance(answers, list) else [])]
+    answer = "\n\n".join(filter(None, (_words(text) for text in texts if isinstance(text, str))))
+    if not is_gemini_activity(values):
+        yield _OTHERS
+        return
+    typed = _TYPED.match(title) if isinstance(title, str) else None
+    if not isinstance(title, str) or _DONE.match(title) or not (typed or answer):
+        yield _ACTIONS
+        return
+    prompt = _ATTACHED.sub("", title[typed.end() if typed else 0 :]).strip()
+    at = values.get("time")
+    known = hashlib.blake2b(f"{at}\0{prompt}".encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    said = Conversation("gemini-apps", item.line, known, trusted=choices.trusted)
+    yield said.turn(known, 0, USER, prompt, at) if prompt else NO_TEXT
+    if answer:
+        yield said.turn(f"{known}#answer", 1, ASSISTANT, answer, at)
+
+
+def _words(text: str) -> str:
+    """Return the words of an answer in HTML, on lines as it has them."""
+    text = _MARKS.sub("", _ITEMS.sub("- ", _BREAKS.sub("\n", text.replace("\n", " "))))
+    return "\n".join(line.strip() for line in html.unescape(text).splitlines()).strip()

@@ -1,0 +1,195 @@
+"""What is read of Graphiti and Zep, Copilot's chat, Gemini's apps, claude-mem, OpenClaw, Hindsight and Supermemory."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.deploy.importing.exports import Choices
+from engramq.deploy.importing.formats import format_of
+from engramq.schemas.packed_lines import UnusableFile
+from engramq.schemas.vocabulary import ForeignFormat
+from tests.deploy.importing import exports
+from tests.deploy.importing.test_readers import edges, left_out, nodes, read, rows
+
+pytestmark = pytest.mark.promise("SN-4")
+
+
+def test_a_fact_of_graphiti_holds_from_when_to_when_it_says(tmp_path: Path) -> None:
+    found = read(exports.EXPORTS[ForeignFormat.GRAPHITI](tmp_path), ForeignFormat.GRAPHITI)
+    was, holds, said = rows(found)
+    assert was == {
+        "content": "Ada lives in Bergen",
+        "external_id": "graphiti:f1",
+        "occurred_at": "2026-01-10T10:00:05Z",
+        "valid_from": "2024-01-10T10:00:00Z",
+        "valid_until": "2026-02-01T00:00:00Z",
+        "tags": ["LIVES_IN"],
+    }
+    assert ("valid_from" in holds, "valid_until" in holds) == (True, False)
+    assert (said["speaker"], said["thread"], said["source_type"]) == ("user", "graphiti:g1", "conversation")
+    assert nodes(found) == [("Ada", "Person"), ("Bergen", "Entity"), ("Oslo", "Entity")]
+    assert edges(found) == [("Ada", "LIVES_IN", "Oslo")]
+    assert sorted(left_out(found).values()) == [1, 1]
+
+
+def test_a_fact_that_was_over_when_it_was_said_has_its_end_alone(tmp_path: Path) -> None:
+    fact = {"uuid_": "f", "fact": "Ada was in Rome", "source_node_uuid": "a", "name": "WAS_IN"}
+    fact |= {"valid_at": "2024-01-01T00:00:00Z", "invalid_at": "2024-01-01T00:00:00Z"}
+    file = tmp_path / "edges.json"
+    file.write_text(json.dumps([fact]))
+    assert format_of(file) is ForeignFormat.GRAPHITI
+    (row,) = rows(read(file, ForeignFormat.GRAPHITI))
+    assert (row.get("valid_from"), row["valid_until"]) == (None, "2024-01-01T00:00:00Z")
+
+
+def test_a_chat_of_copilot_is_what_was_typed_and_answered(tmp_path: Path) -> None:
+    found = read(exports.EXPORTS[ForeignFormat.COPILOT_CHAT](tmp_path), ForeignFormat.COPILOT_CHAT)
+    prompt, answer = rows(found)
+    assert prompt == {
+        "content": "Which port has the kettle?",
+        "external_id": "copilot-chat:request_1",
+        "thread": "copilot-chat:request_1",
+        "position": 0,
+        "speaker": "user",
+        "occurred_at": "2026-03-02T10:00:00.250000Z",
+        "source_type": "conversation",
+    }
+    assert (answer["content"], answer["speaker"]) == ("It is 8443, see `kettle.toml`.", "assistant")
+    assert left_out(found) == {"parts of answers of tools and of the program": 2}
+
+
+@pytest.mark.parametrize("place", ["", "Takeout/My Activity/Gemini Apps"])
+def test_prompts_to_geminis_apps_come_in_from_a_folder_an_archive_or_alone(tmp_path: Path, place: str) -> None:
+    file = exports.EXPORTS[ForeignFormat.GEMINI_APPS](tmp_path)
+    archive = tmp_path / "takeout.zip"
+    if place:
+        (tmp_path / place).mkdir(parents=True)
+        moved = tmp_path / place / "MyActivity.json"
+        file.rename(moved)
+        with zipfile.ZipFile(archive, "w") as packed:
+            packed.write(moved, f"{place}/MyActivity.json")
+        file = tmp_path / "Takeout"
+    for path in [file, archive] if place else [file]:
+        assert format_of(path) is ForeignFormat.GEMINI_APPS
+        found = read(path, ForeignFormat.GEMINI_APPS)
+        prompt, answer = rows(found)
+        assert (prompt["content"], prompt["speaker"], prompt["occurred_at"]) == (
+            "Which tea is green?", "user", "2026-03-02T10:00:02.250Z",
+        )  # fmt: skip
+        assert answer["content"] == "Sencha & matcha:\n- Sencha\n- Matcha"
+        assert answer["thread"] == prompt["thread"]
+        assert sorted(left_out(found).values()) == [1, 1]
+
+
+def test_a_takeout_of_pages_says_what_to_choose(tmp_path: Path) -> None:
+    (tmp_path / "Gemini Apps").mkdir()
+    (tmp_path / "Gemini Apps" / "MyActivity.html").write_text("<html>")
+    assert format_of(tmp_path) is ForeignFormat.GEMINI_APPS
+    with pytest.raises(UnusableFile, match="its format JSON"):
+        read(tmp_path, ForeignFormat.GEMINI_APPS)
+
+
+def export_of_claude_mem(folder: Path) -> Path:
+    tables = exports.CLAUDE_MEM
+    file = folder / "export.json"
+    names = ("sessions", "observations", "summaries", "prompts")
+    several = ("sdk_sessions", "observations", "session_summaries", "user_prompts")
+    file.write_text(json.dumps({name: tables[table] for name, table in zip(names, several, strict=True)}))
+    return file
+
+
+@pytest.mark.parametrize("form", ["folder", "database", "export"])
+def test_what_claude_mem_noted_comes_in_with_facts_project_and_session(tmp_path: Path, form: str) -> None:
+    folder = exports.claude_mem(tmp_path)
+    path = {"folder": folder, "database": folder / "claude-mem.db"}.get(form) or export_of_claude_mem(tmp_path)
+    assert format_of(path) is ForeignFormat.CLAUDE_MEM
+    observed, by_hand, summed_up, prompt = rows(read(path, ForeignFormat.CLAUDE_MEM))
+    assert observed == {
+        "content": "Kettles are blue\n\nRed ones frighten guests.\n\n- No red one",
+        "occurred_at": "2026-03-02T10:00:02.250Z",
+        "thread": "m1",
+        "tags": ["decision", "kettle"],
+        "metadata": {"claude-mem": {"files_modified": ["kettle.toml"]}},
+        "project": "shop",
+        "source_type": "conversation",
+    }
+    assert by_hand["content"] == "The shop opens at nine"
+    assert summed_up["content"] == "Choose kettles\n\nGuests fear red\n\nChosen"
+    assert (prompt["content"], prompt["speaker"], prompt["project"]) == ("Choose the kettles.", "user", "tea")
+    assert prompt["thread"] == observed["thread"]
+    assert "source_type" not in rows(read(path, ForeignFormat.CLAUDE_MEM, Choices(trusted=True)))[0]
+
+
+def test_notes_of_openclaw_are_of_their_day_and_its_instructions_stay_out(tmp_path: Path) -> None:
+    workspace = exports.openclaw(tmp_path)
+    for path in (workspace, workspace.parent):
+        found = read(path, ForeignFormat.OPENCLAW)
+        assert [(row["external_id"], row.get("occurred_at"), row["tags"]) for row in rows(found)] == [
+            ("openclaw:MEMORY.md", None, ["memory"]),
+            ("openclaw:SOUL.md", None, ["soul"]),
+            ("openclaw:memory/2026-03-02.md", "2026-03-02", ["memory"]),
+        ]
+        assert left_out(found) == {"notes with instructions of the program": 1}
+
+
+ARCHIVED = {
+    "id": "d1",
+    "original_text": "x",
+    "facts": [{"text": "Ada sells tea", "source_id": "h9", "fact_type": "world"}],
+}
+
+
+def test_facts_of_hindsight_come_in_from_its_list_and_its_archive(tmp_path: Path) -> None:
+    holds, ended = rows(read(exports.EXPORTS[ForeignFormat.HINDSIGHT](tmp_path), ForeignFormat.HINDSIGHT))
+    assert holds == {
+        "content": "Ada opens the shop at nine",
+        "external_id": "hindsight:h1",
+        "occurred_at": "2026-03-01",
+        "thread": "d1",
+        "tags": ["shop", "world"],
+        "metadata": {"hindsight": {"context": "opening hours", "entities": "Ada, shop"}},
+    }
+    assert ended["valid_until"] == "2026-03-01T00:00:00Z"
+    archive = tmp_path / "bank.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("documents/000000.json", json.dumps(ARCHIVED))
+        packed.writestr("manifest.json", "{}")
+        packed.writestr("mental_models.json", json.dumps([{"id": "m", "name": "Ada"}]))
+        packed.writestr("observations.json", json.dumps([{"text": "Ada trades", "source_id": "o1", "sources": []}]))
+    assert format_of(archive) is ForeignFormat.HINDSIGHT
+    found = read(archive, ForeignFormat.HINDSIGHT)
+    assert [(row["content"], row["external_id"]) for row in rows(found)] == [
+        ("Ada sells tea", "hindsight:h9"),
+        ("Ada trades", "hindsight:o1"),
+    ]
+    assert left_out(found) == {"mental models, which are made of facts": 1}
+
+
+def test_of_supermemory_the_newest_version_comes_in_and_documents(tmp_path: Path) -> None:
+    found = read(exports.EXPORTS[ForeignFormat.SUPERMEMORY](tmp_path), ForeignFormat.SUPERMEMORY)
+    assert rows(found) == [
+        {
+            "content": "Ada prefers green kettles",
+            "external_id": "supermemory:s1",
+            "occurred_at": "2026-03-02T08:00:00Z",
+            "metadata": {"room": "kitchen", "supermemory": {"version": 2}},
+        }
+    ]
+    assert sorted(left_out(found).values()) == [1, 1]
+    document: dict[str, Any] = {
+        "id": "d",
+        "customId": "page-7",
+        "title": "Kettles",
+        "content": "Blue kettles.",
+        "type": "text",
+    }
+    file = tmp_path / "documents.json"
+    file.write_text(
+        json.dumps({"documents": [document | {"containerTags": ["shop"], "createdAt": "2026-01-01T00:00:00Z"}]})
+    )
+    assert format_of(file) is ForeignFormat.SUPERMEMORY
+    (row,) = rows(read(file, ForeignFormat.SUPERMEMORY))
+    assert (row["content"], row["external_id"], row["tags"]) == ("Blue kettles.", "supermemory:page-7", ["shop"])
