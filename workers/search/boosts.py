@@ -32,7 +32,7 @@ class Use(NamedTuple):
     idle_hours: float
 
 
-class Reached(msgspec.Struct, frozen=True, array_like=True):
+class Reached(NamedTuple):
     """A link from a good match, the seed, to another memory."""
 
     seed: str
@@ -40,15 +40,16 @@ class Reached(msgspec.Struct, frozen=True, array_like=True):
     relation: str
     weight: float
     origin: Origin
-    idle_hours: float  # active hours since it was last used
+    used: float  # the active hour of its last use
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What lies around the best candidates. `linked` are all ends of `links`, measured as candidates are.
 
-    `uses`: of the best and of those linked to them, by their ids.
+    `uses`: of the best and of those linked to them, by their ids. `hours`: active hours of the namespace until now.
     """
 
+    hours: float
     uses: Mapping[str, Use]
     links: list[Reached]
     linked: Candidates
@@ -67,7 +68,7 @@ def boost_best(measure: Measure, first: Ranked, around: Surroundings) -> Boosted
     links = _leading(first, around)
     candidates, parts = _add_reached(measure, first, around.linked, {link.other for link in links})
     rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
-    over, best = _over_links(first, rows, links)
+    over, best = _over_links(first, rows, links, around.hours)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
     for memory_id, use in around.uses.items():
         if (row := rows.get(memory_id)) is not None:
@@ -106,14 +107,16 @@ def _add_reached(
     return first.candidates.joined(added), parts
 
 
-def _over_links(first: Ranked, rows: Mapping[str, int], links: Sequence[Reached]) -> tuple[Column, dict[int, Reached]]:
+def _over_links(
+    first: Ranked, rows: Mapping[str, int], links: Sequence[Reached], hours: float
+) -> tuple[Column, dict[int, Reached]]:
     """Return what links add to each score, and the link that does, of several the best one, though it be nothing."""
     over, best = np.zeros(len(rows)), dict[int, Reached]()
     for link in links:
         seed, other = rows[link.seed], rows[link.other]
         factor = CO_RETRIEVED if link.origin is Origin.CO_RETRIEVAL else LINKS
         score = min(max(float(first.scores[seed]), 0.0), SEED_AT_MOST)
-        boost = factor * link.weight * link_decay(link.idle_hours) * score
+        boost = factor * link.weight * link_decay(hours - link.used) * score
         if boost > over[other] or other not in best:
             over[other], best[other] = boost, link
     return over, best

@@ -21,7 +21,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.passages import Passages, words_of
 from engramq.schemas.pastes import asks, read_prompt
 from engramq.schemas.records import Answered, FollowedBy, Memory, Via
-from engramq.schemas.vocabulary import Origin, Partition, Ranking, Relation
+from engramq.schemas.vocabulary import Partition, Ranking, Relation
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json, usefulness
@@ -76,15 +76,6 @@ class SearchResult(NamedTuple):
 NOTHING: Final = SearchResult([], "no")
 
 
-class _Link(NamedTuple):
-    seed: str
-    other: str
-    relation: str
-    weight: float
-    origin: Origin
-    used: float  # the active hour of its last use
-
-
 class _Usage(NamedTuple):
     id: str
     helped: float
@@ -94,7 +85,7 @@ class _Usage(NamedTuple):
 
 class _Around(msgspec.Struct):
     hours: float
-    links: list[_Link] | None
+    links: list[Reached] | None
     usage: list[_Usage] | None
 
 
@@ -233,12 +224,8 @@ def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], 
         usage = by_id.get(memory_id, _NEVER_USED)
         idle_hours = nearby.hours - max(stored, usage.last_active_hours)
         uses[memory_id] = Use(usefulness(confidence, usage.helped, usage.hindered), idle_hours)
-    links = [
-        Reached(link.seed, link.other, link.relation, link.weight, link.origin, nearby.hours - link.used)
-        for link in nearby.links or ()
-        if link.other in reachable
-    ]
-    return Surroundings(uses=uses, links=links, linked=linked)
+    links = [link for link in nearby.links or () if link.other in reachable]
+    return Surroundings(hours=nearby.hours, uses=uses, links=links, linked=linked)
 
 
 class _Reply(NamedTuple):

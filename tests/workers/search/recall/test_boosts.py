@@ -16,12 +16,13 @@ from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 from tests.workers.search.recall.test_ranking import candidates_of, made_of, scores
 
 QUESTION = Question("When did Ada move?")
-NOTHING = Surroundings(uses={}, links=[], linked=Candidates())
+NOW = 1e6  # active hours
+NOTHING = Surroundings(hours=NOW, uses={}, links=[], linked=Candidates())
 unit = st.floats(0, 1)
 
 
 def link(seed: str, other: str, *, weight: float = 0.75, origin: Origin = Origin.AGENT, idle: float = 0.0) -> Reached:
-    return Reached(seed, other, "supports", weight, origin, idle)
+    return Reached(seed, other, "supports", weight, origin, NOW - idle)
 
 
 def with_boosts(candidates: Candidates, around: Surroundings) -> Boosted:
@@ -32,7 +33,7 @@ def with_boosts(candidates: Candidates, around: Surroundings) -> Boosted:
 def around_of(
     links: list[Reached], linked: list[dict[str, Any]] | None = None, uses: dict[str, Use] | None = None
 ) -> Surroundings:
-    return Surroundings(uses=uses or {}, links=links, linked=made_of(linked or []))
+    return Surroundings(hours=NOW, uses=uses or {}, links=links, linked=made_of(linked or []))
 
 
 @st.composite
@@ -47,13 +48,13 @@ def scenes(draw: st.DrawFn) -> tuple[Candidates, Surroundings]:
         st.lists(
             st.builds(
                 Reached, st.sampled_from(candidates.ids), ids, st.just("supports"), unit, st.sampled_from(Origin),
-                st.floats(0, 1e5),
+                st.floats(0, NOW),
             ),
             max_size=20,
         )
     )  # fmt: skip
     uses = {item: Use(draw(unit), draw(st.floats(0, 1e5))) for item in everybody}
-    return candidates, Surroundings(uses=uses, links=links, linked=made_of(added))
+    return candidates, Surroundings(hours=NOW, uses=uses, links=links, linked=made_of(added))
 
 
 @given(scenes())
@@ -78,7 +79,7 @@ def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surrou
     several = (candidates, around.linked)
     sides = {item: trusted for some in several for item, trusted in zip(some.ids, some.trusted, strict=True)}
     allowed = [item for item in around.links if sides[item.seed] or not sides[item.other]]
-    fewer = Surroundings(uses=around.uses, links=allowed, linked=around.linked)
+    fewer = Surroundings(hours=NOW, uses=around.uses, links=allowed, linked=around.linked)
     assert scores(found) == scores(with_boosts(candidates, fewer).ranked)
 
 
