@@ -13,7 +13,7 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.memories.other_projects import NAME_CHARS, Beside, nearest, places
 from engramq.workers.runner import Context
-from engramq.workers.search.elsewhere import hint_of
+from engramq.workers.search import handlers
 from tests.scenarios.stage import Agent, Stage, agent_of, until
 
 WORDS = "The deploy password rotates every"
@@ -255,20 +255,22 @@ def test_a_name_is_shown_as_a_name_whatever_is_in_it() -> None:
 
 
 @pytest.mark.promise("KN-12")
-async def test_what_is_in_no_project_is_elsewhere_for_one_project_alone() -> None:
+async def test_what_is_in_no_project_is_elsewhere_for_one_project_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look_up(_namespace: str, _asked: object) -> list[bytes]:
         return [msgspec.json.encode(Beside(is_known=True, has_others=True))]
 
-    async def search(_command: SearchMemories) -> list[Memory]:
+    async def search(_command: SearchMemories, _context: Context) -> SimpleNamespace:
         at = "2026-01-05T09:00:00.000000Z"
-        return [
+        memories = [
             Memory(id=project or "none", project=project, content="x", created_by="ada", created_at=at, updated_at=at)
             for project in (None, "mars")
         ]
+        return SimpleNamespace(result=SimpleNamespace(memories=memories))
 
     envelope = SimpleNamespace(namespace="n", project_named=lambda _project: "shop")
     context = cast(Context, SimpleNamespace(envelope=envelope, store=SimpleNamespace(look_up=look_up)))
-    wide = await hint_of(SearchMemories(query="x"), context, search)
-    alone = await hint_of(SearchMemories(query="x", project_only=True), context, search)
+    monkeypatch.setattr(handlers, "search", search)
+    wide = await handlers.hint_elsewhere(SearchMemories(query="x"), context)
+    alone = await handlers.hint_elsewhere(SearchMemories(query="x", project_only=True), context)
     assert wide == '1 hit in project mars; project="*" shows them.'
     assert alone == '1 hit in no project, 1 hit in project mars; project="*" shows them.'

@@ -16,8 +16,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import MemoryList, SearchMemories, SurveyMemories
 from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.pastes import read_prompt
-from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import Partition, Ranking
+from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import mark_visibility
 from engramq.workers.db.queries import sql
@@ -28,13 +27,13 @@ from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.memories.grounds import mark_grounds
+from engramq.workers.memories.other_projects import beside, describe_unknown_project, places
 from engramq.workers.queue.background import Debounce
 from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import CANDIDATES, QuestionVectors, Tables
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.counts import asks_for_all, count_named
-from engramq.workers.search.elsewhere import hint_of
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.search.search import Lift, Search, SearchResult, filters_of, question_of
 from engramq.workers.search.wishes import Wishes
@@ -79,6 +78,7 @@ MORE_QUERY_CHARS: Final = 120  # of a query that a call repeats
 _REPEATED: Final = frozenset({"query", "limit", "explain"})
 _OF_SURVEYS: Final = frozenset(SurveyMemories.__struct_fields__) - _REPEATED
 _OF_RANKING: Final = frozenset({"ranking", "min_similarity", "min_relevance", "collapse_duplicates"})
+HITS: Final = ("hit", "hits")
 LEAST_OF_MANY: Final = 0.0005  # relevance in a survey, whose memories may each be unlikely beside the best
 LEFT_OUT: Final = "Less likely hits are left out: {}; min_relevance 0 shows them too."
 NO_SURE_ANSWER: Final = "No sure answer here. {} hidden, best {:.2f}; min_relevance 0 shows them."
@@ -116,16 +116,8 @@ async def search(
     if embedding is not None and not embedding.is_blank:
         read = await foreign.read((namespace, viewer), command.partitions, embedding.model_id, [question.text])
         vectors, notice = QuestionVectors(embedding, read.readings, confidence.known), read.notice
-    search_in = partial(
-        Search,
-        command=command,
-        question=question,
-        filters=filters,
-        vectors=vectors,
-        min_relevance=least,
-        wishes=wishes,
-        lift=lift,
-    )
+    asked: dict[str, Any] = {"command": command, "question": question, "filters": filters, "vectors": vectors}
+    search_in = partial(Search, **asked, min_relevance=least, wishes=wishes, lift=lift)
     if copy is None:
         sizes = context.services[Sizes]
 
@@ -152,12 +144,29 @@ async def search(
 
 
 async def hint_elsewhere(command: SearchMemories, context: Context) -> str | UnsetType:
-    """Say what a search that shows nothing likely would have found in other projects."""
+    """Say where else there are hits for a search that shows nothing likely, and whether its project is there at all.
 
-    async def search_wide(wide: SearchMemories) -> Sequence[Memory]:
-        return (await search(wide, context)).result.memories
-
-    return await hint_of(command, context, search_wide)
+    All projects are searched once, and only where there are others: trusted hits that the caller may see.
+    """
+    project, namespace = context.envelope.project_named(command.project), context.envelope.namespace
+    if project == EVERY_PROJECT or Partition.TRUSTED not in command.partitions:
+        return UNSET
+    there = await beside(partial(context.store.look_up, namespace), project)
+    said = []
+    if project is not None and not there.is_known:
+        is_named = command.project is not UNSET
+        unknown = partial(describe_unknown_project, project=project, is_named=is_named)
+        said.append(await context.store.read(namespace, unknown))
+    if there.has_others or command.project_only:
+        wide = msgspec.structs.replace(
+            command, project=EVERY_PROJECT, project_only=False, partitions=(Partition.TRUSTED,), explain=False,
+            limit=limits.SEARCH_LIMIT, ranking=Ranking.RELEVANCE, min_relevance=command.min_relevance or UNSET,
+        )  # fmt: skip
+        hits = sorted((await search(wide, context)).result.memories, key=lambda hit: -(hit.relevance or 0.0))
+        # What is in no project was looked at already, unless one project alone was.
+        beside_it = (hit.project for hit in hits if hit.project != project and (hit.project or command.project_only))
+        said.append(places(Counter(beside_it), HITS))
+    return " ".join(filter(None, said)) or UNSET
 
 
 @handles_without_transaction(SearchMemories)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -335,6 +335,6 @@ def question_of(command: SearchMemories, filters: Filters, zone: tzinfo) -> Ques
 
 def filters_of(command: SearchMemories, project: str | None) -> Filters:
     """Return what a search in a project may find."""
-    same = {name: or_none(getattr(command, name)) for name in FILTERS}
+    same: dict[str, Any] = {name: or_none(getattr(command, name)) for name in FILTERS}
     same |= {"partitions": tuple(dict.fromkeys(command.partitions)), "tags": same["tags"] or None, "project": project}
     return Filters(**same)
