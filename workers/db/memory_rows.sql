@@ -86,14 +86,18 @@ tag_keys(m.tenant, m.tags) @> tag_keys(%(tenant)s, %(tags)s::text[])
 -- The namespace's clock.
 coalesce((select c.active_hours from namespaces c where c.tenant = %(tenant)s), 0)
 
--- name: lock_memories
--- Lock memories against every other change, in the one order that all writers keep, and read what decides.
+-- fragment: locked_memories
+-- What decides about memories, of the tables whose rows are locked with it.
 select
     n.id, m.partition, {state} as state, m.verification, m.supersedes, m.superseded_by, m.superseded_at,
     {superseded} as is_superseded, {expired} as has_expired, m.state as kept_state, m.valid_from, m.valid_until, m.expires_at,
     m.created_by, m.owner
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+
+-- name: lock_memories
+-- Lock memories against every other change, in the one order that all writers keep, and read what decides.
+{locked_memories}
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)
 order by n.id
 for no key update of n, m

@@ -81,11 +81,6 @@ async def drop_by_id(tx: Transaction, ids: Sequence[UUID], why: str) -> list[Row
     return rows
 
 
-async def forget_notes(tx: Transaction, memory_ids: Collection[UUID]) -> None:
-    """Forget the notes of links that wait at memories which are about to be erased: they may say what those said."""
-    await tx.send("forget_waiting_notes", ids=list(memory_ids))
-
-
 def _settle(writer: LinkWriter, row: Row, envelope: Envelope) -> Resolved | None:
     """Make a link, or say why it is dropped; None: it has to wait on."""
     ends, request = Ends(row["source_id"], row["target_id"]), envelope.command

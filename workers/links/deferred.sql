@@ -52,8 +52,3 @@ where d.tenant = %(tenant)s
     and (s.node_id is null or t.node_id is null or (s.state = 'active' and t.state = 'active'))
 order by d.created_at
 limit %(limit)s
-
--- name: forget_waiting_notes
--- Leave out what was noted of links that wait for these memories, which are to be erased.
-update deferred_links d set request = d.request - 'note'
-where d.tenant = %(tenant)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))

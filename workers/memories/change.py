@@ -33,14 +33,19 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db import audit, namespaces
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.transaction import Jsonb, Row, Transaction
+from engramq.workers.db.transaction import LOOK_UP, Jsonb, Row, Sent, Transaction
 from engramq.workers.db.viewers import Viewer
-from engramq.workers.links.deferred import forget_notes
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
-from engramq.workers.memories.grounds import details_of, grounds_of, refuse_untrusted_ground, still_resting
+from engramq.workers.memories.grounds import (
+    details_of,
+    grounds_of,
+    name_rows_resting,
+    refuse_untrusted_ground,
+    send_resting,
+)
 from engramq.workers.memories.preconditions import LOOK, NOT_CHANGE, require_look
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing
@@ -189,24 +194,25 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
     memory_id = parse_uuid(command.memory_id)
     if memory_id is None:
         return Forgotten(status="not_found", id=command.memory_id, **missing(Thing.MEMORY))
-    successor: Row | None = None
-    if command.erase:
-        row, successor = await supersession.lock_with_successor(tx, memory_id)
-    else:
-        row = (await lock(tx, memory_id)).get(memory_id)
+    await tx.send(LOOK_UP)  # all that follows goes by keys
+    rows = await (supersession.lock_around if command.erase else lock)(tx, memory_id)
+    row = rows.get(memory_id)
     if row is None:
         return Forgotten(status="not_found", id=str(memory_id), **missing(Thing.MEMORY))
-    replaced = await behind(tx, [memory_id])
+    gone, resting = await _send_behind(tx, [memory_id]), await send_resting(tx, [memory_id])
     if command.erase:
         _require_eraser(row, context.envelope.principal)
-        await erase(tx, {memory_id: None if successor is None else successor["id"]})
+        await supersession.require_all_locked(tx, rows, [memory_id])
+    replaced = _read_behind(await gone.fetchall())
+    if command.erase:
+        await erase(tx, {memory_id: row["superseded_by"] if row["superseded_by"] in rows else None})
         await audit.blank(tx, context.envelope, [memory_id])
         await _audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
     elif row["kept_state"] != MemoryState.ARCHIVED:
         await tx.send("archive", id=memory_id)
         await _audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
-    hidden, resting = await name_behind(tx, replaced), await still_resting(tx, [memory_id])
-    return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden, **resting)
+    hidden, rests = await name_behind(tx, replaced), name_rows_resting(await resting.fetchall())
+    return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden, **rests)
 
 
 async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None:
@@ -217,9 +223,7 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
     staying = {gone: successor for gone, successor in successors.items() if successor is not None}
     for gone, successor in staying.items():
         await supersession.close_chain(tx, gone, successor)
-    await supersession.let_go(tx, successors)
-    await forget_notes(tx, successors)
-    await tx.send("erase_nodes", ids=list(successors))
+    await tx.send("erase_memories", ids=sorted(successors))
     for successor in sorted(set(staying.values())):
         await supersession.point_to_previous(tx, successor)
 
@@ -270,8 +274,16 @@ async def _audit_state(
 
 async def behind(tx: Transaction, going: Collection[UUID]) -> Behind:
     """Return, before memories go, what each had replaced."""
+    return _read_behind(await (await _send_behind(tx, going)).fetchall())
+
+
+async def _send_behind(tx: Transaction, going: Collection[UUID]) -> Sent:
+    return await tx.send("behind", ids=list(going), limit=BEHIND_MAX)
+
+
+def _read_behind(rows: Sequence[Row]) -> Behind:
     replaced: dict[UUID, list[UUID]] = defaultdict(list)
-    for row in await tx.rows("behind", ids=list(going), limit=BEHIND_MAX):
+    for row in rows:
         replaced[row["gone"]].append(row["id"])
     return replaced
 

@@ -47,8 +47,15 @@ returning m.node_id
 select m.content, m.created_by, m.owner from memories m
 where m.tenant = %(tenant)s and m.node_id = %(id)s
 
--- name: erase_nodes
--- Remove memories with everything that hangs on them: rows, links, counters.
+-- name: erase_memories
+-- Remove memories with everything that hangs on them: rows, links, counters. Their chains let go of them, and notes of
+-- links that wait for them, which may say what they said, go.
+with let_go as (
+    {letting_go}
+), noted as (
+    update deferred_links d set request = d.request - 'note'
+    where d.tenant = %(tenant)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))
+)
 delete from nodes where tenant = %(tenant)s and id = any(%(ids)s)
 returning id
 

@@ -23,7 +23,7 @@ from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import AuditAction, CitationState, Partition
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, read_memories
-from engramq.workers.db.transaction import Jsonb, Row, Transaction
+from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
 from engramq.workers.memories.preconditions import NOT_CHANGE
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import VOUCHED_FOR, require_trusted
@@ -113,7 +113,16 @@ def details_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 async def still_resting(tx: Transaction, ids: Collection[UUID]) -> StillResting:
     """Return what a reply says of what rests on memories that hold no longer; nothing where nothing does."""
-    rows = await tx.rows("resting_on", ids=sorted(ids), limit=limits.RESTING_SHOWN)
+    return name_rows_resting(await (await send_resting(tx, ids)).fetchall())
+
+
+async def send_resting(tx: Transaction, ids: Collection[UUID]) -> Sent:
+    """Ask what rests on memories; `name_rows_resting` reads the rows."""
+    return await tx.send("resting_on", ids=sorted(ids), limit=limits.RESTING_SHOWN)
+
+
+def name_rows_resting(rows: Sequence[Row]) -> StillResting:
+    """Return what a reply says of these rows."""
     return name_resting([row["id"] for row in rows], rows[0]["resting"] if rows else 0)
 
 

@@ -21,7 +21,6 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import AuditAction, MemoryState, SourceType
 from engramq.workers.db import audit, namespaces
-from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
@@ -144,11 +143,8 @@ async def _take_memories(command: PurgeMemories, context: Context, filters: Purg
 
 async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Erase those of these memories that the filters still hold of, and note each in the audit log."""
-    successors = {row["id"] for row in await tx.rows("purge_successors", ids=list(ids))}
-    standing = await lock_with_replaced(tx, *ids, beside=successors)
+    standing = await lock_with_replaced(tx, *ids)
     rows = await tx.rows("purge_still", **asdict(filters), ids=list(ids))
-    if not {row["superseded_by"] for row in rows} <= {None, *successors}:
-        raise Again
     replaced_by: dict[UUID, UUID | None] = {row["id"]: row["superseded_by"] for row in rows}
 
     def stays(memory_id: UUID | None) -> UUID | None:

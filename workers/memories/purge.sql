@@ -37,11 +37,6 @@ where {purged} and (m.created_at, m.node_id) > (%(after)s, %(after_id)s)
 order by m.created_at, m.node_id
 limit %(limit)s
 
--- name: purge_successors
--- Which memories replaced these, for all to be locked together.
-select m.superseded_by as id from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.superseded_by is not null
-
 -- name: purge_still
 -- Which of these memories, locked by now, a purge still takes.
 select m.node_id as id, m.state, m.partition, m.superseded_by, m.owner

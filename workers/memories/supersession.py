@@ -1,6 +1,6 @@
 """Replace one memory by another: both rows and the link between them, in one transaction."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from engramq.schemas.commands import Superseded, SupersedeMemory
@@ -19,33 +19,29 @@ from engramq.workers.trust import may_displace, require_trusted_with
 
 
 async def lock_with_replaced(tx: Transaction, *ids: UUID, beside: Collection[UUID] = ()) -> dict[UUID, Row]:
-    """Lock memories, all that they replaced, and others `beside`, in canonical order; return their rows.
+    """Lock memories, all that they replaced, what replaced them, and others `beside`, in canonical order; return the
+    rows.
 
-    Raises Again where one of them has replaced another one in between.
+    Raises Again where one of them has replaced another one, or was replaced, in between.
 
     Whoever changes what memories replaced does this first: another order waits for whoever keeps this one, and that one
     for it.
     """
-    replaced = {row["id"] for row in await tx.rows("replaced_by_any", ids=list(ids))}
-    rows = await lock(tx, *{*ids, *replaced, *beside})
-    if not {row["id"] for row in await tx.rows("replaced_by_any", ids=list(ids))} <= replaced | rows.keys():
-        raise Again
+    rows = await lock_around(tx, *ids, beside=beside)
+    await require_all_locked(tx, rows, ids)
     return rows
 
 
-async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | None, Row | None]:
-    """Lock a memory, what it replaced, and the one that replaced it; the rows of it and of that one, None if not there.
+async def lock_around(tx: Transaction, *ids: UUID, beside: Collection[UUID] = ()) -> dict[UUID, Row]:
+    """Lock the same, as far as they are known before: `require_all_locked` has to follow, what it asks may share its
+    round trip."""
+    return {row["id"]: row for row in await tx.rows("lock_around", ids=list(ids), beside=list(beside))}
 
-    Raises Again when it was replaced, or restored, by somebody else in between.
-    """
-    seen = (await tx.row("successors", id=memory_id)) or {"id": None}
-    rows = await lock_with_replaced(tx, memory_id, beside=() if seen["id"] is None else (seen["id"],))
-    row = rows.get(memory_id)
-    if row is None:
-        return None, None
-    if row["superseded_by"] != seen["id"]:
+
+async def require_all_locked(tx: Transaction, rows: Mapping[UUID, Row], ids: Collection[UUID]) -> None:
+    """Raise Again unless what these memories replaced, and what replaced them, is among the locked rows."""
+    if not {row["id"] for row in await tx.rows("around", ids=list(ids))} <= rows.keys():
         raise Again
-    return row, rows.get(seen["id"])
 
 
 @handles(SupersedeMemory)

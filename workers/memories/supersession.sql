@@ -101,10 +101,24 @@ returning m.node_id
 -- The memories that this one replaced, the last first.
 {all_replaced_by}
 
--- name: replaced_by_any
--- The memories that these replaced.
+-- name: around
+-- The memories that these replaced, and those that replaced them.
 select o.node_id as id from memories o
 where o.tenant = %(tenant)s and o.superseded_by = any(%(ids)s)
+union all
+select s.node_id from memories m
+join memories s on s.tenant = %(tenant)s and s.node_id = m.superseded_by
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
+
+-- name: lock_around
+-- Lock memories with those, and with others beside.
+{locked_memories}
+where n.tenant = %(tenant)s and n.id = any(%(ids)s::uuid[] || %(beside)s::uuid[]
+    || array(select o.node_id from memories o where o.tenant = %(tenant)s and o.superseded_by = any(%(ids)s))
+    || array(select o.superseded_by from memories o
+        where o.tenant = %(tenant)s and o.node_id = any(%(ids)s) and o.superseded_by is not null))
+order by n.id
+for no key update of n, m
 
 -- name: move_end
 -- Let what a memory replaced end where it begins now.
@@ -118,9 +132,13 @@ update memories set superseded_by = %(new_id)s, updated_at = now()
 where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 
--- name: let_go
+-- fragment: letting_go
 -- Let what memories that are to be erased had replaced point to them no more; it stays hidden until it is restored.
 update memories set
     superseded_by = null, superseded_at = coalesce(superseded_at, updated_at), updated_at = now()
 where tenant = %(tenant)s and superseded_by = any(%(ids)s)
 returning node_id
+
+-- name: let_go
+-- The same for memories that go out of sight.
+{letting_go}
