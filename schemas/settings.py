@@ -354,7 +354,10 @@ def _refuse_unknown(environ: Mapping[str, str]) -> None:
             continue
         if instead := GONE.get(variable) or GONE.get(variable.removesuffix("_FILE")):
             raise SettingsError(f"{variable}: there is no such setting any more. {instead} Unset it.")
-        near = difflib.get_close_matches(variable, known, n=1)
+        near = difflib.get_close_matches(variable, known, n=1, cutoff=0.9)
+        words = set(variable.split("_"))
+        near = near or sorted((name for name in known if words > set(name.split("_"))), key=len)[-1:]
+        near = near or difflib.get_close_matches(variable, known, n=1)
         meant = f"Did you mean {near[0]}? " if near else ""
         raise SettingsError(f"{variable}: there is no such setting. {meant}docs/settings.md lists all. Unset it.")
 

@@ -1,5 +1,6 @@
 """`engramq demo`: a throw-away home full of this project's decisions, and a tour of it on the terminal and the page."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -63,12 +64,17 @@ def _throw_away(*, keep: bool) -> Iterator[Home]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a second one would leave servers behind
             signal.signal(number, signal.SIG_IGN)
-        click.echo("Stopping ...")
+        _say("Stopping ...")
         shut_down(home)
         if keep:
-            click.echo(f"The home is left. To go on: {settings.HOME}={shlex.quote(str(home.path))} engramq up")
+            _say(f"The home is left. To go on: {settings.HOME}={shlex.quote(str(home.path))} engramq up")
         else:
             _remove(home)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # `engramq demo | head` has left; what runs is stopped all the same
+        click.echo(text)
 
 
 def _remove(home: Home) -> None:
@@ -78,7 +84,7 @@ def _remove(home: Home) -> None:
         shutil.rmtree(home.path)
     except OSError as problem:
         raise CommandFailed(f"{home.path} cannot be removed: {problem.strerror}. Nothing runs there.") from None
-    click.echo("Stopped, and removed the home.")
+    _say("Stopped, and removed the home.")
 
 
 def _is_watched() -> bool:

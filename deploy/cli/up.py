@@ -29,7 +29,7 @@ from engramq.deploy.local.supervisor.state import shut_down
 from engramq.deploy.local.supervisor.supervise import health
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.setting_values import name, namespace, principal
-from engramq.schemas.settings import read_settings
+from engramq.schemas.settings import Auth, read_settings
 
 STOP_BOUND_S = 120.0
 CHECKS_BOUND_S = 10.0
@@ -229,13 +229,16 @@ def _release(lease: StackLease) -> None:
         lease.close()
 
 
-def _principal(environment: dict[str, str], *, is_new: bool) -> list[str]:
-    """Return who stores what comes in, where no token says it; at a home's first start also how to be named."""
-    if (environment.get(settings.AUTH) or settings.DEFAULT_AUTH) != settings.DEFAULT_AUTH:
-        return []
+def _principal(environment: dict[str, str], *, is_new: bool) -> str:
+    """Return who stores what comes in over HTTP, or what says it; at a home's first start also how to be named."""
+    match environment.get(settings.AUTH) or settings.DEFAULT_AUTH:
+        case Auth.TOKEN:
+            return "  principal       by token; engramq token create --principal NAME makes one"
+        case Auth.JWT:
+            return f"  principal       by a token of {environment.get('ENGRAMQ_JWT_ISSUER')}"
     named = environment.get(settings.PRINCIPAL)
     hint = "" if named or not is_new else f" (whoever uses this machine; {settings.PRINCIPAL}=NAME names you)"
-    return [f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"]
+    return f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"
 
 
 def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str, *, is_new: bool) -> str:
@@ -249,7 +252,7 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         f"  MCP over HTTP   {http}/mcp",
         f"  page            {http}/ui",
         f"  data and logs   {home.path}",
-        *_principal(environment, is_new=is_new),
+        _principal(environment, is_new=is_new),
         "",
         "Connect an MCP client over stdio (it shares this stack):",
         f"  claude mcp add engramq{options} -- {shlex.join(start.command('stdio'))}",

@@ -205,7 +205,7 @@ def test_up_says_who_stores_and_how_to_be_named(home: Home, environment: dict[st
         up.end(signal.SIGTERM)
     await_true(lambda: is_stopped(home))
     with Up(environment | {"ENGRAMQ_AUTH": "token"}) as up:
-        assert "principal" not in up.banner
+        assert "principal       by token; engramq token create --principal NAME makes one" in up.banner
         up.end(signal.SIGTERM)
 
 

@@ -96,6 +96,7 @@ def test_a_setting_that_is_gone_is_refused_with_what_to_do_instead(gone: str, su
 @pytest.mark.parametrize(
     ("variable", "hint"),
     [
+        ("ENGRAMQ_HTTP_PORT", "Did you mean ENGRAMQ_PORT?"),
         ("ENGRAMQ_EMBEDER", "Did you mean ENGRAMQ_EMBEDDER?"),
         ("ENGRAMQ_DATABASE_URL_FIEL", "Did you mean ENGRAMQ_DATABASE_URL_FILE?"),
         ("ENGRAMQ_XYZ", "docs/settings.md"),

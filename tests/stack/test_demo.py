@@ -65,6 +65,17 @@ def test_without_a_terminal_it_shows_the_tour_and_leaves_nothing(environment: di
     assert not Path(environment["ENGRAMQ_HOME"]).exists()
 
 
+def test_nothing_is_left_where_its_reader_goes_away(environment: dict[str, str]) -> None:
+    """`engramq demo | head -1`."""
+    demo = subprocess.Popen([ENGRAMQ, "demo"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert demo.stdout is not None
+    assert b"thrown away" in demo.stdout.readline()
+    demo.stdout.close()
+    assert demo.wait(BOUND_S) != 0
+    assert homes(environment) == []
+    assert process.wait_until(lambda: processes_of(environment) == [], 20.0)
+
+
 def test_on_a_terminal_enter_goes_on_and_ctrl_c_ends_it(environment: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
     demo = subprocess.Popen([ENGRAMQ, "demo"], env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
