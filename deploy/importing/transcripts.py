@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from engramq.deploy.connect.catalogue import UserPlaces
+from engramq.deploy.importing.copilot import COPILOT
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.records import Rejection
 from engramq.deploy.importing.transcript_databases import (
@@ -26,6 +27,7 @@ from engramq.deploy.local.hooks.transcripts import CLIENTS
 from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts
 from engramq.schemas.vocabulary import TranscriptFormat
 
+_CLIENTS: Final = {**CLIENTS, COPILOT.name: COPILOT}
 Listed: TypeAlias = StoredSession | LeftOut | Rejection
 
 
@@ -46,8 +48,8 @@ class TranscriptReader:
 
 
 def _of_files(name: TranscriptFormat) -> TranscriptReader:
-    client = CLIENTS[name]
-    one_folder = name is not TranscriptFormat.CODEX  # which sorts sessions by day
+    client = _CLIENTS[name]
+    one_folder = name not in (TranscriptFormat.CODEX, TranscriptFormat.COPILOT)  # which sort by day, or by session
     return TranscriptReader(
         places=partial(_places, client),
         sessions=partial(list_files, client),
@@ -68,6 +70,7 @@ READERS: Final[Mapping[TranscriptFormat, TranscriptReader]] = {
     TranscriptFormat.CLAUDE_CODE: _of_files(TranscriptFormat.CLAUDE_CODE),
     TranscriptFormat.CODEX: _of_files(TranscriptFormat.CODEX),
     TranscriptFormat.GEMINI: _of_files(TranscriptFormat.GEMINI),
+    TranscriptFormat.COPILOT: _of_files(TranscriptFormat.COPILOT),
     TranscriptFormat.CURSOR: TranscriptReader(
         places=lambda at: (at.configuration() / "Cursor" / "User",),
         sessions=list_cursor,
@@ -87,5 +90,5 @@ READERS: Final[Mapping[TranscriptFormat, TranscriptReader]] = {
 
 def transcript_format(path: Path) -> TranscriptFormat | None:
     """Return whose transcript a file is, as its first lines tell; None for another file."""
-    name = client_of(path, tuple(CLIENTS.values())) if path.is_file() else ""
+    name = client_of(path, tuple(_CLIENTS.values())) if path.is_file() else ""
     return TranscriptFormat(name) if name else None

@@ -1,7 +1,7 @@
 """Past sessions of coding agents, in small, as their released versions leave them below a person's folder.
 
-The forms are those of Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0 and OpenCode 1.18.33, which were run; what
-is said is our own. Cursor was never run: its form is as others have described it.
+The forms are those of Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33 and Copilot CLI 1.0.102,
+which were run; what is said is our own. Cursor was never run: its form is as others have described it.
 """
 
 import json
@@ -228,4 +228,28 @@ def _write_cursor(path: Path, table: str, rows: dict[str, Any]) -> None:
             database.execute(f"insert into {table} values (?, ?)", (key, json.dumps(value)))
 
 
-WRITERS: Final = {"claude-code": claude_code, "codex": codex, "gemini": gemini, "cursor": cursor, "opencode": opencode}
+def copilot(home: Path, folder: str, session: str, turns: Turns = SAID) -> Path:
+    """Write a session, with a tool's output, a notice of the program, and a turn of a subagent."""
+    path = home / ".copilot" / "session-state" / session / "events.jsonl"
+    path.parent.mkdir(parents=True)
+
+    def line(number: int, kind: str, data: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"type": kind, "data": data, "id": f"{session}-{number}", "timestamp": moment(number), **more}
+
+    lines = [line(0, "session.start", {"sessionId": session, "context": {"cwd": folder}})]
+    for number, (speaker, text) in enumerate(turns):
+        lines.append(line(number, f"{speaker}.message", {"content": text, "transformedContent": f"<t>1</t> {text}"}))
+    lines += [
+        line(900, "assistant.message", {"content": "", "toolRequests": [{"name": "bash"}]}),
+        line(901, "tool.execution_complete", {"success": True, "result": {"content": TOOL_OUTPUT}}),
+        line(902, "system.notification", {"content": "The shell has ended."}),
+        line(903, "assistant.message", {"content": BY_SUBAGENT}, agentId="a1"),
+    ]
+    path.write_text(lines_of({**each, "parentId": None} for each in lines))
+    return path
+
+
+WRITERS: Final = {
+    "claude-code": claude_code, "codex": codex, "gemini": gemini, "cursor": cursor, "opencode": opencode,
+    "copilot": copilot,
+}  # fmt: skip

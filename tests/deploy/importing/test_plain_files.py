@@ -21,6 +21,7 @@ from engramq.deploy.local.hooks.turns import Spoken
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import TranscriptFormat
 from tests.deploy.importing.agent_homes import (
+    WRITERS,
     claude_code,
     codex,
     cursor,
@@ -39,6 +40,7 @@ FOLDERS = {
     TranscriptFormat.GEMINI: ".gemini",
     TranscriptFormat.CURSOR: ".config/Cursor/User",
     TranscriptFormat.OPENCODE: ".local/share/opencode",
+    TranscriptFormat.COPILOT: ".copilot",
 }
 Spoil = Callable[[Path], object]
 
@@ -84,7 +86,7 @@ def sparse(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [linked, piped, device, sparse])
-@pytest.mark.parametrize("write", [claude_code, codex, gemini, gemini_object, cursor, opencode, opencode_files])
+@pytest.mark.parametrize("write", [*WRITERS.values(), gemini_object, opencode_files])
 def test_a_session_that_is_a_link_a_pipe_or_endless_is_named_and_not_read(
     tmp_path: Path, write: Callable[..., Path], spoil: Spoil
 ) -> None:

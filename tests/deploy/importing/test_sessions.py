@@ -53,7 +53,14 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "engramq").mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ENGRAMQ_HOME", str(tmp_path / "engramq"))
-    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+    for variable in (
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "GEMINI_CLI_HOME",
+        "XDG_DATA_HOME",
+        "XDG_CONFIG_HOME",
+        "COPILOT_HOME",
+    ):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path
 
@@ -119,7 +126,7 @@ async def test_what_is_found_is_listed_and_comes_in_once_somebody_says_yes(
     rows = [line.split() for line in told.out.splitlines()]
     assert [(row[0], row[1], row[2]) for row in rows] == [
         ("claude-code", "rover", "2"), ("claude-code", "glider", "1"), ("codex", "rover", "1"),
-        ("cursor", "rover", "2"), ("gemini", "rover", "1"), ("opencode", "rover", "1"),
+        ("copilot", "rover", "1"), ("cursor", "rover", "2"), ("gemini", "rover", "1"), ("opencode", "rover", "1"),
     ]  # fmt: skip
     assert "folder is gone" in told.out.splitlines()[1]
     assert "engramq import --found --yes" in told.err
@@ -131,7 +138,7 @@ async def test_what_is_found_is_listed_and_comes_in_once_somebody_says_yes(
     capsys.readouterr()
     assert await bring_in("--found", "--yes") == ExitCode.DONE
     told = capsys.readouterr()
-    assert told.out.startswith("stored 12  skipped 2  updated 0  rejected 0")
+    assert told.out.startswith("stored 14  skipped 2  updated 0  rejected 0")
     for why in ("sessions of subagents", "turns of subagents", "summaries of compactions", "Folders that are gone"):
         assert why in told.err
     turns = kept(database)
@@ -139,7 +146,7 @@ async def test_what_is_found_is_listed_and_comes_in_once_somebody_says_yes(
     contents = " ".join(turn["content"] for turn in turns)
     assert not any(text in contents for text in (TOOL_OUTPUT, BY_SUBAGENT, SUMMED_UP, "/clear"))
     assert await bring_in("--found", "--yes") == ExitCode.DONE
-    assert capsys.readouterr().out.startswith("stored 0  skipped 14")
+    assert capsys.readouterr().out.startswith("stored 0  skipped 16")
 
 
 @pytest.mark.parametrize(("answer", "turns"), [("y\n", 2), ("n\n", 0)])

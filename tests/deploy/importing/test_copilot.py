@@ -1,0 +1,76 @@
+"""Each thing that a person says to Copilot's command line comes in once, and nothing of its program."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.transcript_files import StoredSession
+from engramq.deploy.importing.transcripts import READERS, transcript_format
+from engramq.deploy.local.hooks.turns import Spoken
+from engramq.schemas.vocabulary import TranscriptFormat
+from tests.deploy.importing.agent_homes import lines_of, moment
+
+pytestmark = pytest.mark.promise("SN-1")
+
+
+def said(folder: Path, *events: tuple[str, dict[str, Any]]) -> tuple[list[tuple[str, str]], list[str]]:
+    path = folder / "events.jsonl"
+    start = ("session.start", {"sessionId": "s", "context": {"cwd": "/work"}})
+    lines = enumerate([start, *events])
+    path.write_text(
+        lines_of(
+            {"type": kind, "data": data, "id": f"e{at}", "timestamp": moment(at), "parentId": None}
+            for at, (kind, data) in lines
+        )
+    )
+    assert transcript_format(path) is TranscriptFormat.COPILOT
+    found = list(READERS[TranscriptFormat.COPILOT].said(StoredSession(str(path), 1, 0.0)))
+    turns = [(each.turn.speaker, each.turn.text) for each in found if isinstance(each, Spoken)]
+    return turns, [each.what for each in found if isinstance(each, LeftOut)]
+
+
+FORM = {"responseKind": "ask_user", "content": {"tea": "Fennel, never black"}, "message": "Which tea?"}
+WORDS = [
+    (
+        "prompt",
+        "user.message",
+        {"content": "The pot must be round.", "delivery": "idle"},
+        "The pot must be round.",
+    ),
+    (
+        "mid-turn",
+        "user.message",
+        {"content": "Of two litres.", "delivery": "steering"},
+        "Of two litres.",
+    ),
+    ("answer", "human_response.recorded", {"response": FORM}, "Which tea?\nFennel, never black"),
+    ("refusal", "permission.completed", {"result": {"kind": "denied", "feedback": "No file."}}, "No file."),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "words"), [each[1:] for each in WORDS], ids=[each[0] for each in WORDS])
+def test_what_a_person_says_is_a_turn(tmp_path: Path, kind: str, data: dict[str, Any], words: str) -> None:
+    assert said(tmp_path, (kind, data))[0] == [("user", words)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("permission.completed", {"result": {"kind": "approved"}}),
+        ("user.message", {"content": "Use the skill.", "source": "skill-pdf"}),
+        ("tool.execution_complete", {"result": {"content": "User responded: Fennel"}}),
+        ("human_response.recorded", {"response": {"responseKind": "ask_user", "content": {}}}),
+        ("assistant.message", {"content": "", "toolRequests": []}),
+        ("user.message", {"content": 7}),
+        ("user.message", {}),
+    ],
+)
+def test_what_nobody_said_is_none(tmp_path: Path, kind: str, data: dict[str, Any]) -> None:
+    assert said(tmp_path, (kind, data))[0] == []
+
+
+@pytest.mark.promise("SN-2")
+def test_an_event_that_is_not_known_is_counted_by_name(tmp_path: Path) -> None:
+    assert "lines of a kind that this version does not know: user.sung" in said(tmp_path, ("user.sung", {}))[1]
