@@ -1,4 +1,4 @@
-"""`engramq demo`: a throw-away home full of this project's decisions, and a tour of it on the terminal and the page."""
+"""`engramq demo`: a throw-away home full of engramq's own decisions, and a tour of it on the terminal and the page."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ _KEPT: Final = frozenset({"ENGRAMQ_REDIS_BINARY", "ENGRAMQ_LOG_LEVEL"})
 @click.command("demo")
 @click.option("--keep", is_flag=True, help="Leave the home when it ends, and say where it is.")
 def command(*, keep: bool) -> None:
-    """Show in a throw-away home what the memory does, with this project's own decisions.
+    """Show in a throw-away home what the memory does, with engramq's own decisions.
 
     On a terminal Enter goes on, and the page stays open until the last one. Elsewhere it goes through at once. Neither
     your own home nor your clients are touched.

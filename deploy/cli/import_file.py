@@ -114,9 +114,8 @@ def command(
     is standard input. gzip, bzip2, xz and UTF-16 are recognised. What went in before is skipped. The exit code
     is 1 when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
 
-    Other systems: the file of MCP's memory server, mem0, OpenMemory, conversations of Claude and ChatGPT (as they were
-    downloaded), folders of basic-memory and Obsidian. Sessions: of Claude Code, Codex, Gemini CLI, Cursor and OpenCode,
-    as many files and folders as you name, or all that are --found. See docs/import.md.
+    Other systems: exports, databases and folders of notes, as their programs write them; --format names each. Sessions
+    of coding agents: as many files and folders as you name, or all that are --found. See docs/import.md.
 
     A file that engramq export has written is restored into a namespace that holds nothing: all of it, or nothing.
     """

@@ -20,6 +20,7 @@ from engramq.deploy.importing.exports import (
     opened,
     own_id,
     tags,
+    without_nothing,
 )
 from engramq.deploy.importing.fields import ASSISTANT, NO_TEXT, NOT_SPOKEN, USER, Conversation, source_of, value_at
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
@@ -29,6 +30,7 @@ from engramq.deploy.local.hooks.turns import text_in
 from engramq.schemas.packed_lines import UnusableFile
 
 LETTA_LISTS: Final = ("agents", "blocks")
+_NO_BLOCK: Final = LeftOut("blocks without text", "block without text")
 
 
 def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
@@ -39,17 +41,20 @@ def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
         elif name == "blocks":
             label, value = item.values.get("label"), item.values.get("value")
             known = own_id("letta", path.stem, "block", item.values.get("id"), label)
-            values = {"content": value, "external_id": known, "tags": tags(label)}
+            values = {"content": value, "external_id": known, "tags": tags(label), "source_type": source_of(choices)}
             is_text = isinstance(value, str) and value.strip()
-            source = {"source_type": source_of(choices)} if not choices.trusted else {}
-            yield Given(item.line, values | source) if is_text else LeftOut("blocks without text", "block without text")
+            yield (
+                Given(item.line, without_nothing(values))
+                if is_text
+                else LeftOut("blocks without text", "block without text")
+            )
         else:
             yield from _letta_messages(path, item, choices)
 
 
 def _letta_messages(path: Path, agent: Given, choices: Choices) -> Iterator[Entry]:
     thread = f"{path.stem}:{agent.values.get('name') or agent.values.get('id')}"
-    said = Conversation("letta", agent.line, thread, trusted=choices.trusted)
+    said = Conversation("letta", agent.line, thread, choices)
     messages = agent.values.get("messages")
     for position, message in enumerate(messages if isinstance(messages, list) else ()):
         role = message.get("role") if isinstance(message, dict) else None
@@ -90,9 +95,7 @@ def read_copilot_chat(path: Path, choices: Choices) -> Iterator[Entry]:
         if chat is None or not isinstance(requests, list):
             raise UnusableFile(f"{file.name} is no JSON object with requests, or is cut off.")
         first = value_at(requests[0], "requestId") if requests else None
-        said = Conversation(
-            "copilot-chat", 1, chat.get("sessionId") or first, chat.get("customTitle"), choices.trusted
-        )  # fmt: skip
+        said = Conversation("copilot-chat", 1, chat.get("sessionId") or first, choices, chat.get("customTitle"))
         for position, request in enumerate(requests):
             yield from _copilot_request(said, position, request)
 
@@ -181,7 +184,7 @@ def _activity(item: Given, choices: Choices) -> Iterator[Entry]:
     prompt = _ATTACHED.sub("", title[typed.end() if typed else 0 :]).strip()
     at = values.get("time")
     known = hashlib.blake2b(f"{at}\0{prompt}".encode(errors="surrogatepass"), digest_size=16).hexdigest()
-    said = Conversation("gemini-apps", item.line, known, trusted=choices.trusted)
+    said = Conversation("gemini-apps", item.line, known, choices)
     yield said.turn(known, 0, USER, prompt, at) if prompt else NO_TEXT
     if answer:
         yield said.turn(f"{known}#answer", 1, ASSISTANT, answer, at)

@@ -99,7 +99,7 @@ def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
         missing = "uuid" if isinstance(messages, list) else MESSAGES
         yield Rejection(item.line, missing, f"A conversation of Claude has {missing}, and this has none.")
         return
-    conversation = Conversation("claude", item.line, identifier, item.values.get("name"), choices.trusted)
+    conversation = Conversation("claude", item.line, identifier, choices, item.values.get("name"))
     for position, message in enumerate(messages):
         sender = message.get("sender") if isinstance(message, dict) else None
         speaker = _SENDERS.get(sender) if isinstance(sender, str) else None
@@ -208,7 +208,7 @@ def _chatgpt_messages(
     if not identifier:
         yield Rejection(item.line, "id", "The conversation has no id.")
         return
-    conversation = Conversation("chatgpt", item.line, identifier, item.values.get("title"), choices.trusted)
+    conversation = Conversation("chatgpt", item.line, identifier, choices, item.values.get("title"))
     for position, message in enumerate(branch):
         author = message.get("author")
         role = author.get("role") if isinstance(author, dict) else None

@@ -37,13 +37,13 @@ select key from cursorDiskKV where key >= 'bubbleId:' || :composer || ':' and ke
 select value from ItemTable where key = 'composer.composerData' and length(value) <= :longest;
 
 -- name: claude_mem_observations
-select * from observations order by created_at_epoch, id;
+select * from observations order by id;
 
 -- name: claude_mem_summaries
-select * from session_summaries order by created_at_epoch, id;
+select * from session_summaries order by id;
 
 -- name: claude_mem_prompts
 select p.*, s.project, s.memory_session_id
 from user_prompts p
 left join sdk_sessions s on s.content_session_id = p.content_session_id
-order by p.created_at_epoch, p.id;
+order by p.id;

@@ -76,16 +76,13 @@ class ItemFields:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation of the format `kind`, which begins on a line of its file.
-
-    `trusted`: somebody has looked through it.
-    """
+    """One conversation of the format `kind`, which begins on a line of its file."""
 
     kind: str
     line: int
     identifier: object
+    choices: Choices
     title: object = None
-    trusted: bool = False
 
     def turn(self, message: object, position: int | None, speaker: object, text: str, at: object) -> Given:
         """Return one message as a row: its conversation is the thread, and by its own id it is known again."""
@@ -97,7 +94,7 @@ class Conversation:
             "position": position,
             "speaker": speaker,
             WHEN: moment(at),
-            "source_type": None if is_spoken and self.trusted else TURN if is_spoken else TOOL_OUTPUT,
+            "source_type": source_of(self.choices) if is_spoken else TOOL_OUTPUT,
             "metadata": {"title": self.title} if isinstance(self.title, str) and self.title else None,
         }
         return Given(self.line, without_nothing(values))

@@ -185,7 +185,8 @@ def _format_of_file(path: Path) -> ForeignFormat | None:
 
 def _format_of_database(path: Path) -> ForeignFormat | None:
     with ForeignDatabase(str(path.resolve())) as database:
-        return ForeignFormat.CLAUDE_MEM if database.has("observations", "session_summaries") else None
+        is_of_claude_mem = database.has("observations", "sdk_sessions") or path.name == stores.CLAUDE_MEM_FILE
+        return ForeignFormat.CLAUDE_MEM if is_of_claude_mem else None
 
 
 def _format_of_line(line: bytes) -> ForeignFormat | None:

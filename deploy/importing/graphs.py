@@ -183,6 +183,6 @@ def _episode(item: Given, choices: Choices) -> Entry:
     if not isinstance(text, str) or not text.strip():
         return LeftOut("episodes without text", "episode without text")
     thread = first_at(values, ("thread_uuid", "session_id", "group_id", "graph_uuid", "source_description"))
-    said = Conversation("graphiti", item.line, thread, trusted=choices.trusted)
+    said = Conversation("graphiti", item.line, thread, choices)
     at = first_at(values, ("valid_at", "reference_time", "created_at"))
     return said.turn(first_at(values, _ID), None, role or "user", text, at)

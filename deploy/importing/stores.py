@@ -179,6 +179,11 @@ _PARTS: Final = {
     "summaries": ("request", "investigated", "learned", "completed", "next_steps", "notes"),
     "prompts": ("prompt_text",),
 }
+_TABLES: Final = {
+    "observations": ("observations",),
+    "summaries": ("session_summaries",),
+    "prompts": ("user_prompts", "sdk_sessions"),
+}
 _LISTS_AS_TEXT: Final = ("facts", "concepts", "files_read", "files_modified")
 _CLAUDE_MEM: Final = ItemFields(
     "claude-mem",
@@ -196,9 +201,10 @@ def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
     file = path / CLAUDE_MEM_FILE if path.is_dir() else path
     if is_database(file):
         with ForeignDatabase(str(file)) as database:
-            several = [(name, database.records(f"claude_mem_{name}")) for name in CLAUDE_MEM_LISTS]
-            for name, rows in several:
-                for row in rows:
+            for name, tables in _TABLES.items():
+                for row in (
+                    database.records(f"claude_mem_{name}") if database.has(*tables) else ()
+                ):  # older ones have less
                     yield _claude_mem(name, Given(0, row), choices)
         return
     sessions: dict[str, dict[str, Any]] = {}  # which a prompt names by the client's id; they stand first

@@ -94,5 +94,5 @@ def test_mem0_and_claude_mem_come_in_as_written(installation: Installation) -> N
     [memory] = json.loads(installation.run("list", "--project", "shop", "--partition", "untrusted", "--json").stdout)[
         "memories"
     ]
-    assert memory["content"] == "Queue: We chose Redis over RabbitMQ"
+    assert memory["content"] == "Queue\n\nWe chose Redis over RabbitMQ"
     assert (memory["project"], memory["occurred_at"][:10]) == ("shop", "2026-02-03")

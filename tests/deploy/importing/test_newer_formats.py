@@ -11,14 +11,14 @@ from engramq.deploy.importing.exports import Choices
 from engramq.deploy.importing.formats import format_of
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
-from tests.deploy.importing import exports
+from tests.deploy.importing import more_exports
 from tests.deploy.importing.test_readers import edges, left_out, nodes, read, rows
 
 pytestmark = pytest.mark.promise("SN-4")
 
 
 def test_a_fact_of_graphiti_holds_from_when_to_when_it_says(tmp_path: Path) -> None:
-    found = read(exports.EXPORTS[ForeignFormat.GRAPHITI](tmp_path), ForeignFormat.GRAPHITI)
+    found = read(more_exports.WRITERS[ForeignFormat.GRAPHITI](tmp_path), ForeignFormat.GRAPHITI)
     was, holds, said = rows(found)
     assert was == {
         "content": "Ada lives in Bergen",
@@ -46,7 +46,7 @@ def test_a_fact_that_was_over_when_it_was_said_has_its_end_alone(tmp_path: Path)
 
 
 def test_a_chat_of_copilot_is_what_was_typed_and_answered(tmp_path: Path) -> None:
-    found = read(exports.EXPORTS[ForeignFormat.COPILOT_CHAT](tmp_path), ForeignFormat.COPILOT_CHAT)
+    found = read(more_exports.WRITERS[ForeignFormat.COPILOT_CHAT](tmp_path), ForeignFormat.COPILOT_CHAT)
     prompt, answer = rows(found)
     assert prompt == {
         "content": "Which port has the kettle?",
@@ -63,7 +63,7 @@ def test_a_chat_of_copilot_is_what_was_typed_and_answered(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("place", ["", "Takeout/My Activity/Gemini Apps"])
 def test_prompts_to_geminis_apps_come_in_from_a_folder_an_archive_or_alone(tmp_path: Path, place: str) -> None:
-    file = exports.EXPORTS[ForeignFormat.GEMINI_APPS](tmp_path)
+    file = more_exports.WRITERS[ForeignFormat.GEMINI_APPS](tmp_path)
     archive = tmp_path / "takeout.zip"
     if place:
         (tmp_path / place).mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_a_takeout_of_pages_says_what_to_choose(tmp_path: Path) -> None:
 
 
 def export_of_claude_mem(folder: Path) -> Path:
-    tables = exports.CLAUDE_MEM
+    tables = more_exports.CLAUDE_MEM
     file = folder / "export.json"
     names = ("sessions", "observations", "summaries", "prompts")
     several = ("sdk_sessions", "observations", "session_summaries", "user_prompts")
@@ -103,7 +103,7 @@ def export_of_claude_mem(folder: Path) -> Path:
 
 @pytest.mark.parametrize("form", ["folder", "database", "export"])
 def test_what_claude_mem_noted_comes_in_with_facts_project_and_session(tmp_path: Path, form: str) -> None:
-    folder = exports.claude_mem(tmp_path)
+    folder = more_exports.claude_mem(tmp_path)
     path = {"folder": folder, "database": folder / "claude-mem.db"}.get(form) or export_of_claude_mem(tmp_path)
     assert format_of(path) is ForeignFormat.CLAUDE_MEM
     observed, by_hand, summed_up, prompt = rows(read(path, ForeignFormat.CLAUDE_MEM))
@@ -124,7 +124,7 @@ def test_what_claude_mem_noted_comes_in_with_facts_project_and_session(tmp_path:
 
 
 def test_notes_of_openclaw_are_of_their_day_and_its_instructions_stay_out(tmp_path: Path) -> None:
-    workspace = exports.openclaw(tmp_path)
+    workspace = more_exports.openclaw(tmp_path)
     for path in (workspace, workspace.parent):
         found = read(path, ForeignFormat.OPENCLAW)
         assert [(row["external_id"], row.get("occurred_at"), row["tags"]) for row in rows(found)] == [
@@ -143,7 +143,7 @@ ARCHIVED = {
 
 
 def test_facts_of_hindsight_come_in_from_its_list_and_its_archive(tmp_path: Path) -> None:
-    holds, ended = rows(read(exports.EXPORTS[ForeignFormat.HINDSIGHT](tmp_path), ForeignFormat.HINDSIGHT))
+    holds, ended = rows(read(more_exports.WRITERS[ForeignFormat.HINDSIGHT](tmp_path), ForeignFormat.HINDSIGHT))
     assert holds == {
         "content": "Ada opens the shop at nine",
         "external_id": "hindsight:h1",
@@ -169,7 +169,7 @@ def test_facts_of_hindsight_come_in_from_its_list_and_its_archive(tmp_path: Path
 
 
 def test_of_supermemory_the_newest_version_comes_in_and_documents(tmp_path: Path) -> None:
-    found = read(exports.EXPORTS[ForeignFormat.SUPERMEMORY](tmp_path), ForeignFormat.SUPERMEMORY)
+    found = read(more_exports.WRITERS[ForeignFormat.SUPERMEMORY](tmp_path), ForeignFormat.SUPERMEMORY)
     assert rows(found) == [
         {
             "content": "Ada prefers green kettles",
