@@ -133,7 +133,7 @@ def build_services(
     stopping, activity = stopping or asyncio.Event(), Activity()
     whole = store.seen_by(EVERYTHING)
     rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
-    vectorizer, sizes = Vectorizer(embedder, store), Sizes()
+    vectorizer, sizes = Vectorizer(embedder, store, activity.is_single), Sizes()
     return Services(
         activity,
         rules,

@@ -4,10 +4,12 @@ Nodes, edges and links have such a line, their preview, too.
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Generic, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -30,6 +32,8 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.db.transaction import Answer, Row, Sent, Transaction, loads
+
+R = TypeVar("R")
 
 SECTOR_DIGITS: Final = 2
 USEFULNESS_DIGITS: Final = 9
@@ -55,6 +59,8 @@ _ENUMS: Final[Mapping[str, type[StrEnum]]] = {
 # transaction of that time is left.
 BETWEEN_TURNS_S: Final = 0.1
 BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
+
+KNOWN_CHARS: Final = 2_000  # of a content that is kept in memory to be shown again
 
 END_CHARS: Final = 60  # of each end, which may be the content of a memory
 
@@ -117,6 +123,7 @@ class JsonRow(msgspec.Struct):
     """The columns of the fragment `memory_columns`, as JSON has them."""
 
     id: str
+    version: str
     metadata: msgspec.Raw
 
 
@@ -129,12 +136,63 @@ _json_row: Final = msgspec.defstruct(
     [_read_json(name) for name in (*_COLUMNS, "owner", *OFFSETS.values(), "helped", "hindered") if name != "metadata"],
     bases=(JsonRow,),
 )
-_rows: Final[msgspec.json.Decoder[list[JsonRow]]] = msgspec.json.Decoder(list[_json_row])  # type: ignore[valid-type]
 
 
-def rows_from_json(rows: Answer) -> dict[str, JsonRow]:
-    """Return rows by id from a JSON array of rows with the columns in the fragment `memory_columns`."""
-    return {} if rows is None else {row.id: row for row in _rows.decode(rows)}
+class _Used(NamedTuple):
+    id: str
+    accessed_at: datetime | None
+    helped: float
+    hindered: float
+
+
+class _Visible(msgspec.Struct, Generic[R]):
+    rows: list[R] | None
+    known: list[_Used] | None
+
+
+_visible: Final[msgspec.json.Decoder[_Visible[Any]]] = msgspec.json.Decoder(_Visible[_json_row])  # type: ignore[valid-type]
+
+
+class Known(NamedTuple):
+    """A memory as it was read, and the version of its rows."""
+
+    version: str
+    memory: Memory
+
+
+class KnownMemories:
+    """The memories that were read last, so many at `most`; `visible_by_id` sends again only what has changed."""
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
+        self._known: OrderedDict[str, Known] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, ids: Iterable[str]) -> dict[str, Known]:
+        """Return those of these memories that are known."""
+        return {memory_id: self._known[memory_id] for memory_id in ids if memory_id in self._known}
+
+    def read(self, answer: Answer, known: Mapping[str, Known]) -> dict[str, Memory]:
+        """Return the memories of an answer to `visible_by_id`, which was asked with what is `known`; they are the
+        caller's own, but for what they hold."""
+        if answer is None:
+            return {}
+        visible, memories = _visible.decode(answer), dict[str, Memory]()
+        for row in visible.rows or ():
+            memory = memories[row.id] = memory_from_json(row)
+            if self._most and len(memory.content) <= KNOWN_CHARS:
+                self._known[row.id] = Known(row.version, copy(memory))
+        for used in visible.known or ():
+            memory = memories[used.id] = copy(known[used.id].memory)
+            memory.accessed_at = None if used.accessed_at is None else format_time(used.accessed_at)
+            memory.usefulness = usefulness(memory.confidence, used.helped, used.hindered)
+            if used.id in self._known:
+                self._known.move_to_end(used.id)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return memories
 
 
 def memory_from_json(row: JsonRow) -> Memory:

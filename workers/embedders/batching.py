@@ -257,16 +257,22 @@ class BatchingEmbedder:
         """Load or reach the model. Raises EmbedderUnavailable."""
         await self._inner.warm()
 
-    async def embed(self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False) -> Vectors:
+    async def embed(
+        self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False, alone: bool = False
+    ) -> Vectors:
         """Return float32 [len(texts), dimensions], rows in the order of `texts`; the array is the caller's own.
 
         `bulk` says that nobody is watching: such texts go in slices between the others, and the call waits for room.
+        `alone`: nobody else waits for this process, so that a short text may keep the event loop.
         Raises EmbedderOverloaded (interactive only, at once) or EmbedderUnavailable; then no text of the call counts.
         """
         if self._tasks is None:
             raise EmbedderUnavailable(_CLOSED)
         keys = [content_key(text, question=questions) for text in texts]
         distinct = dict(zip(keys, texts, strict=True))
+        if alone and not self._under_way:
+            for key, text in distinct.items():
+                self._compute_now(key, text, question=questions)
         if not bulk and (new := sum(key not in self._under_way and key not in self._cache for key in distinct)):
             self._require_service(new)
         rows: dict[bytes, Vectors] = {}
@@ -296,6 +302,17 @@ class BatchingEmbedder:
         if not texts:
             return np.empty((0, self.spec.dimensions), dtype=np.float32)
         return np.stack([rows[key] for key in keys])
+
+    def _compute_now(self, key: bytes, text: str, *, question: bool) -> None:
+        """Compute a text that is not known, if that takes no time to speak of; its vector is in the cache then."""
+        if key in self._cache:
+            return
+        started = anyio.current_time()
+        vectors = self._inner.embed_now(text, question=question)
+        if vectors is not None:
+            self._cache.put(key, vectors[0])
+            for observe in self._observers:
+                observe(1, anyio.current_time() - started, True)
 
     def _require_service(self, new: int) -> None:
         """Refuse new texts at once while the model rests after a failure, and when too many wait already."""

@@ -91,6 +91,13 @@ class Embedder(Protocol):
         """
         ...
 
+    def embed_now(self, text: str, *, question: bool = False) -> Vectors | None:  # noqa: ARG002 - most cannot
+        """Return what `embed` does for one text, at once; None where that would keep the event loop for long.
+
+        For who is alone in a process: a thread costs more than a short text does. Raises EmbedderUnavailable.
+        """
+        return None
+
     async def warm(self) -> None:
         """Load or reach the model now, so that the first text does not pay for it. Raises EmbedderUnavailable."""
         await self.embed(["warm"])

@@ -194,6 +194,11 @@ class LazyModel(Generic[M]):
         """Return what `work` makes of the model, in a thread; raises EmbedderUnavailable once it is closed."""
         return await to_thread.run_sync(lambda: work(self._ready()), limiter=self._limiter)
 
+    @property
+    def loaded(self) -> M | None:
+        """The model, None until it is loaded and once it is closed."""
+        return self._loaded
+
     @contextmanager
     def another(self) -> Iterator[None]:
         """Let the next use load anew; nothing is loaded within the block."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,9 +25,11 @@ USED_EVERY_S: Final = 60.0  # how often the store is told that the model's vecto
 class Vectorizer:
     """One per process. The model is registered with its first vector, when its length is sure."""
 
-    def __init__(self, embedder: BatchingEmbedder, store: Store) -> None:
+    def __init__(self, embedder: BatchingEmbedder, store: Store, is_alone: Callable[[], bool] = bool) -> None:
+        """`is_alone`: whether one call alone is waited for in this process."""
         self._embedder = embedder
         self._store = store
+        self._is_alone = is_alone
         self._model_ids: dict[int, int] = {}  # by the number of dimensions
         self._used_until: dict[int, float] = {}  # until when the store knows that vectors of these ids are written
         self._began = time.monotonic()
@@ -79,7 +81,8 @@ class Vectorizer:
             await self.agree()
         if questions:
             texts = [text[:QUESTION_CHARS] for text in texts]
-        vectors = await self._embedder.embed(texts, bulk=bulk, questions=questions)
+        alone = not bulk and self._is_alone()
+        vectors = await self._embedder.embed(texts, bulk=bulk, questions=questions, alone=alone)
         if not len(vectors):
             return []
         dimensions = vectors.shape[1]

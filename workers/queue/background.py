@@ -35,6 +35,10 @@ class Activity:
             self._serving -= 1
             self._served_at = time.monotonic()
 
+    def is_single(self) -> bool:
+        """Whether somebody waits for one command and no other, and no bulk load is under way."""
+        return self._serving == 1 and not self._loading
+
     @contextmanager
     def loading(self) -> Iterator[None]:
         """Count a command of a bulk load, while the block runs."""

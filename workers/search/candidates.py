@@ -15,6 +15,7 @@ import numpy as np
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.lookups import Ask, array
+from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
@@ -208,6 +209,10 @@ class Source(Protocol):
     def ask(self) -> Ask:
         """Answer lookups from the tables; they come after the candidates."""
 
+    @property
+    def known(self) -> KnownMemories:
+        """Memories that need not be read again."""
+
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return the candidates of a search, by words alone when there is no embedding."""
 
@@ -223,6 +228,7 @@ class Tables:
 
     tx: Transaction
     sizes: Sizes
+    known: KnownMemories = field(default_factory=KnownMemories)
 
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return the candidates of a search; see `find_candidates`."""

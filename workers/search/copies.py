@@ -19,6 +19,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.lookups import Ask
+from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
@@ -59,6 +60,11 @@ class CurrentCopy:
     copy: NamespaceCopy
     words: Asked
     ask: Ask
+
+    @property
+    def known(self) -> KnownMemories:
+        """Memories of the copy that were read before."""
+        return self.copy.known
 
     async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
         """Return the candidates of a search; waits for nothing."""

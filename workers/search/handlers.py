@@ -102,9 +102,9 @@ async def search(
     question = question_of(command, filters, context.settings.timezone)
     # Relevance tells names from what is asked; plain similarity takes the question as it is.
     names = () if command.ranking is Ranking.SIMILARITY else question.names
-    embedding, copy = await asyncio.gather(
-        context.services[Vectorizer].try_read(question.text, names),
+    copy, embedding = await asyncio.gather(  # what asks the server first, since the model may keep the loop
         copies.current(namespace, command.partitions, question, viewer),
+        context.services[Vectorizer].try_read(question.text, names),
     )
     # Cosines alone were asked for: no judge of relevance takes any of them away.
     least = 0.0 if command.ranking is Ranking.SIMILARITY else context.services[MinRelevance].least

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from engramq.schemas.fields import tag_key
 from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
+from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpack
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
@@ -35,6 +36,8 @@ ROW_BYTES: Final = 900
 COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
+KNOWN_MAX: Final = 1_000  # memories that are kept as they were read, to be shown again
+KNOWN_BYTES: Final = 2_500  # of one of some 300 characters
 # What is kept of a memory as the query `copy_rows` has it: lists, arrays of truths and of numbers, nan for none.
 _COLUMNS: Final = ("thread", "speaker", "moment", "created_at", "told_on", "sector", "tags", "project")
 _TRUTHS: Final = ("is_trusted", "asks", "tells_self", "fits_none")
@@ -67,6 +70,7 @@ class NamespaceCopy:
 
     def __init__(self, since: str, server: str, now: float) -> None:
         self.since, self.server, self.now = since, server, now
+        self.known = KnownMemories(KNOWN_MAX)
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
@@ -93,7 +97,7 @@ class NamespaceCopy:
     def size_bytes(self) -> int:
         """About what the copy takes in memory."""
         rows = ROW_BYTES * len(self._ids) + WORD_BYTES * self._words + TAG_BYTES * self._tags
-        return COPY_BYTES + rows + self._vectors.nbytes + self._piece_bytes
+        return COPY_BYTES + rows + self._vectors.nbytes + self._piece_bytes + KNOWN_BYTES * len(self.known)
 
     @property
     def is_worn(self) -> bool:

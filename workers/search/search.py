@@ -5,7 +5,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from itertools import islice
@@ -24,7 +24,7 @@ from engramq.schemas.records import Answered, FollowedBy, Memory, Via
 from engramq.schemas.vocabulary import Partition, Ranking, Relation
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.lookups import Ask, array
-from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json, usefulness
+from engramq.workers.db.memory_rows import Known, usefulness
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup
 from engramq.workers.memories.contradictions import mark
@@ -139,7 +139,7 @@ class Search:
         if self.lift is None:  # extracts show nothing of what differs
             await add_replies(self.source.ask, result.memories, question.text, filters)
             shown = {memory.id for memory in result.memories}
-            beside = [memory_from_json(read[each]) for each in probable if each in read and each not in shown]
+            beside = [read[each] for each in probable if each in read and each not in shown]
             against = {
                 frozenset((link.seed, link.other)) for link in nearby.links or () if link.relation == CONTRADICTS
             }
@@ -148,20 +148,21 @@ class Search:
 
     async def _look_around(
         self, best: Sequence[str], seeds: Sequence[str], probable: Sequence[str]
-    ) -> tuple[_Around, dict[str, JsonRow]]:
+    ) -> tuple[_Around, dict[str, Memory]]:
         """Return what lies around the best, and from the same exchange the memories that will probably be shown."""
         wishes, embedding = self.wishes, self.vectors.embedding
+        known = self.source.known.of(probable)
         around, rows, *besides = await self.source.ask(
             [
                 Lookup(AROUND, {"best": array(best), "seeds": array(seeds)}),
-                self._visible(probable),
+                self._visible(probable, known),
                 *([] if wishes is None else [wishes.asked(embedding, self.filters.project)]),
             ]
         )
         if wishes is not None:
             wishes.read(besides[0], self.question.text, embedding)
         assert around is not None
-        return _around.decode(around), rows_from_json(rows)
+        return _around.decode(around), self.source.known.read(rows, known)
 
     async def _load_linked(self, nearby: _Around, candidates: Candidates) -> Candidates:
         """Return the memories at the other ends of links, as candidates are; those that are none are measured."""
@@ -175,7 +176,7 @@ class Search:
             linked = linked.joined(measured)
         return linked
 
-    async def _load_hits(self, ranking: Boosted, read: dict[str, JsonRow]) -> list[Hit]:
+    async def _load_hits(self, ranking: Boosted, read: dict[str, Memory]) -> list[Hit]:
         """Take as many of the best as are wanted, with their rows; more when some are twins, or have gone."""
         command = self.command
         candidates, order = ranking.ranked.candidates, ranking.ranked.order
@@ -187,12 +188,12 @@ class Search:
         for start in range(0, len(order), command.limit):
             chunk = order[start : start + command.limit]
             if missing := [candidates.ids[row] for row in chunk if candidates.ids[row] not in read]:
-                (answer,) = await self.source.ask([self._visible(missing)])
-                read = {**read, **rows_from_json(answer)}
+                known = self.source.known.of(missing)
+                (answer,) = await self.source.ask([self._visible(missing, known)])
+                read |= self.source.known.read(answer, known)
             for row in chunk:
-                if (json_row := read.get(candidates.ids[row])) is None:
+                if (memory := read.get(candidates.ids[row])) is None:
                     continue
-                memory = memory_from_json(json_row)
                 if not (command.collapse_duplicates and twins.is_repeated(memory)):
                     hits.append((row, _score(memory, ranking, row, explain=command.explain)))
             if len(hits) >= command.limit:
@@ -204,9 +205,10 @@ class Search:
         least = self.min_relevance if chosen is UNSET else chosen
         return apply_relevance(hits, ranking, judge, least, explain=self.command.explain)
 
-    def _visible(self, ids: Sequence[str]) -> Lookup:
-        """Ask for those memories that are still to be shown; see `rows_from_json`."""
-        return Lookup(VISIBLE_BY_ID, {"ids": array(ids), **self.filters.visible})
+    def _visible(self, ids: Sequence[str], known: Mapping[str, Known]) -> Lookup:
+        """Ask for those memories that are still to be shown; `KnownMemories` reads the answer."""
+        versions = array([memory.version for memory in known.values()])
+        return Lookup(VISIBLE_BY_ID, {"ids": array(ids), "known": versions, **self.filters.visible})
 
 
 def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], linked: Candidates) -> Surroundings:

@@ -53,19 +53,25 @@ from (
 ) wish
 
 -- name: visible_by_id
--- Those of some memories that are to be shown. %(first)s and %(last)s are the partitions one by one: a plan that is kept
--- leaves the other one out by single values, not by an array. Each id is looked up by its key, whatever the statistics
--- say: for an array of ids a table that was not analyzed yet is read through.
-select json_agg(shown)::text
+-- Those of some memories that are to be shown; of those that the caller has in these versions, %(known)s, only what changes
+-- without another one. %(first)s and %(last)s are the partitions one by one: a plan that is kept leaves the other one out by
+-- single values, not by an array. Each id is looked up by its key, whatever the statistics say: for an array of ids a
+-- table that was not analyzed yet is read through.
+select json_build_object(
+    'rows', json_agg(shown) filter (where version <> all (%(known)s::text[])),
+    'known', json_agg(json_build_array(id, accessed_at, helped, hindered)) filter (where version = any (%(known)s::text[]))
+)::text
 from (
-    select {memory_columns}
+    select {memory_columns}, concat_ws('/', m.node_id, m.version, n.version) as version
     from unnest(%(ids)s::uuid[]) as wanted (id)
     cross join lateral (
-        select m.* from memories m
+        select m.*, m.xmin as version from memories m
         where {visible} and m.partition in (%(first)s, %(last)s) and m.node_id = wanted.id
         offset 0
     ) m
-    cross join lateral (select n.external_id from nodes n where n.tenant = %(tenant)s and n.id = m.node_id offset 0) n
+    cross join lateral (
+        select n.external_id, n.xmin as version from nodes n where n.tenant = %(tenant)s and n.id = m.node_id offset 0
+    ) n
     left join lateral (
         select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = m.node_id offset 0
     ) u on true

@@ -17,21 +17,18 @@ from engramq.workers.embedders.interface import (
 BOUND_S = 5.0
 
 
-class GatedEmbedder:
+class GatedEmbedder(HashEmbedder):
     """Record each batch as it starts; compute it like `hash` once `release` allowed it."""
 
     def __init__(self, limits: BatchLimits | None = None) -> None:
+        super().__init__()
         self.batches: list[list[str]] = []
         self.rejected_texts: frozenset[str] = frozenset()
         self.failing = False
         self.closed = False
         self.spec = EmbedderSpec(name="gated", dimensions=384, max_tokens=1_000, batches=limits or BatchLimits())
-        self._hash = HashEmbedder()
         self._allowed = anyio.Semaphore(0)
         self._started = anyio.Event()
-
-    def adopt(self, sha256: str) -> bool:
-        return sha256 == self.spec.sha256
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         self.batches.append(list(texts))
@@ -42,7 +39,7 @@ class GatedEmbedder:
             raise EmbedderUnavailable("out of order")
         if self.rejected_texts.intersection(texts):
             raise InputRejected("no such text, please")
-        return await self._hash.embed(texts, questions=questions)
+        return await super().embed(texts, questions=questions)
 
     async def warm(self) -> None:
         self._allowed.release()

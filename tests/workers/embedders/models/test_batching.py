@@ -96,6 +96,22 @@ async def test_a_text_that_was_computed_lately_is_not_computed_again() -> None:
     assert inner.batches == [["a", "b"], ["c"]]
 
 
+async def test_who_is_alone_waits_for_no_batch() -> None:
+    class Quick(GatedEmbedder):
+        def embed_now(self, text: str, *, question: bool = False) -> Vectors | None:
+            assert question
+            return None if len(text) > 5 else np.full((1, self.spec.dimensions), len(text), dtype=np.float32)
+
+    inner, seen = Quick(), list[tuple[int, bool]]()
+    inner.release()
+    async with BatchingEmbedder(inner, observers=[lambda texts, _, made: seen.append((texts, made))]) as embedder:
+        rows = await embedder.embed(["short", "longer", "short"], questions=True, alone=True)
+        again = await embedder.embed(["short"], questions=True)
+    assert rows[:, 0].tolist() == [5.0, rows[1, 0], 5.0]
+    assert again[0, 0] == 5.0
+    assert (inner.batches, seen) == ([["longer"]], [(1, True), (1, True)])
+
+
 async def test_a_query_waits_for_at_most_one_bulk_slice() -> None:
     inner = GatedEmbedder(BatchLimits(texts=32))
     many = [f"bulk {number}" for number in range(100)]

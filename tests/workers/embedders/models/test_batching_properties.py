@@ -55,19 +55,16 @@ CALLERS = st.lists(
 )
 
 
-class TurningEmbedder:
+class TurningEmbedder(HashEmbedder):
     """Take a drawn number of turns per batch; refuse poison; insist on the limits and on no text twice at a time."""
 
     def __init__(self, turns: Sequence[int], concurrent: int) -> None:
+        super().__init__()
         limits = BatchLimits(texts=LIMITS.texts, characters=LIMITS.characters, concurrent=concurrent)
         self.spec = EmbedderSpec(name="turning", dimensions=384, max_tokens=1_000, batches=limits)
         self._turns = turns
         self._batches = 0
         self._now: set[str] = set()
-        self._hash = HashEmbedder()
-
-    def adopt(self, sha256: str) -> bool:
-        return sha256 == self.spec.sha256
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         assert 1 <= len(texts) <= LIMITS.texts
@@ -80,7 +77,7 @@ class TurningEmbedder:
             self._batches += 1
             if POISON in texts:
                 raise InputRejected("refused")
-            return await self._hash.embed(texts, questions=questions)
+            return await super().embed(texts, questions=questions)
         finally:
             self._now.difference_update(texts)
 

@@ -47,6 +47,17 @@ async def test_the_vectors_are_those_of_the_published_model(embedder: MiniLmEmbe
     np.testing.assert_allclose(vector[:4], [0.0677, 0.0635, 0.0487, 0.0793], atol=away)
 
 
+async def test_a_short_text_is_read_at_once_where_that_is_quick(embedder: MiniLmEmbedder) -> None:
+    now = embedder.embed_now("Which pet does she own?")
+    if embedder.spec.sha256 != minilm.INT8_SHA256:
+        assert now is None
+        return
+    assert now is not None
+    assert np.array_equal(now, await embedder.embed(["Which pet does she own?"]))
+    assert embedder.embed_now("word " * minilm.NOW_CHARS) is None
+    assert MiniLmEmbedder(arithmetic=Arithmetic.INT8).embed_now("not loaded") is None
+
+
 @pytest.mark.long
 async def test_a_text_has_the_same_vector_alone_and_in_any_company(embedder: MiniLmEmbedder) -> None:
     texts = [f"Turn {number}: " + "she talked about pottery and the race " * (number % 9) for number in range(70)]

@@ -16,6 +16,7 @@ from engramq.schemas.commands import (
     Connect,
     ForgetMemory,
     PromoteMemory,
+    RecordOutcome,
     RestoreMemory,
     SearchMemories,
     SupersedeMemory,
@@ -26,6 +27,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Sector, Verification
+from engramq.workers.db import memory_rows
 from engramq.workers.db.vectors import Sizes, pack, unpack
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
@@ -315,6 +317,39 @@ async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene)
     await scene.world.outcome(job(ForgetMemory(memory_id=first)))
     for ranking in Ranking:
         assert ids(await found(scene, SearchMemories(query="kettle", ranking=ranking), proven)) == [second]
+
+
+async def test_a_memory_that_is_shown_again_is_read_again_only_if_it_has_changed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    from_json = memory_rows.memory_from_json
+
+    def counted(row: memory_rows.JsonRow) -> Memory:
+        read.append(row.id)
+        return from_json(row)
+
+    monkeypatch.setattr(memory_rows, "memory_from_json", counted)
+    first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
+    copies, command = Copies(scene.world.store, Sizes()), SearchMemories(query="which kettle whistles")
+    await copied(copies, TRUSTED)
+
+    async def search() -> dict[str, Memory]:
+        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, question_in(command))
+        assert proven is not None
+        return {memory.id: memory for memory in await found(scene, command, proven)}
+
+    before = await search()
+    before[first].tags, before[first].relevance = ["whatever a reply does to it"], 2.0
+    await scene.world.outcome(job(RecordOutcome(memory_ids=(second,), signal=1.0)))
+    again = await search()
+    assert sorted(read) == sorted([first, second])
+    assert (again[first].tags, again[first].content) == ([], before[first].content)
+    assert again[first].relevance != 2.0
+    assert again[second].usefulness > before[second].usefulness
+    await scene.world.outcome(job(UpdateMemory(memory_id=first, add_tags=("tall",))))
+    assert (await search())[first].tags == ["tall"]
+    assert read[2:] == [first]
 
 
 async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
