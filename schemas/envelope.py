@@ -44,6 +44,9 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return frozenset(filter(None, (self.name, self.acts_for)))
 
 
+AUDITED_TOGETHER: Final = "together"  # among the new values of an entry in the audit log: the id of an action on many
+
+
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command on its way. A retry is a new copy with a higher `attempt`.
 
@@ -54,6 +57,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `reply_to` is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and
     arguments, to tell a repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless
     its key is a repeated one. `project`: the caller's own, which commands are in that name none; "": none.
+    `together`: the id of an action on many of which this command is one; the audit log keeps it.
     """
 
     id: str
@@ -72,6 +76,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusal: Fault | None = None
     traceparent: str | None = None
     project: str = ""
+    together: str = ""
     version: int = SCHEMA_VERSION
 
     def project_named(self, project: str | UnsetType = UNSET) -> str | None:

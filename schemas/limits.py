@@ -38,6 +38,8 @@ DUPLICATES_MERGED: Final = 100  # of one transaction, whose locks others wait fo
 CLEARED: Final = 50  # names of one update
 
 PARTS: Final = 100  # of a memory that is read in parts: no content has so many
+DRAWN_NODES: Final = 500  # of a drawing of the whole graph; more than that nobody can read
+DRAWN_EDGES: Final = 2_000
 NEIGHBOR_DEPTH: Final = 5
 NEIGHBOR_LIMIT: Final = 500
 PATH_DEPTH: Final = 10
@@ -79,6 +81,7 @@ BREADCRUMB_SECONDS: Final = 24 * 3600  # sliding
 SESSION_GAP_SECONDS: Final = 30 * 60  # silence after which a new session instance begins
 BREADCRUMB_TOUCHED: Final = 1_000  # ids kept per session, the newest
 
+SHOWN_OFTEN: Final = 6  # memories that searches have shown most, on the first screen of the page
 STANDING_LISTED: Final = 100  # wishes that a list shows, and that a search looks through
 STANDING_SHOWN: Final = 5  # wishes beside the hits of a search
 

@@ -158,6 +158,8 @@ class Relation(StrEnum):
 
 # What relations of somebody's own are counted as where untrusted memories have them, and where there are too many.
 CUSTOM_RELATION: Final = "custom"
+# How two memories are linked that somebody has looked at: they only seemed to contradict each other.
+BOTH_HOLD: Final = "both_hold"
 
 
 class IfExists(StrEnum):

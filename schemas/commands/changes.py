@@ -170,6 +170,9 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
         return tuple(dict.fromkeys(name for name in _names(self.clear) if name not in CLEARABLE))
 
 
+# How the reason of an entry in the audit log begins that tells which tags came, and which went.
+ADDED_TAGS: Final = "Added tags:"
+REMOVED_TAGS: Final = "Removed tags:"
 TIMES: Final = ("valid_from", "valid_until", "expires_at")
 # What may be said of a memory, changed and emptied again, each in the column of its name.
 DETAILS: Final = tuple(

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
@@ -171,6 +172,33 @@ class NodeList(Reply, kw_only=True, tag="nodes"):
     status: Literal["success"] = "success"
     nodes: list[CountedNode]
     more: bool
+
+
+class DrawGraph(Command, frozen=True, kw_only=True, omit_defaults=True, tag="draw_graph"):
+    """Read the graph as a whole: the nodes with most edges, of one label or of all. The page sends it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    label: Name | UnsetType = UNSET
+
+
+class DrawnEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """An edge between two nodes that are drawn."""
+
+    edge_id: str
+    source_id: str
+    target_id: str
+    relation: str
+    weight: float
+
+
+class GraphDrawing(Reply, kw_only=True, tag="graph_drawing"):
+    """The nodes with most edges, and the heaviest edges between them; how many nodes there are, drawn or not."""
+
+    status: Literal["success"] = "success"
+    nodes: list[CountedNode]
+    edges: list[DrawnEdge]
+    node_count: int
 
 
 class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_list_edges"):

@@ -379,6 +379,29 @@ class MemoryTimeline(Reply, kw_only=True, tag="timeline"):
     spans: list[TimeSpan]
 
 
+class ListShownOften(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_shown_often"):
+    """List the trusted memories that searches have shown most often. The page sends it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+
+class ShownOften(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory, in how many searches it was shown, and how much feedback said that it helped and that it misled."""
+
+    id: str
+    preview: str
+    shown: int
+    helped: float
+    misled: float
+
+
+class ShownOftenList(Reply, kw_only=True, tag="shown_often"):
+    """The few memories that searches have shown most often, the first of these first."""
+
+    status: Literal["success"] = "success"
+    memories: list[ShownOften]
+
+
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):
     """Read one memory and its links; changes no bookkeeping."""
 

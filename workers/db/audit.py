@@ -10,7 +10,7 @@ from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
 from engramq.schemas.commands import Command
-from engramq.schemas.envelope import Envelope
+from engramq.schemas.envelope import AUDITED_TOGETHER, Envelope
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import AuditEntry
@@ -45,7 +45,12 @@ async def record(
     reason: str | None = None,
     owner: str | None = None,
 ) -> Sent:
-    """Note that the principal of a command did this, for the reason that the command gives if none is; see `write`."""
+    """Note that the principal of a command did this, for the reason that the command gives if none is; see `write`.
+
+    Entries of one action on many name it, so that a reader can show them as one.
+    """
+    if envelope.together:
+        new = {**new, AUDITED_TOGETHER: envelope.together}
     actor, command_id, reason = envelope.principal.name, UUID(envelope.id), reason or reason_of(envelope.command)
     return await write(tx, actor, action, target, old=old, new=new, reason=reason, command_id=command_id, owner=owner)
 

@@ -8,12 +8,15 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import (
+    DrawGraph,
+    DrawnEdge,
     EdgeFound,
     EdgeList,
     EdgeMissing,
     EdgesMissing,
     GetEdge,
     GetNodeByName,
+    GraphDrawing,
     ListEdges,
     ListNodes,
     NodeFound,
@@ -50,6 +53,28 @@ async def list_nodes(tx: Transaction, command: ListNodes, _context: Context) -> 
         limit=command.limit + 1,
     )
     return NodeList(nodes=[read_counted_node(row) for row in rows[: command.limit]], more=len(rows) > command.limit)
+
+
+@handles(DrawGraph)
+async def draw_graph(tx: Transaction, command: DrawGraph, _context: Context) -> GraphDrawing:
+    """Read the nodes with most edges, and the edges between them."""
+    rows = await tx.rows("nodes_drawn", label=or_none(command.label), as_of=None, limit=limits.DRAWN_NODES)
+    ids = [row["id"] for row in rows]
+    edges = await tx.rows("edges_drawn", ids=ids, as_of=None, limit=limits.DRAWN_EDGES)
+    return GraphDrawing(
+        nodes=[read_counted_node(row) for row in rows],
+        edges=[
+            DrawnEdge(
+                edge_id=str(row["id"]),
+                source_id=str(row["source_id"]),
+                target_id=str(row["target_id"]),
+                relation=row["relation"],
+                weight=row["weight"],
+            )
+            for row in edges
+        ],
+        node_count=rows[0]["node_count"] if rows else 0,
+    )
 
 
 def read_counted_node(row: Row) -> CountedNode:

@@ -39,6 +39,36 @@ where n.tenant = %(tenant)s and n.partition = 'trusted' and n.name is not null
 order by lower(n.name) using ~<~, n.id
 limit %(limit)s
 
+-- name: nodes_drawn
+-- The named nodes with most edges that hold, how many edges each has, and how many nodes there are.
+with ends as materialized (
+    select x.id, count(*) as edge_count
+    from (
+        select e.source_id as id from edges e
+        where e.tenant = %(tenant)s and e.layer = 'knowledge' and {edge_holds}
+        union all
+        select e.target_id from edges e
+        where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.target_id <> e.source_id and {edge_holds}
+    ) x
+    group by x.id
+)
+select n.id, n.label, n.name, coalesce(ends.edge_count, 0) as edge_count, count(*) over () as node_count
+from nodes_in_namespace n
+left join ends on ends.id = n.id
+where n.tenant = %(tenant)s and n.partition = 'trusted' and n.name is not null
+    and (%(label)s::text is null or n.label = %(label)s)
+order by edge_count desc, n.id
+limit %(limit)s
+
+-- name: edges_drawn
+-- The heaviest edges that hold between these nodes.
+select e.id, e.source_id, e.target_id, e.relation, e.weight
+from edges e
+where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.source_id = any(%(ids)s) and e.target_id = any(%(ids)s)
+    and {edge_holds}
+order by e.weight desc, e.id
+limit %(limit)s
+
 -- name: edge_between_names
 -- The oldest edge of a triple of names, and how many there are.
 select {edge_columns}, count(*) over () as match_count

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import ForgetMemory, Forgotten, MemoryChanged, Reply, RestoreMemory, UpdateMemory
-from engramq.schemas.commands.changes import CHANGEABLE
+from engramq.schemas.commands.changes import ADDED_TAGS, CHANGEABLE, REMOVED_TAGS
 from engramq.schemas.digests import require_seen
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, invalid, missing, refuse
@@ -106,8 +106,19 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     if command.clear:
         keys = {"metadata_keys": len(command.cleared_keys())} if command.cleared_keys() else {}
         new |= {"cleared": sorted(command.cleared_fields())} | keys  # the keys may say what metadata say
-    await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new)
+    said = _retagging(before.tags, after.tags)
+    await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new, reason=said)
     return MemoryChanged(status="updated", memory=after)
+
+
+def _retagging(before: Sequence[str], after: Sequence[str]) -> str | None:
+    """Return which tags came and went, None where none did.
+
+    Tags are somebody's words: as a reason they go with the memory, and readers of the log can take the change back.
+    """
+    came, went = ([tag for tag in some if tag not in others] for some, others in ((after, before), (before, after)))
+    changed = {ADDED_TAGS: came, REMOVED_TAGS: went}
+    return "; ".join(f"{said} {', '.join(tags)}" for said, tags in changed.items() if tags) or None
 
 
 async def _lock(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Row | None:

@@ -18,7 +18,7 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import invalid
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import Contradiction, Difference, Memory
-from engramq.schemas.vocabulary import Partition, Relation
+from engramq.schemas.vocabulary import BOTH_HOLD, Partition, Relation
 from engramq.workers.db.memory_rows import memory_record, visible_now
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
@@ -141,10 +141,11 @@ async def _look(
     near = await near_pairs(tx, sizes, looked_up, sought) if looked_up else set()
     ids = {str(memory.id) for memory in looked_up}
     links = await tx.rows(
-        "contradictions_linked", relation=Relation.CONTRADICTS, ids=[memory.id for memory in looked_up]
+        "contradictions_linked", relations=[Relation.CONTRADICTS, BOTH_HOLD], ids=[memory.id for memory in looked_up]
     )
-    linked = {frozenset((str(row["id"]), str(row["other_id"]))) for row in links}
-    pairs = {tuple(sorted(pair)) for pair in (*near, *linked)}
+    ends = {(frozenset((str(row["id"]), str(row["other_id"]))), row["relation"]) for row in links}
+    linked, decided = ({pair for pair, of in ends if of == relation} for relation in (Relation.CONTRADICTS, BOTH_HOLD))
+    pairs = {tuple(sorted(pair)) for pair in (*near, *linked) if frozenset(pair) not in decided}
     # Each pair is listed where its newer one is looked up, after what the last page ended with.
     after = None if last is None else (str(last), "" if other is None else str(other))
     mine = sorted(

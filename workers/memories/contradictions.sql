@@ -9,14 +9,14 @@ order by m.node_id desc
 limit %(limit)s
 
 -- name: contradictions_linked
--- What agents have linked to these memories as contradicting them.
-select e.source_id as id, e.target_id as other_id
+-- What was linked to these memories as contradicting them, or as holding beside them.
+select e.source_id as id, e.target_id as other_id, e.relation
 from edges e
-where e.tenant = %(tenant)s and e.layer = 'association' and e.relation = %(relation)s and e.source_id = any(%(ids)s)
+where e.tenant = %(tenant)s and e.layer = 'association' and e.relation = any(%(relations)s) and e.source_id = any(%(ids)s)
 union
-select e.source_id, e.target_id
+select e.source_id, e.target_id, e.relation
 from edges e
-where e.tenant = %(tenant)s and e.layer = 'association' and e.relation = %(relation)s and e.target_id = any(%(ids)s)
+where e.tenant = %(tenant)s and e.layer = 'association' and e.relation = any(%(relations)s) and e.target_id = any(%(ids)s)
 
 -- name: contradictions_read
 -- Those of these memories that are to be compared.

@@ -77,6 +77,20 @@ where {visible} and m.standing and m.standing_source is not null and {in_project
 order by m.created_at desc, m.node_id desc
 limit %(limit)s
 
+-- name: memories_shown_often
+-- The memories that searches have shown most often, of the few most shown those that hold and that the caller sees.
+select m.node_id as id, left(m.content, %(beginning_chars)s) as beginning, u.access_count as shown, u.helped, u.hindered
+from (
+    select * from memory_usage
+    where tenant = %(tenant)s and access_count > 0
+    order by access_count desc, node_id desc
+    limit %(candidates)s
+) u
+join memories m on m.tenant = u.tenant and m.node_id = u.node_id
+where {visible} and m.state = 'active'
+order by u.access_count desc, u.node_id desc
+limit %(limit)s
+
 -- name: memory_counts
 -- How many memories a namespace holds, by everything that stats tell apart. Then, with a place, how many of both partitions
 -- each project has that has any in these, those with most in these first; null: those of none. All from one pass, since

@@ -14,6 +14,7 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import CardLine, Memory, MemoryPreview
+from engramq.schemas.vocabulary import MemorySource
 from engramq.workers.db.privacy import seeing_as_admin
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.memories.reading import shown_memory
@@ -23,6 +24,7 @@ from engramq.workers.trust import is_admin
 CHARS: Final = 60  # of a text on a card
 _FEWER_CHARS: Final = (40, 20, 10, 4)  # of each, where a line of each kind is too long
 CARD_BYTES: Final = 1_200  # of its lines: about 600 tokens, with what is around them
+_SOURCES: Final = {MemorySource.EXTRACTED: "kept by an agent, unasked", MemorySource.EXPLICIT: "kept on request"}
 _encode: Final = msgspec.json.encode
 
 
@@ -73,11 +75,12 @@ def _shorter(line: CardLine, chars: int) -> CardLine:
 def _line(row: Row, *, reads_audit: bool) -> CardLine:
     silent = (None, "", 0) if row["about"] == "used" else (None, "")  # a count of none says nothing, a position does
     details = {name: value for name, value in row["details"].items() if value not in silent}
+    said = ", ".join(_say(name, value) for name, value in details.items())
     return CardLine(
         at=UNSET if row["at"] is None else format_time(row["at"]),
         by=_text(row["by"] or ""),
         memory_id=UNSET if row["other"] is None else str(row["other"]),
-        says=_text(", ".join(f"{name} {_plain(value)}" for name, value in details.items())),
+        says=_text(said),
         reason=_text(row["reason"] or "" if row["audit_id"] is None or reads_audit else ""),
         audit_id=_or_unset(row["audit_id"]),
     )
@@ -87,6 +90,14 @@ def _cite(citation: dict[str, Any]) -> str:
     what = citation.get("path") or citation.get("memory_id") or citation.get("url") or citation.get("commit")
     lines = f":{citation['lines']}" if "lines" in citation else ""
     return preview_of(f"{what}{lines} {citation.get('state', '')}".strip(), CHARS)
+
+
+def _say(name: str, value: Any) -> str:
+    if name == "found":
+        return f"shown in {value} {'search' if value == 1 else 'searches'}"
+    if name == "source":
+        return _SOURCES.get(value, str(value))
+    return f"{name} {_plain(value)}"
 
 
 def _plain(value: Any) -> str:

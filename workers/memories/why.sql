@@ -7,7 +7,7 @@
 with said as (
     select m.* from memories m where m.tenant = %(tenant)s and m.node_id = %(id)s
 ), entries as (
-    select a.id, a.at, a.actor, a.action, a.old, case when {readable} then a.new end as new,
+    select a.id, a.at, a.actor, a.action, a.old, case when {readable} then a.new - 'together' end as new,
         case when {readable} then a.reason end as reason
     from audit_log a
     where a.tenant = %(tenant)s and a.target_id = %(id)s and exists (select from said)
