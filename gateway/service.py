@@ -76,7 +76,8 @@ Observe: TypeAlias = Callable[[str, str, float], None]
 class Call:
     """One call of a tool. `arguments` are as the client sent them, of any JSON type; `tools` are its profile's.
 
-    `unlisted`: what may be called all the same. `report`: None where nobody listens, and for tools that report nothing.
+    `unlisted`: what may be called all the same. `together`: the id of the action on many that this call is a part of.
+    `report`: None where nobody listens, and for tools that report nothing.
     """
 
     tool: Tool
@@ -86,6 +87,7 @@ class Call:
     tools: tuple[Tool, ...] = ALL_TOOLS
     unlisted: tuple[Tool, ...] = ()
     report: Report | None = None
+    together: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class Service:
             fingerprint=fingerprint(command) if tool.write else "",
             traceparent=traceparent,
             project=composed(caller.project) if caller.project else "",
+            together=call.together,
         )
         if tool.takes_references:
             envelope = await resolve_references(tool, envelope, self.sessions)

@@ -1,4 +1,4 @@
-"""Show operators their part of the page: overview, audit, consent, imports and tokens."""
+"""Show operators their part of the page: audit, approvals, imports and tokens."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -7,38 +7,13 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
+from engramq.gateway.ui.bulk_actions import Question, Verdicts, group_entries, take_back
 from engramq.gateway.ui.memory import SEEN, explain_conflict, require_look, undo_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import AuditAction, Decision, ProposalState, Scope, WorkerKind
-
-STATUS_TEXTS: Final = {
-    "ready": "Everything works",
-    "degraded": "It works, but not all of it",
-    "unavailable": "Calls are not answered",
-}
-
-
-async def show_overview(page: PageRequest) -> Response:
-    """Show the whole page; counts come later, since they take longer."""
-    return page.render("overview.html", overview=await page.site.look(), said=STATUS_TEXTS)
-
-
-async def refresh_overview(page: PageRequest) -> Response:
-    """Show the part that is asked for every two seconds."""
-    return page.render("overview_live.html", overview=await page.site.look(), said=STATUS_TEXTS)
-
-
-async def show_counts(page: PageRequest) -> Response:
-    """Show what the namespace holds, or why nobody can tell."""
-    try:
-        stats = await page.ask("memory_stats")
-    except PageCallRefused as refusal:
-        return page.render("counts.html", stats=None, refusal=refusal.body)
-    return page.render("counts.html", stats=stats, refusal=None)
-
 
 AUDIT_ROWS: Final = 50
 _NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)  # as many digits as AUDIT_ID_MAX has
@@ -47,6 +22,15 @@ AUDIT_FILTERS: Final = ("target", "actor", "action", "since", "until")
 
 async def show_audit(page: PageRequest) -> Response:
     """Show the entries that pass the filters in the address."""
+    return await _audit(page)
+
+
+async def take_back_many(page: PageRequest) -> Response:
+    """Take back an action on many; asks first."""
+    return await _audit(page, await take_back(page, page.request.path_params["together"]))
+
+
+async def _audit(page: PageRequest, decided: Verdicts | Question | None = None) -> Response:
     filters = {name: page.query(name) for name in AUDIT_FILTERS}
     shown: Body = {"entries": [], "next_cursor": None}
     refusal = None
@@ -62,6 +46,8 @@ async def show_audit(page: PageRequest) -> Response:
         filters=filters,
         shown=shown,
         refusal=refusal,
+        entries=group_entries(shown["entries"]),
+        decided=decided,
         undo_of=undo_of,
         actions=list(AuditAction),
     )

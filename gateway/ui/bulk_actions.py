@@ -5,18 +5,21 @@ What can be taken back is: the result holds the form for it.
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.editing import NEW_TAGS, tags_in
 from engramq.gateway.ui.html import DONE
-from engramq.gateway.ui.memory import SURE, make_trusted, require_look, vouch
+from engramq.gateway.ui.memory import SURE, accept, require_look, vouch
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.schemas.commands.changes import ADDED_TAGS, REMOVED_TAGS
+from engramq.schemas.envelope import AUDITED_TOGETHER
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import tag_key
-from engramq.schemas.vocabulary import Verification
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Verification
 
 VERIFY: Final = "verify"
 TAG: Final = "tag"
@@ -35,6 +38,9 @@ _WORDS: Final = {
     "consent_required": DONE["consent_required"],
     "refused": DONE["built_on"],
 }
+
+TAKE_BACK: Final = "take_back"
+MANY_ROWS: Final = 200  # entries of one action that are read again
 
 BulkAction = Callable[[PageRequest, str, str], Awaitable[Body]]
 
@@ -67,9 +73,9 @@ async def _unshare(page: PageRequest, memory_id: str, _seen: str) -> Body:
 VERDICTS: Final[Mapping[str, BulkAction]] = {
     VERIFY: partial(vouch, verification=Verification.VERIFIED.value),
     "reject": partial(vouch, verification=Verification.REJECTED.value),
-    "promote": make_trusted,
+    "promote": accept,
 }
-PUBLISHING: Final[Mapping[str, BulkAction]] = {"promote": make_trusted, "share": _share}  # what is in a list
+PUBLISHING: Final[Mapping[str, BulkAction]] = {"promote": accept, "share": _share}  # what is in a list
 # These judge nothing.
 CHANGES: Final[Mapping[str, BulkAction]] = {
     "archive": _archive,
@@ -160,7 +166,8 @@ async def decide(
         still = [value for value, row in zip(values, rows, strict=True) if row.id in known]
         projects = Counter(known[Row.of(value).id].get("project") for value in still)
         return Question(wanted, still, projects.most_common(), tags, len(rows) - len(still))
-    return await _carry_out(page, actions[wanted], Verdicts(wanted, untried=len(rows), tags=tags), rows, known)
+    together = replace(page, together=uuid7() if len(rows) > 1 else "")
+    return await _carry_out(together, actions[wanted], Verdicts(wanted, untried=len(rows), tags=tags), rows, known)
 
 
 async def _carry_out(
@@ -205,3 +212,110 @@ async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, r
     else:
         verdicts.ids.append(row.id)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The entries of one action on many, the newest first; `can_end`: some of them can be taken back."""
+
+    id: str
+    entries: list[Body]
+
+    @property
+    def first(self) -> Body:
+        """The entry that tells what was done, by whom and when."""
+        return self.entries[0]
+
+    @property
+    def can_end(self) -> bool:
+        """Whether anything in it can be taken back."""
+        return any(_way_back(entry) is not None for entry in self.entries)
+
+
+def group_entries(entries: Iterable[Body]) -> list[Body | Group]:
+    """Return entries of the audit log with those of one action on many as one."""
+    grouped: list[Body | Group] = []
+    for entry in entries:
+        together = (entry["new"] or {}).get(AUDITED_TOGETHER)
+        last = grouped[-1] if grouped else None
+        if isinstance(last, Group) and last.id == together:
+            last.entries.append(entry)
+        else:
+            grouped.append(Group(together, [entry]) if together else entry)
+    return grouped
+
+
+def _way_back(entry: Body) -> tuple[str, dict[str, Any]] | None:
+    """Return the tool and its arguments that take an entry of an action on many back, None where nothing does.
+
+    What was promoted stays trusted, since only promotion moves memories between partitions: it is archived.
+    """
+    memory = {"memory_id": entry["target_id"]}
+    action, old, reason = entry["action"], entry["old"] or {}, entry["reason"] or ""
+    if action in (AuditAction.ARCHIVE, AuditAction.SHARE, AuditAction.RESTORE, AuditAction.PROMOTE):
+        tools = {AuditAction.ARCHIVE: "restore_memory", AuditAction.SHARE: "unshare_memory"}
+        return tools.get(AuditAction(action), "forget_memory"), memory
+    if action == AuditAction.VERIFY and old.get("verification") == Verification.UNVERIFIED:
+        return "verify_memory", {**memory, "verification": Verification.UNVERIFIED.value}
+    changed = {}
+    for said in reason.split("; "):
+        for beginning, parameter in ((ADDED_TAGS, "remove_tags"), (REMOVED_TAGS, "add_tags")):
+            if action == AuditAction.UPDATE and said.startswith(beginning):
+                changed[parameter] = tags_in(said.removeprefix(beginning))
+    return ("update_memory", {**memory, **changed}) if changed else None
+
+
+async def take_back(page: PageRequest, together: str) -> Verdicts | Question:
+    """Take an action on many back that the audit log has; asks first, with the memories that are still as it left them.
+
+    Raises EngramqError where the log has nothing of it that can be taken back.
+    """
+    entries = await _read_group(page, together)
+    found = [(entry, way) for entry in entries if (way := _way_back(entry)) is not None]
+    if not found:
+        raise invalid(
+            AUDITED_TOGETHER, "The audit log has nothing of it that can be taken back.", "Load the page again."
+        )
+    memories = {}
+    for entry, _ in found:
+        read = await page.ask("get_memory", memory_id=entry["target_id"], include_untrusted=True)
+        if read["memory"] is not None and _stands(entry, read["memory"]):
+            memories[entry["target_id"]] = read["memory"]
+    still = [way for entry, way in found if entry["target_id"] in memories]
+    if page.entry(SURE) != TAKE_BACK:
+        projects = Counter(memory.get("project") for memory in memories.values())
+        ids = [arguments["memory_id"] for _, arguments in still]
+        return Question(TAKE_BACK, ids, projects.most_common(), "", len(found) - len(still))
+    verdicts = Verdicts(TAKE_BACK, untried=len(still))
+    acting = replace(page, together=uuid7())
+    for tool, arguments in still:
+        verdicts.untried -= 1
+
+        async def act(page: PageRequest, _id: str, _seen: str, tool: str = tool, given: Body = arguments) -> Body:
+            return await page.ask(tool, **given)
+
+        if not await _is_tried(acting, act, verdicts, Row(arguments["memory_id"])):
+            break
+    return verdicts
+
+
+async def _read_group(page: PageRequest, together: str) -> list[Body]:
+    """Return the entries of an action on many, which were written between the times that the form names."""
+    span = {"since": page.entry("since"), "until": page.entry("until")}
+    found: list[Body] = []
+    cursor = None
+    while len(found) < MANY_ROWS:
+        shown = await page.ask("audit", limit=50, cursor=cursor, **span)
+        found += [entry for entry in shown["entries"] if (entry["new"] or {}).get(AUDITED_TOGETHER) == together]
+        cursor = shown["next_cursor"]
+        if cursor is None:
+            break
+    return found
+
+
+def _stands(entry: Body, memory: Body) -> bool:
+    """Say whether a memory is still as an entry left it, so far as the entry tells."""
+    action, is_archived = str(entry["action"]), memory["state"] == str(MemoryState.ARCHIVED)
+    if action in (AuditAction.ARCHIVE, AuditAction.RESTORE, AuditAction.PROMOTE):
+        return bool(is_archived == (action == AuditAction.ARCHIVE))
+    return action != AuditAction.VERIFY or bool(memory["verification"] == (entry["new"] or {}).get("verification"))

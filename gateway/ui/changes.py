@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
+from engramq.gateway.ui.bulk_actions import Group, group_entries
 from engramq.gateway.ui.memory import undo_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Scope
@@ -23,9 +24,10 @@ async def show_changes(page: PageRequest) -> Response:
     Looking changes nothing: whoever loads the page again sees the same.
     """
     now = datetime.now(UTC)
-    since = page.query("since") or page.request.cookies.get(_cookie(page), "") or (now - FIRST_LOOK).isoformat()
+    since = page.query("since") or last_seen(page)
     stored: Body = {"memories": [], "next_cursor": None}
-    entries, refusal = None, None
+    entries: list[Body | Group] | None = None
+    refusal = None
     try:
         stored = await page.ask(
             "list_recent_memories",
@@ -36,7 +38,7 @@ async def show_changes(page: PageRequest) -> Response:
             cursor=page.query("cursor"),
         )
         if page.may(Scope.ADMIN):
-            entries = (await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"]
+            entries = group_entries((await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"])
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
@@ -51,6 +53,11 @@ async def show_changes(page: PageRequest) -> Response:
         refusal=refusal,
         undo_of=undo_of,
     )
+
+
+def last_seen(page: PageRequest) -> str:
+    """Return since when the visitor has seen nothing; of a visitor who never said so, a day ago."""
+    return page.request.cookies.get(_cookie(page), "") or (datetime.now(UTC) - FIRST_LOOK).isoformat()
 
 
 async def note_seen(page: PageRequest) -> Response:

@@ -35,8 +35,20 @@ async def show_graph(page: PageRequest) -> Response:
 
 async def graph_data(page: PageRequest) -> Response:
     """Answer the drawing with what is around one more memory or node."""
-    found = await _load_around(page) or {"nodes": [], "edges": []}
+    found = await _load_around(page) or await _whole(page)
     return JSONResponse(found, 404 if "missing" in found else 200)
+
+
+async def _whole(page: PageRequest) -> dict[str, Any]:
+    """Return the nodes with most edges, and the edges between them."""
+    drawn = await page.ask("draw_graph", label=page.query("label"))
+    left = drawn["node_count"] - len(drawn["nodes"])
+    told = f"These are the {len(drawn['nodes'])} nodes with most edges, of {drawn['node_count']}." if left else ""
+    edges = [
+        _edge(edge["edge_id"], edge["source_id"], edge["target_id"], edge["relation"], edge["weight"])
+        for edge in drawn["edges"]
+    ]
+    return {"start": "", "nodes": [_node(node) for node in drawn["nodes"]], "edges": edges, "told": told}
 
 
 async def _nodes(page: PageRequest) -> dict[str, Any]:
@@ -98,14 +110,7 @@ async def around_node(page: PageRequest, name: str, label: str) -> dict[str, Any
         for end in (edge["source"], edge["target"]):
             nodes.setdefault(end["node_id"], _node(end))
     edges = [
-        {
-            "id": edge["edge_id"],
-            "source": edge["source"]["node_id"],
-            "target": edge["target"]["node_id"],
-            "relation": edge["relation"],
-            "weight": edge["weight"],
-            "directed": True,
-        }
+        _edge(edge["edge_id"], edge["source"]["node_id"], edge["target"]["node_id"], edge["relation"], edge["weight"])
         for edge in found["edges"]
     ]
     told = []
@@ -125,6 +130,17 @@ def _memory(memory_id: str, content: str, apart: bool) -> dict[str, Any]:
         "label": "memory",
         "apart": apart,
         "more": urlencode({"memory": memory_id}),
+    }
+
+
+def _edge(edge_id: str, source: str, target: str, relation: str, weight: float) -> dict[str, Any]:
+    return {
+        "id": edge_id,
+        "source": source,
+        "target": target,
+        "relation": relation,
+        "weight": weight,
+        "directed": True,
     }
 
 

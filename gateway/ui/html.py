@@ -14,6 +14,9 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from engramq.gateway.ui.texts import mark_changes, set_markdown
+from engramq.schemas.vocabulary import Scope
+
 LIST_CHARS: Final = 320  # of a text in a list; what is longer is cut there
 # What a digest covers beside and lists do not show; metadata may hold as much to be obeyed as a text.
 _UNSHOWN: Final = ("metadata", "external_id", "position", "valid_from", "valid_until", "expires_at", "evidence")
@@ -48,12 +51,14 @@ DONE: Final[Mapping[str, str]] = {
     "verified": "The verification is changed.",
     "promoted": "The memory is trusted now: searches show it.",
     "shared": "Everybody in the namespace sees the memory now.",
-    "consent_required": "Somebody else has to agree first, on the page Consent. Then share it again.",
+    "consent_required": "Somebody else has to agree first, on the page Approvals. Then share it again.",
     "private": "The memory is private now: you alone see it.",
     "built_on": "Others have built on the memory, so that it stays shared. Archive it instead, or talk to them.",
     "already_trusted": "The memory was trusted already.",
     "changed": "The memory is changed. The audit log has what it was.",
     "stored": "The memory is stored.",
+    "both_hold": "Both hold: they are listed here no more.",
+    "decided": "One holds in the place of the other, which stays in its history.",
     "superseded": "The new words are stored, and supersede the old ones.",
     "made_before": "That token was made before and is shown once. If it was not noted, revoke it and make another one.",
     "revoked": "The token counts no longer, in half a minute at the latest.",
@@ -64,6 +69,22 @@ DONE: Final[Mapping[str, str]] = {
     "pending": "It takes longer than usual. The change will be made; load the page again in a moment.",
     "signed_out": "You are signed out.",
 }
+
+# The pages of the navigation: address, name, key after g, the scope that it needs.
+PAGES: Final = (
+    ("/ui", "Start", "s", ""),
+    ("/ui/memories", "Memories", "m", ""),
+    ("/ui/changes", "What changed", "w", ""),
+    ("/ui/contradictions", "Contradictions", "c", ""),
+    ("/ui/standing", "Standing wishes", "b", ""),
+    ("/ui/graph", "Graph", "g", ""),
+    ("/ui/inbox", "Inbox", "i", ""),
+    ("/ui/consent", "Approvals", "a", ""),
+    ("/ui/imports", "Imports", "p", ""),
+    ("/ui/audit", "Audit", "u", Scope.ADMIN),
+    ("/ui/tokens", "Tokens", "t", Scope.ADMIN),
+    ("/ui/system", "System", "y", ""),
+)
 
 ACTIONS: Final[Mapping[str, str]] = {
     "supersede": "superseded", "update": "updated", "archive": "archived", "erase": "erased", "restore": "restored",
@@ -119,11 +140,19 @@ def environment(assets: Mapping[str, Asset]) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=["jinja2.ext.loopcontrols"],
     )
-    made.filters |= {"when": when, "day": day, "ago": ago, "short": short, "unhidden": reveal}
+    made.filters |= {"when": when, "day": day, "ago": ago, "since": since, "short": short, "unhidden": reveal}
+    made.filters |= {"markdown": set_markdown, "first_line": first_line}
     made.filters |= {"number": number, "signed": with_sign, "json": as_json}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
-    made.globals |= {"LIST_CHARS": LIST_CHARS, "part_kind": kind_of_part, "action_words": ACTIONS}
+    made.globals |= {
+        "PAGES": PAGES,
+        "changes_between": mark_changes,
+        "LIST_CHARS": LIST_CHARS,
+        "part_kind": kind_of_part,
+        "action_words": ACTIONS,
+    }
     return made
 
 
@@ -167,6 +196,20 @@ def day(text: str | None) -> Markup:
         return Markup("")
     moves = Markup("") if text[10:19] == "T00:00:00" else Markup(" data-day")
     return Markup('<time datetime="{}" title="{} (UTC)"{}>{}</time>').format(text, text, moves, text[:10])
+
+
+def since(text: str | None) -> Markup:
+    """Return how long ago a time was, with the whole of it for programs; page.js says it in the reader's language."""
+    if not text:
+        return Markup("")
+    return Markup('<time datetime="{}" title="{} UTC" data-ago>{}</time>').format(
+        text, text[:16].replace("T", " "), ago(text)
+    )
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that says something, for a list."""
+    return next((line.strip() for line in text.splitlines() if line.strip(" `#->*")), "")
 
 
 def ago(text: str, now: datetime | None = None) -> str:

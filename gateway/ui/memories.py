@@ -1,22 +1,27 @@
 """Show memories, searched or listed."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
+from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.ui.bulk_actions import CHANGES, PUBLISHING, Question, Verdicts, decide
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.contents import split_by_relevance
+from engramq.schemas.faults import invalid
 from engramq.schemas.vocabulary import (
+    BOTH_HOLD,
     EVERY_PROJECT,
     CitationState,
     EvidenceFilter,
     MemoryState,
     Partition,
+    ProposalState,
     Sector,
     Verification,
 )
@@ -24,6 +29,7 @@ from engramq.schemas.vocabulary import (
 PAGE_ROWS: Final = 25
 HITS: Final = 20
 BOTH: Final = "both"
+FACETS: Final = 12  # words of one kind, those with most memories
 _STALE: Final = frozenset({CitationState.CHANGED, CitationState.GONE})
 _TEXTS: Final = (
     "q",
@@ -115,14 +121,20 @@ class MemoryFilters:
             **self.common,
         }
 
+    def with_word(self, name: str, word: str) -> Self:
+        """Return these filters with another word in one of them."""
+        changed: dict[str, Any] = {name: word}
+        return replace(self, **changed)
+
+    @property
+    def have_more(self) -> bool:
+        """Whether more is asked for than what facets offer."""
+        return replace(self, q="", project="", sector="", state="", partition=Partition.TRUSTED) != MemoryFilters()
+
     @property
     def are_set(self) -> bool:
         """Whether more is asked for than a search for these words in trusted."""
         return self != MemoryFilters(q=self.q)
-
-    def verified(self, word: str) -> Self:
-        """Return these filters with another verification."""
-        return replace(self, verification=word)
 
     @property
     def address(self) -> str:
@@ -134,6 +146,37 @@ class MemoryFilters:
 async def show_memories(page: PageRequest) -> Response:
     """Show what a search found, else the newest memories that pass the filters."""
     return await _list(page)
+
+
+class Facet(NamedTuple):
+    """One word to filter by, how many memories have it, and the address that takes it, or gives it up again."""
+
+    word: str
+    memory_count: int
+    address: str
+    is_chosen: bool
+
+
+async def show_facets(page: PageRequest) -> Response:
+    """Show the words to filter by with their counts, which are of all memories."""
+    filters = MemoryFilters.of(page)
+    stats = await page.ask("memory_stats", partitions=filters.partitions)
+    projects = {str(one["project"]): one["memories"] for one in stats["projects"] if one["project"]}
+    counts = {"project": projects, "sector": stats["by_sector"], "state": stats["by_state"]}
+    usual = {"partition": str(Partition.TRUSTED)}
+    counts["partition"] = {**stats["by_partition"], BOTH: stats["memories"]}
+    titles = {"project": "Project", "sector": "Kind", "state": "State", "partition": "Trust"}
+
+    def choices(name: str) -> list[Facet]:
+        found = []
+        for word, count in list(counts[name].items())[:FACETS]:
+            chosen = getattr(filters, name) == word
+            wanted = filters.with_word(name, usual.get(name, "") if chosen else word)
+            if (count or chosen) and word != "none":
+                found.append(Facet(word, count, wanted.address, chosen))
+        return found
+
+    return page.render("facets.html", facets=[(title, choices(name)) for name, title in titles.items()])
 
 
 async def change_many(page: PageRequest) -> Response:
@@ -211,9 +254,49 @@ async def list_memories(page: PageRequest, filters: MemoryFilters, limit: int) -
     return await page.ask("list_recent_memories", limit=limit, cursor=page.query("cursor"), **filters.of_list)
 
 
+async def list_stored_since(page: PageRequest, since: str, limit: int) -> Body:
+    """Return the newest memories that were stored since a time, of every project and partition."""
+    anywhere = {"partitions": list(Partition), "project": EVERY_PROJECT}
+    return await page.ask("list_recent_memories", stored_since=since, limit=limit, **anywhere)
+
+
+async def count_waiting(page: PageRequest, since: str) -> dict[str, int]:
+    """Return how many memories are new since a time, how many wait for a decision, and how many proposals do."""
+    proposals = await page.ask("list_proposals", state=str(ProposalState.PENDING))
+    return {
+        "new": await _count(page, Partition, stored_since=since),
+        "undecided": await _count(page, (Partition.UNTRUSTED,)),
+        "proposals": len(proposals["proposals"]),
+    }
+
+
+async def _count(page: PageRequest, partitions: Iterable[Partition], **filters: str) -> int:
+    counted = await page.ask("count_memories", partitions=list(partitions), project=EVERY_PROJECT, **filters)
+    return sum(span["memory_count"] for span in counted["spans"])
+
+
+async def list_pairs(page: PageRequest, project: str) -> Body:
+    """Return pairs of memories that say otherwise about the same thing, of a project or of all, from the cursor on."""
+    return await page.ask("list_contradictions", project=project or EVERY_PROJECT, cursor=page.query("cursor"))
+
+
 async def show_contradictions(page: PageRequest) -> Response:
     """Show pairs of memories that say otherwise about the same thing, of one project or of all."""
     project = page.query("project")
-    cursor = page.query("cursor")
-    shown = await page.ask("list_contradictions", project=project or EVERY_PROJECT, cursor=cursor)
-    return page.render("contradictions.html", shown=shown, project=project)
+    shown = await list_pairs(page, project)
+    return page.render("contradictions.html", shown=shown, project=project, replaced=page.query("replaced"))
+
+
+async def decide_pair(page: PageRequest) -> Response:
+    """Keep one of two memories that disagree, in the place of the other, or say that both hold."""
+    keeps, pair = page.entry("keep"), {"later": page.entry("later"), "earlier": page.entry("earlier")}
+    address = f"{PAGE_PATH}/contradictions"
+    if keeps == BOTH:
+        await page.ask("connect", source=pair["later"], target=pair["earlier"], relation=BOTH_HOLD)
+        return page.go(address, done="both_hold", project=page.entry("project"))
+    if keeps not in pair:
+        raise invalid("keep", "That is no decision.", f"There are {', '.join((*pair, BOTH))}.")
+    kept = pair.pop(keeps)
+    (goes,) = pair.values()
+    await page.ask("supersede_memory", old_memory_id=goes, new_memory_id=kept)
+    return page.go(address, done="decided", replaced=goes, project=page.entry("project"))

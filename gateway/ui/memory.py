@@ -1,5 +1,6 @@
 """Show one memory, and do and undo what its buttons ask for."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,7 @@ LEFT: Final = "left_"  # before a value that an update left
 _RESTORED: Final = frozenset({AuditAction.ARCHIVE, AuditAction.SUPERSEDE})
 _GRAPH: Final = frozenset({AuditAction.DELETE_EDGE, AuditAction.DELETE_NODE})
 _WITHOUT_A_LOOK: Final = frozenset({Verification.UNVERIFIED, Verification.REJECTED})  # neither vouches for anything
+_USED: Final = re.compile(r"(shown|helped|misled)(?: in)? (\d+)")
 _CLEARABLE: Final = frozenset({"position", *TIMES})
 
 Action = Callable[[PageRequest, str], Awaitable[Body]]
@@ -46,15 +48,18 @@ async def vouch(page: PageRequest, memory_id: str, seen: str, verification: str)
     return await page.ask("verify_memory", memory_id=memory_id, verification=verification, reason=reason, seen=seen)
 
 
-async def make_trusted(page: PageRequest, memory_id: str, seen: str) -> Body:
-    """Promote a memory as it was seen."""
+async def accept(page: PageRequest, memory_id: str, seen: str) -> Body:
+    """Move a memory to trusted, as it was seen; what nobody has vouched for yet is verified by that."""
+    require_look(seen)
+    memory: Body | None = (await read(page, memory_id))["memory"]
+    if memory is not None and memory["verification"] in _WITHOUT_A_LOOK:
+        await vouch(page, memory_id, seen, Verification.VERIFIED)
     return await page.ask("memory_promote_to_trusted", record_id=memory_id, seen=seen)
 
 
 async def promote(page: PageRequest, memory_id: str) -> Body:
     """Move it to trusted, as it was seen."""
-    require_look(page.entry(SEEN))
-    return await make_trusted(page, memory_id, page.entry(SEEN))
+    return await accept(page, memory_id, page.entry(SEEN))
 
 
 async def share(page: PageRequest, memory_id: str) -> Body:
@@ -127,6 +132,11 @@ async def end_wish(page: PageRequest, memory_id: str) -> Body:
     return await page.ask("update_memory", memory_id=memory_id, standing=False)
 
 
+async def replace_by(page: PageRequest, memory_id: str) -> Body:
+    """Let another memory, which the form names, hold in its place."""
+    return await page.ask("supersede_memory", old_memory_id=memory_id, new_memory_id=page.entry("new_memory_id"))
+
+
 def require_look(seen: str) -> None:
     """Raise EngramqError for a form that does not hold the digest of what it showed."""
     if not seen:
@@ -152,6 +162,7 @@ ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
     EDIT: correct,
     REWORD: write_anew,
     "end_wish": end_wish,
+    "replace": replace_by,
 }
 
 _SAID: Final = {"success": "verified", "updated": "changed", "refused": "built_on"}
@@ -235,7 +246,7 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         refusal, found = refused.body, await read(page, memory_id)
     if found["memory"] is None:
         return page.missing("memory")
-    memory = found["memory"]
+    memory, card = found["memory"], await _card(page, memory_id)
     undone = partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", ""))
     return page.render(
         "memory.html",
@@ -245,7 +256,8 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         versions=await _versions(page, memory),
         replaces=found.get("replaces", []),
         entries=await _entries(page, memory_id),
-        card=await _card(page, memory_id),
+        card=card,
+        usage=_usage_in(card),
         undo_of=(lambda _entry: None) if memory.get("of_another") else undone,
         refusal=refusal,
         as_of=as_of,
@@ -331,6 +343,13 @@ async def _card(page: PageRequest, memory_id: str) -> dict[str, list[Body]]:
     """Return the lines on why a memory is known, by what they are about."""
     card = await page.ask("why", memory_id=memory_id, include_untrusted=True)
     return {kind.replace("_", " "): lines for kind, lines in card.items() if isinstance(lines, list)}
+
+
+def _usage_in(card: Mapping[str, list[Body]]) -> dict[str, int]:
+    """Return in how many searches agents were shown a memory, and how often it helped and misled, by its card."""
+    said = " ".join(line.get("says", "") for line in card.get("used", ()))
+    counts = {word: int(number) for word, number in _USED.findall(said)}
+    return {word: counts.get(word, 0) for word in ("shown", "helped", "misled")}
 
 
 async def _entries(page: PageRequest, memory_id: str) -> list[dict[str, Any]] | None:

@@ -16,7 +16,7 @@ from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.service import Service
-from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, timeline
+from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, start, timeline
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.request import (
     FORM_BYTES,
@@ -94,15 +94,20 @@ def _own_path(wanted: str) -> str:
 
 # Path below /ui, method, view.
 VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
-    ("", "GET", admin.show_overview),
-    ("/live", "GET", admin.refresh_overview),
-    ("/counts", "GET", admin.show_counts),
+    ("", "GET", start.show_start),
+    ("/live", "GET", start.refresh_health),
+    ("/more", "GET", start.show_more),
+    ("/system", "GET", start.show_system),
+    ("/system/live", "GET", start.refresh_system),
+    ("/counts", "GET", start.show_counts),
     ("/memories", "GET", memories.show_memories),
     ("/memories", "POST", editing.store_new),
     ("/memories/new", "GET", editing.show_new),
     ("/memories/many", "POST", memories.change_many),
+    ("/facets", "GET", memories.show_facets),
     ("/timeline", "GET", timeline.show_timeline),
     ("/contradictions", "GET", memories.show_contradictions),
+    ("/contradictions", "POST", memories.decide_pair),
     ("/standing", "GET", changes.show_wishes),
     ("/changes", "GET", changes.show_changes),
     ("/changes", "POST", changes.note_seen),
@@ -118,6 +123,7 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/graph", "GET", graph.show_graph),
     ("/graph/data", "GET", graph.graph_data),
     ("/audit", "GET", admin.show_audit),
+    ("/audit/together/{together}", "POST", admin.take_back_many),
     ("/audit/{audit_id}/restore", "POST", admin.restore_in_graph),
     ("/imports", "GET", admin.show_imports),
     ("/imports/live", "GET", admin.refresh_imports),

@@ -22,13 +22,17 @@ from engramq.schemas.commands import (
     TOOLS,
     CountMemories,
     CreateToken,
+    DrawGraph,
+    GraphDrawing,
     ImportList,
     ListImports,
     ListNodes,
+    ListShownOften,
     ListTokens,
     MemoryTimeline,
     NodeList,
     RevokeToken,
+    ShownOftenList,
     TokenCreated,
     TokenList,
     TokenRevoked,
@@ -40,7 +44,9 @@ from engramq.schemas.vocabulary import Scope
 
 _OWN: Final = (
     unlisted(CountMemories, MemoryTimeline, "count_memories()"),
+    unlisted(ListShownOften, ShownOftenList, "list_shown_often()"),
     unlisted(ListImports, ImportList, "list_imports()"),
+    unlisted(DrawGraph, GraphDrawing, "draw_graph()"),
     unlisted(ListNodes, NodeList, "list_nodes()"),
     unlisted(ListTokens, TokenList, "list_tokens()"),
     unlisted(CreateToken, TokenCreated, 'create_token(principal="ada", scopes=["read"])'),
@@ -106,12 +112,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """One request by a visitor; `form` has what a form sent, by name."""
+    """One request by a visitor; `form` has what a form sent, by name. `together`: of an action on many, its id."""
 
     site: Site
     request: Request
     visitor: Visitor
     form: Mapping[str, list[str]] = field(default_factory=dict)
+    together: str = ""
 
     @property
     def caller(self) -> Caller:
@@ -142,7 +149,7 @@ class PageRequest:
         Raises PageCallRefused, CallerLeft.
         """
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
-        call = Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller)
+        call = Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller, together=self.together)
         async with while_there(self.request.receive, is_read=not call.tool.write):
             reply = await self.site.service.call(call)
         if reply.is_error:

@@ -7,12 +7,17 @@
   const MOST = 500; // nodes; more than that nobody can read
   const MANY = 80; // nodes from which a layout by forces takes too long
 
+  // A colour for each label, the most frequent ones first; labels beyond them share the last one.
+  const COLORS = ["#0d6b62", "#b3541e", "#5a4fb0", "#a5326b", "#3b6fb5", "#6b7a1f", "#8a5a2b", "#5a6067"];
+  const labels = [];
+  const colorOf = (label) => COLORS[Math.min(Math.max(labels.indexOf(label), 0), COLORS.length - 1)];
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const style = () => [
     {
       selector: "node",
       style: {
-        "background-color": color("--accent"), width: 18, height: 18, label: "data(short)", color: color("--text"),
+        "background-color": (node) => colorOf(node.data("label")), width: (node) => 14 + 3 * Math.min(node.degree(), 8),
+        height: (node) => 14 + 3 * Math.min(node.degree(), 8), label: "data(short)", color: color("--text"),
         "font-size": 12, "text-valign": "bottom", "text-margin-y": 5, "text-wrap": "wrap", "text-max-width": 130,
         "text-background-color": color("--surface"), "text-background-opacity": 0.75, "text-background-padding": 2,
         "min-zoomed-font-size": 7,
@@ -32,6 +37,8 @@
       },
     },
     { selector: "edge.many", style: { "curve-style": "straight", label: "" } },
+    { selector: ".found", style: { "border-width": 4, "border-color": color("--warn") } },
+    { selector: ".unfound", style: { opacity: 0.25 } },
     { selector: "edge[?directed]", style: { "target-arrow-shape": "triangle" } },
   ];
 
@@ -45,12 +52,47 @@
     return made;
   };
 
-  const nodeRows = document.querySelector("#node-rows");
+  // The legend: each label with its colour and how many nodes have it; a click shows these alone.
+  const legend = document.querySelector("#legend");
+  const explain = () => {
+    const counts = {};
+    drawing.nodes().forEach((node) => { counts[node.data("label")] = (counts[node.data("label")] || 0) + 1; });
+    labels.splice(0, labels.length, ...Object.keys(counts).sort((one, other) => counts[other] - counts[one]));
+    legend.replaceChildren(...labels.map((label) => {
+      const link = document.createElement("a");
+      link.href = `/ui/graph?label=${encodeURIComponent(label)}`;
+      const dot = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      dot.setAttribute("viewBox", "0 0 10 10");
+      dot.setAttribute("class", "dot");
+      const circle = dot.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "circle"));
+      for (const [name, value] of Object.entries({ cx: 5, cy: 5, r: 5, fill: colorOf(label) })) circle.setAttribute(name, value);
+      const text = document.createElement("bdi");
+      text.textContent = `${label} ${counts[label]}`;
+      link.append(dot, " ", text);
+      const item = document.createElement("li");
+      item.append(link);
+      return item;
+    }));
+    drawing.style(style());
+  };
+
+  // What is typed as a node's name stands out in the drawing.
+  document.querySelector("[data-find]")?.addEventListener("input", (event) => {
+    const wanted = event.target.value.trim().toLowerCase();
+    const hits = drawing.nodes().filter((node) => wanted && (node.data("text") || "").toLowerCase().includes(wanted));
+    drawing.nodes().removeClass("found unfound");
+    if (!wanted) return;
+    drawing.nodes().not(hits).addClass("unfound");
+    hits.addClass("found");
+    told.textContent = `${hits.length} of ${drawing.nodes().length}`;
+  });
+
+  const nodeRows = document.querySelector("#node-rows"); // the whole graph has neither
   const edgeRows = document.querySelector("#edge-rows");
-  const listed = new Set([...nodeRows.children, ...edgeRows.children].map((row) => row.dataset.node || row.dataset.edge));
+  const listed = new Set([...(nodeRows?.children ?? []), ...(edgeRows?.children ?? [])].map((row) => row.dataset.node || row.dataset.edge));
 
   const listNode = (node) => {
-    if (listed.has(node.id)) return;
+    if (!nodeRows || listed.has(node.id)) return;
     listed.add(node.id);
     const row = nodeRows.appendChild(document.createElement("tr"));
     row.dataset.node = node.id;
@@ -69,7 +111,7 @@
   };
 
   const listEdge = (edge) => {
-    if (listed.has(edge.id)) return;
+    if (!edgeRows || listed.has(edge.id)) return;
     listed.add(edge.id);
     edgeRows.querySelector(".none")?.remove();
     const row = edgeRows.appendChild(document.createElement("tr"));
@@ -149,15 +191,30 @@
       return;
     }
     const began = performance.now();
-    if (add(await response.json(), from)) arrange(from);
+    if (add(await response.json(), from)) arrange(from || drawing.nodes().max((node) => node.degree()).ele?.id());
+    explain();
     place.dataset.drawn = String(drawing.nodes().length);
     place.dataset.steps = String(Number(place.dataset.steps || 0) + 1);
     place.dataset.took = String(Math.round(performance.now() - began));
   };
 
-  const expand = (id, more) => load(`/ui/graph/data?${more}`, id);
+  // What was opened stands in the address, so that a bookmark and a reload show the same.
+  const opened = new URLSearchParams(location.search).getAll("open");
+  const expand = async (id, more) => {
+    await load(`/ui/graph/data?${more}`, id);
+    const address = new URL(location);
+    if (address.searchParams.getAll("open").includes(id) || id === place.dataset.start) return;
+    address.searchParams.append("open", id);
+    history.replaceState(null, "", address);
+  };
+  const reopen = async () => {
+    for (const id of opened) {
+      const node = drawing.getElementById(id);
+      if (node.nonempty()) await load(`/ui/graph/data?${node.data("more")}`, id);
+    }
+  };
   drawing.on("tap", "node", (event) => expand(event.target.id(), event.target.data("more")));
-  nodeRows.addEventListener("click", (event) => {
+  nodeRows?.addEventListener("click", (event) => {
     const link = event.target.closest("[data-more]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
@@ -167,5 +224,5 @@
   document.querySelector("[data-fit]").addEventListener("click", () => drawing.fit(undefined, 40));
   // How the drawing stands, for whoever tests it.
   place.addEventListener("engramq:where", (event) => event.detail(drawing.nodes().map((node) => ({ id: node.id(), ...node.renderedPosition() }))));
-  load(place.dataset.source, place.dataset.start);
+  load(place.dataset.source, place.dataset.start).then(reopen);
 })();

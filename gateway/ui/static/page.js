@@ -22,16 +22,29 @@
     document.dispatchEvent(new CustomEvent("engramq:theme"));
   });
 
-  // Times, and days that begin elsewhere, are those of the reader's zone, which they name. Without this they are in UTC.
-  const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
+  // Times are those of the reader's zone and written as the browser writes them; how long ago, in the page's language.
+  // Without this they are in UTC.
+  const language = document.documentElement.lang;
+  const locale = navigator.language.startsWith(language) ? navigator.language : language;
+  const ago = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
+  const units = [["year", 31557600], ["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
+  const relative = (moment) => {
+    const seconds = (moment - Date.now()) / 1000;
+    const [unit, size] = units.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
+    return ago.format(Math.round(seconds / size), unit);
+  };
   const localize = (within) =>
     within.querySelectorAll("time[datetime]").forEach((time) => {
       const isDay = time.hasAttribute("data-day");
-      if (!isDay && !time.textContent.includes(":")) return;
       const moment = new Date(time.dateTime);
-      const name = zone.formatToParts(moment).find((part) => part.type === "timeZoneName").value;
-      const shown = moment.toLocaleString("sv-SE", { dateStyle: "short", ...(isDay ? {} : { timeStyle: "medium" }) });
-      time.textContent = isDay ? shown : `${shown} ${name}`;
+      const whole = moment.toLocaleString(locale, { dateStyle: "medium", timeStyle: "long" });
+      if (time.hasAttribute("data-ago")) {
+        time.textContent = relative(moment);
+        time.title = whole;
+      } else if (isDay) time.textContent = moment.toLocaleDateString(locale, { dateStyle: "medium" });
+      else if (time.textContent.includes(":")) time.textContent = whole;
+      // The day that somebody gave is that day in every zone.
+      else time.textContent = moment.toLocaleDateString(locale, { dateStyle: "medium", timeZone: "UTC" });
     });
   localize(document);
   document.addEventListener("htmx:load", (event) => localize(event.target));
@@ -91,7 +104,7 @@
     if (button) {
       button.click();
       if (button.matches("summary")) find("textarea, input:not([type=hidden])", button.parentElement)?.focus();
-    } else if (row && find("[data-inbox]")) say(key === "p" ? "Verify it first." : "That cannot be done here.");
+    } else if (row && find("[data-inbox]")) say("That cannot be done here.");
     return Boolean(button);
   };
   // How many memories are selected stands where an action on them begins.
@@ -110,10 +123,28 @@
     bars().forEach((one) => (one.tabIndex = one === bar ? 0 : -1));
     bar.focus();
   };
-  const go = (letter) => [...document.querySelectorAll(".side nav a")].find((link) => link.textContent[0].toLowerCase() === letter)?.click();
+  const go = (letter) => find(`.side nav a[data-go="${letter}"]`)?.click();
+
+  // What is typed after "/" while the page of the search loads is typed there.
+  const typeAhead = () => {
+    let typed = "";
+    sessionStorage.removeItem("engramq-typed");
+    document.addEventListener("keydown", (event) => {
+      if (event.key.length === 1 && !event.ctrlKey && !event.metaKey) typed += event.key;
+      else if (event.key === "Backspace") typed = typed.slice(0, -1);
+      sessionStorage.setItem("engramq-typed", typed);
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }, true);
+    location.assign("/ui/memories#q");
+  };
 
   let isGoing = false; // after g
   document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches?.("textarea")) {
+      event.target.form?.requestSubmit(event.target.form.querySelector("button.main"));
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || keys?.open) return;
     if (event.target.closest?.("input:not([type=checkbox]), select, textarea, [contenteditable]")) {
       if (event.key === "Escape") event.target.blur();
@@ -125,7 +156,7 @@
     if (isGoing) return;
     if (wasGoing) go(key);
     else if (key === "?") keys?.showModal();
-    else if (key === "/") find("[data-search]") ? find("[data-search]").focus() : location.assign("/ui/memories#q");
+    else if (key === "/") find("[data-search]") ? find("[data-search]").focus() : typeAhead();
     else if (key === "j" || key === "k") stand(at + (key === "j" ? 1 : -1));
     else if (key === "t" && bars().length) stop(bars().find((bar) => bar.tabIndex === 0));
     else if (event.target.matches?.("[data-bars] a") && key in steps) stop(stepped(key, event.target) ?? event.target);
@@ -135,7 +166,12 @@
     event.preventDefault();
   });
 
-  find("[data-search]:target")?.focus(); // another page's "/" led here
+  const search = find("[data-search]:target"); // another page's "/" led here
+  if (search) {
+    search.focus();
+    search.value += sessionStorage.getItem("engramq-typed") ?? "";
+    sessionStorage.removeItem("engramq-typed");
+  }
 
   // On a phone the menu opens the navigation.
   find(".menu")?.addEventListener("toggle", (event) => find(".side").classList.toggle("open", event.target.open));

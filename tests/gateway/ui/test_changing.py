@@ -383,3 +383,78 @@ async def test_filters_stay_over_a_sign_in(here: Served) -> None:
     for foreign in ("//evil.example", "/ui/../mcp", "https://evil.example/ui", "/ui?next=\r\nx: y"):
         page = await (await here.browser()).get("/ui/sign-in", next=foreign)
         assert page.form("/ui/sign-in").fields["next"] == "/ui", json.dumps(foreign)
+
+
+async def _done_to_many(browser: Browser, page: Shown, verdict: str, **words: str) -> Shown:
+    """Send an action on all that a list shows, and say yes to its question."""
+    asked = await browser.send(
+        page, f"{LIST}/many", which="shown", shown=page.values("shown"), verdict=verdict, **words
+    )
+    assert "data-question" in asked.response.text
+    return await browser.send(asked, f"{LIST}/many", chosen=asked.values("chosen"), verdict=verdict)
+
+
+@pytest.mark.parametrize(("verdict", "words"), [("archive", {}), ("tag", {"new_tags": "old, net"}), ("share", {})])
+async def test_an_action_on_many_is_one_entry_of_the_audit_and_taken_back_from_there(
+    here: Served, verdict: str, words: dict[str, str]
+) -> None:
+    """Finding N1 of newcomers: 25 memories were archived without a way back."""
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    visibility = {"visibility": "private"} if verdict == "share" else {}
+    for number in range(3):
+        await agent.store(f"The port of bakery {number} is 80", project="bakery", tags=["net"], **visibility)
+
+    async def look() -> list[tuple[str, list[str], str]]:
+        listed = await agent.call("list_recent_memories", project="*", states=["active", "archived"], detail="full")
+        return [(one["state"], one["tags"], one.get("visibility", "")) for one in listed["memories"]]
+
+    before = await look()
+    await _done_to_many(browser, await browser.get(LIST, project="bakery"), verdict, **words)
+    changed = await look()
+    assert all(now != was for now, was in zip(changed, before, strict=True))
+    audit = await browser.get("/ui/audit")
+    (action,) = {form.action for form in audit.reader.forms if "/ui/audit/together/" in form.action}
+    assert f"{'changed' if verdict == 'tag' else verdict}" in audit.text or "3 memories" in audit.text
+    asked = await browser.send(audit, action)
+    assert "3 memories? 3 of project bakery ." in asked.text
+    assert await look() == changed, "it asks first"
+    done = await browser.send(asked, action)
+    assert "3 memories are as before." in done.text
+    assert await look() == before
+
+
+async def test_what_changed_since_is_left_alone_when_an_action_on_many_is_taken_back(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    ids = [(await agent.store(f"The port of bakery {number} is 80"))["id"] for number in range(3)]
+    await _done_to_many(browser, await browser.get(LIST), "archive")
+    await agent.call("restore_memory", memory_id=ids[0])
+    audit = await browser.get("/ui/audit")
+    (action,) = {form.action for form in audit.reader.forms if "/ui/audit/together/" in form.action}
+    asked = await browser.send(audit, action)
+    assert "2 memories?" in asked.text
+    assert "1 more stand" in asked.text
+    assert "2 memories are as before." in (await browser.send(asked, action)).text
+    audit.form(action).fields["since"] = audit.form(action).fields["until"] = "2020-01-01T00:00:00Z"
+    gone = await browser.send(audit, action)
+    assert (gone.status, "nothing of it that can be taken back" in gone.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"), [("later", ["December"]), ("earlier", ["August"]), ("both", ["December", "August"])]
+)
+async def test_of_two_that_contradict_each_other_one_is_kept_or_both(here: Served, keep: str, left: list[str]) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for month in ("August", "December"):
+        await agent.store(f"The lease of the office ends in {month}", project="office")
+    page = await browser.get("/ui/contradictions", project="office")
+    assert "December" in page.text
+    done = await browser.send(page, "/ui/contradictions", keep=keep)
+    assert "Nothing was seen to disagree." in done.text
+    listed = (await agent.call("list_recent_memories", project="office"))["memories"]
+    assert [memory["content"].rsplit(" ", 1)[1] for memory in listed] == left
+    if keep != "both":
+        (action,) = [form.action for form in done.reader.forms if form.action.endswith("/restore")]
+        assert "The memory is back." in (await browser.send(done, action)).text
+        assert len((await agent.call("list_contradictions", project="office"))["pairs"]) == 1
+    refused = await browser.send(page, "/ui/contradictions", keep="neither")
+    assert (refused.status, "no decision" in refused.text) == (400, True)

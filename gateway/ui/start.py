@@ -1,0 +1,76 @@
+"""Show the start page: what is new to the visitor, what waits for them, and what agents are shown most."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from engramq.gateway.budget import Body
+from engramq.gateway.ui.changes import last_seen
+from engramq.gateway.ui.memories import count_waiting, list_pairs, list_stored_since
+from engramq.gateway.ui.request import PageCallRefused, PageRequest
+
+NEWEST: Final = 6  # memories
+DISAGREEING: Final = 3  # pairs of memories
+STATUS_TEXTS: Final = {
+    "ready": "Everything works",
+    "degraded": "It works, but not all of it",
+    "unavailable": "Calls are not answered",
+}
+
+
+async def show_start(page: PageRequest) -> Response:
+    """Show the page; without its lists while calls are not answered."""
+    since, refusal = last_seen(page), None
+    shown: Body = {"memories": []}
+    counts = {"new": 0, "undecided": 0, "proposals": 0}
+    try:
+        shown = await list_stored_since(page, since, NEWEST)
+        counts = await count_waiting(page, since)
+    except PageCallRefused as refused:
+        refusal = refused.body
+    overview = await page.site.look()
+    return page.render(
+        "start.html",
+        overview=overview,
+        said=STATUS_TEXTS,
+        since=since,
+        shown=shown,
+        counts=counts,
+        refusal=refusal if overview.status == "ready" else None,
+    )
+
+
+async def show_more(page: PageRequest) -> Response:
+    """Show what takes longer to find: what agents are shown most, and what disagrees."""
+    often: Body = await page.ask("list_shown_often")
+    pairs: list[Body] = []
+    try:
+        pairs = (await list_pairs(page, ""))["pairs"]
+    except PageCallRefused as refused:
+        if refused.status < 500:
+            raise  # without a model nothing is compared
+    return page.render("start_more.html", often=often["memories"], pairs=pairs, few=DISAGREEING)
+
+
+async def refresh_health(page: PageRequest) -> Response:
+    """Show the line that is asked for every few seconds."""
+    return page.render("health_line.html", overview=await page.site.look(), said=STATUS_TEXTS)
+
+
+async def show_system(page: PageRequest) -> Response:
+    """Show how the installation is; counts come later, since they take longer."""
+    return page.render("system.html", overview=await page.site.look(), said=STATUS_TEXTS)
+
+
+async def refresh_system(page: PageRequest) -> Response:
+    """Show the part that is asked for every two seconds."""
+    return page.render("system_live.html", overview=await page.site.look(), said=STATUS_TEXTS)
+
+
+async def show_counts(page: PageRequest) -> Response:
+    """Show what the namespace holds, or why nobody can tell."""
+    try:
+        stats = await page.ask("memory_stats")
+    except PageCallRefused as refusal:
+        return page.render("counts.html", stats=None, refusal=refusal.body)
+    return page.render("counts.html", stats=stats, refusal=None)

@@ -1,0 +1,131 @@
+"""Set texts of memories: Markdown as people read it, and what two texts differ in, word by word.
+
+All that a memory holds is escaped before a tag is put around it; of HTML in it nothing becomes markup.
+"""
+
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Final
+
+from markupsafe import Markup, escape
+
+COMPARED_WORDS: Final = 800  # of each text; the time of a comparison grows with their product
+_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]*$")
+_HEADING: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*$")
+_ITEM: Final = re.compile(r"^ {0,3}(?:([-*+])|(\d{1,6})[.)])[ \t]+(.*)$")
+_QUOTE: Final = re.compile(r"^ {0,3}> ?(.*)$")
+# What stands in a line: code, a link, strong and stressed words. An address ends where a blank or a bracket does.
+_INLINE: Final = re.compile(
+    r"(?P<ticks>`+)(?P<code>[^`\n]+)(?P=ticks)(?!`)"
+    r"|\[(?P<text>[^\[\]\n]{1,200})\]\((?P<url>https?://[^\s()<>\"]{1,500})\)"
+    r"|(?<![\w(\[])(?P<bare>https?://[^\s()<>\[\]\"]{1,500}[\w/])"
+    r"|\*\*(?P<strong>[^*\n]{1,500})\*\*"
+    r"|(?<![\w*])\*(?P<stress>[^*\s][^*\n]{0,300})\*(?![\w*])"
+)
+_LISTS: Final = {"ul": Markup("<ul{}>{}</ul>"), "ol": Markup("<ol{}>{}</ol>")}
+_CHANGES: Final = {"del": Markup("<del>{}</del>{}"), "ins": Markup("<ins>{}</ins>{}")}
+_WORD: Final = re.compile(r"\S+\s*|\s+")
+
+
+def set_markdown(text: str) -> Markup:
+    """Return a text with its code, lists, headings and links set as such. Links go to http and https alone."""
+    return Markup("\n").join(_blocks(text.splitlines()))
+
+
+def _blocks(lines: list[str]) -> Iterator[Markup]:
+    at = 0
+    while at < len(lines):
+        if not lines[at].strip():
+            at += 1
+        elif fence := _FENCE.match(lines[at]):
+            end = _end_of_code(lines, at, fence[1])
+            yield Markup('<pre tabindex="0"><code>{}</code></pre>').format("\n".join(lines[at + 1 : end]))
+            at = end + 1
+        elif heading := _HEADING.match(lines[at]):
+            yield Markup('<p class="heading">{}</p>').format(_inline(heading[1]))
+            at += 1
+        else:
+            kind = _kind(lines[at])
+            end = at + 1
+            while end < len(lines) and _continues(lines[end], kind):
+                end += 1
+            yield _block(kind, lines[at:end])
+            at = end
+
+
+def _end_of_code(lines: list[str], begin: int, fence: str) -> int:
+    ends = (place for place in range(begin + 1, len(lines)) if lines[place].strip().startswith(fence))
+    return next(ends, len(lines))
+
+
+def _kind(line: str) -> str:
+    item = _ITEM.match(line)
+    if item:
+        return "ul" if item[1] else "ol"
+    return "blockquote" if _QUOTE.match(line) else "p"
+
+
+def _continues(line: str, kind: str) -> bool:
+    if not line.strip() or _FENCE.match(line) or _HEADING.match(line):
+        return False
+    of_line = _kind(line)
+    return of_line == kind or (of_line == "p" and kind in ("ul", "ol"))
+
+
+def _block(kind: str, lines: list[str]) -> Markup:
+    if kind == "p":
+        return Markup("<p>{}</p>").format(_inline("\n".join(lines)))
+    if kind == "blockquote":
+        said = "\n".join(match[1] for line in lines if (match := _QUOTE.match(line)))
+        return Markup("<blockquote>{}</blockquote>").format(_inline(said))
+    items: list[str] = []
+    for line in lines:
+        item = _ITEM.match(line)
+        if item:
+            items.append(item[3])
+        else:
+            items[-1] += f"\n{line.strip()}"
+    number = _ITEM.match(lines[0])
+    start = Markup(' start="{}"').format(int(number[2])) if number and number[2] and int(number[2]) != 1 else ""
+    shown = Markup("").join(Markup("<li>{}</li>").format(_inline(item)) for item in items)
+    return _LISTS[kind].format(start, shown)
+
+
+def _inline(text: str) -> Markup:
+    shown, at = Markup(""), 0
+    for found in _INLINE.finditer(text):
+        shown += escape(text[at : found.start()]) + _marked(found)
+        at = found.end()
+    return shown + escape(text[at:])
+
+
+def _marked(found: re.Match[str]) -> Markup:
+    if found["code"] is not None:
+        return Markup("<code>{}</code>").format(found["code"])
+    if found["strong"] is not None:
+        return Markup("<strong>{}</strong>").format(_inline(found["strong"]))
+    if found["stress"] is not None:
+        return Markup("<em>{}</em>").format(found["stress"])
+    address = found["url"] or found["bare"]
+    link = Markup('<a href="{}" rel="noopener noreferrer">{}</a>').format(address, found["text"] or address)
+    # Where the words of a link say something else than it, the reader sees where it leads.
+    return link + Markup(' <span class="muted">({})</span>').format(address.split("/")[2]) if found["text"] else link
+
+
+def mark_changes(old: str, new: str) -> Markup | None:
+    """Return the new text with what was taken out and put in marked, None for texts that are too long to compare."""
+    before, after = _WORD.findall(old), _WORD.findall(new)
+    if max(len(before), len(after)) > COMPARED_WORDS:
+        return None
+    matcher = SequenceMatcher(None, [word.strip() for word in before], [word.strip() for word in after], autojunk=False)
+    shown = Markup("")
+    for kind, first, last, begin, end in matcher.get_opcodes():
+        if kind == "equal":
+            shown += escape("".join(after[begin:end]))
+            continue
+        for tag, words in (("del", before[first:last]), ("ins", after[begin:end])):
+            said: str = "".join(words)
+            if said:
+                shown += _CHANGES[tag].format(said.rstrip(), said[len(said.rstrip()) :] or " ")
+    return shown

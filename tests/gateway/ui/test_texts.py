@@ -1,0 +1,73 @@
+"""Texts as the page sets them: Markdown without HTML, and changes word by word."""
+
+import time
+
+import pytest
+
+from engramq.gateway.ui.texts import COMPARED_WORDS, mark_changes, set_markdown
+
+REL = 'rel="noopener noreferrer"'
+HOST = '<span class="muted">(example.org)</span>'
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Ada drinks tea", "<p>Ada drinks tea</p>"),
+        ("one\ntwo\n\nthree", "<p>one\ntwo</p>\n<p>three</p>"),
+        ("# Keys #\ntext", '<p class="heading">Keys</p>\n<p>text</p>'),
+        ("```sh\nrm `x` **y**\n```\nend", '<pre tabindex="0"><code>rm `x` **y**</code></pre>\n<p>end</p>'),
+        ("```\nnever closed", '<pre tabindex="0"><code>never closed</code></pre>'),
+        ("- a\n- b\n  goes on", "<ul><li>a</li><li>b\ngoes on</li></ul>"),
+        ("3. c\n4. d", '<ol start="3"><li>c</li><li>d</li></ol>'),
+        ("> said\n> so", "<blockquote>said\nso</blockquote>"),
+        ("run `ls -l`, **stop** *now*", "<p>run <code>ls -l</code>, <strong>stop</strong> <em>now</em></p>"),
+        ("2 * 3 * 4 and snake_case_name", "<p>2 * 3 * 4 and snake_case_name</p>"),
+        (
+            "[the book](https://example.org/?b=1&c=2)",
+            f'<p><a href="https://example.org/?b=1&amp;c=2" {REL}>the book</a> {HOST}</p>',
+        ),
+        ("see https://a.org/b.", f'<p>see <a href="https://a.org/b" {REL}>https://a.org/b</a>.</p>'),
+    ],
+)
+def test_markdown_is_set_as_people_read_it(text: str, shown: str) -> None:
+    assert str(set_markdown(text)) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "[x](javascript:alert(1))",
+        "[x](data:text/html,<b>)",
+        "```\n</code></pre><script>alert(1)</script>\n```",
+        "# <img src=x onerror=alert(1)>",
+        "- <b onclick=x>\n> <i>",
+        '[x](https://a"onmouseover="b)',
+        "**<b>**",
+        "`<b>`",
+    ],
+)
+def test_html_and_strange_addresses_stay_text(text: str) -> None:
+    shown = str(set_markdown(text))
+    for own in ("p", "ul", "li", "code", "pre", "strong", "em", "blockquote"):
+        shown = shown.replace(f"<{own}>", "").replace(f"</{own}>", "")
+    shown = shown.replace('<p class="heading">', "").replace('<pre tabindex="0">', "")
+    assert "<" not in shown
+    assert "href" not in shown
+
+
+def test_what_two_texts_differ_in_is_marked_word_by_word() -> None:
+    assert str(mark_changes("The port is 9411 and open", "The port is 9412 and <open>")) == (
+        "The port is <del>9411</del> <ins>9412</ins> and <del>open</del> <ins>&lt;open&gt;</ins> "
+    )
+    assert str(mark_changes("same  words", "same words")) == "same words"
+    assert mark_changes("a " * (COMPARED_WORDS + 1), "b") is None
+
+
+@pytest.mark.parametrize("text", ["[" * 32_000, "*" * 32_000, "`" * 32_000, "**a" * 10_000, "[a](https://" * 2_500])
+def test_no_text_takes_long(text: str) -> None:
+    began = time.process_time()
+    set_markdown(text)
+    mark_changes("a b " * (COMPARED_WORDS // 2), "b a " * (COMPARED_WORDS // 2))
+    assert time.process_time() - began < 1.0
