@@ -12,7 +12,7 @@ Candidates come as columns, since a few operations on arrays cost a fifth of a l
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -96,10 +96,11 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
     def chosen(self, rows: Sequence[int]) -> "Candidates":
         """Return those of these rows."""
         places = np.array(rows, dtype=np.intp)
-        return Candidates._of(
+        columns: Iterator[Any] = (
             column[places] if isinstance(column, np.ndarray) else column and [column[row] for row in rows]
             for column in msgspec.structs.astuple(self)
         )
+        return Candidates(*columns)
 
     def trusted_ones(self) -> "Candidates":
         """Return the trusted ones among these."""
@@ -108,14 +109,11 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
     def joined(self, others: "Candidates") -> "Candidates":
         """Return these, followed by others."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(others), strict=True)
-        return Candidates._of(
-            None
-            if own is None or other is None
-            else np.concatenate([own, other])
-            if isinstance(own, np.ndarray)
-            else [*own, *other]
-            for own, other in pairs
+        columns: Iterator[Any] = (
+            np.concatenate(pair) if isinstance(pair[0], np.ndarray) else None if None in pair else [*pair[0], *pair[1]]
+            for pair in pairs
         )
+        return Candidates(*columns)
 
     def completed(self, others: "Candidates") -> "Candidates":
         """Return these, with the similarities of others where they lack one, followed by those that are new."""
@@ -126,10 +124,6 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
         for name, mine in cosines.items():
             mine[both] = np.where(np.isnan(mine[both]), getattr(others, name)[theirs], mine[both])
         return msgspec.structs.replace(self, **cosines).joined(others.chosen(list(rows.values())))
-
-    @staticmethod
-    def _of(columns: Iterable[Any]) -> "Candidates":
-        return Candidates(*columns)
 
 
 _ARRAYS: Final = tuple(

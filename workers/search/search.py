@@ -183,8 +183,7 @@ class Search:
         if (least := command.min_similarity) is not UNSET:
             cosines = candidates.similarity
             order = [row for row in order if cosines[row] >= least]
-        hits: list[Hit] = []
-        twins = Twins()
+        hits, said = list[Hit](), dict[str, set[Partition]]()
         for start in range(0, len(order), command.limit):
             chunk = order[start : start + command.limit]
             if missing := [candidates.ids[row] for row in chunk if candidates.ids[row] not in read]:
@@ -194,7 +193,7 @@ class Search:
             for row in chunk:
                 if (memory := read.get(candidates.ids[row])) is None:
                     continue
-                if not (command.collapse_duplicates and twins.is_repeated(memory)):
+                if not (command.collapse_duplicates and is_repeated(memory, said)):
                     hits.append((row, _score(memory, ranking, row, explain=command.explain)))
             if len(hits) >= command.limit:
                 break
@@ -312,21 +311,15 @@ def _score(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memo
     return memory
 
 
-class Twins:
-    """Remembers contents, to leave out those that say the same but for white space and case.
+def is_repeated(memory: Memory, before: dict[str, set[Partition]]) -> bool:
+    """Say whether a memory says the same as one of those before but for white space and case, and note it there.
 
-    The first of twins stays. An untrusted memory never hides a trusted one, whichever comes first.
+    An untrusted memory never hides a trusted one, whichever comes first.
     """
-
-    def __init__(self) -> None:
-        self._seen: dict[str, set[Partition]] = {}
-
-    def is_repeated(self, memory: Memory) -> bool:
-        """Say whether a twin that may stand for it was seen before, and remember it."""
-        seen = self._seen.setdefault(" ".join(memory.content.casefold().split()), set())
-        repeated = Partition.TRUSTED in seen or memory.partition in seen
-        seen.add(memory.partition)
-        return repeated
+    seen = before.setdefault(" ".join(memory.content.casefold().split()), set())
+    repeated = Partition.TRUSTED in seen or memory.partition in seen
+    seen.add(memory.partition)
+    return repeated
 
 
 def question_of(command: SearchMemories, filters: Filters, zone: tzinfo) -> Question:

@@ -13,7 +13,7 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import EQUAL_SCORES, Candidates, Measure, Ranked, rank_by_score, rank_by_similarity
-from engramq.workers.search.search import Twins
+from engramq.workers.search.search import is_repeated
 
 QUESTIONS = [
     "", "?", "When did Ada move to Graz in May 2023?", "What did bob say?", "How long ago was that",
@@ -187,8 +187,8 @@ def memory(content: str, partition: Partition = Partition.TRUSTED) -> Memory:
 
 @given(st.lists(st.tuples(st.sampled_from(["a b", "A  B", " a\tb\n", "c"]), st.sampled_from(list(Partition)))))
 def test_an_untrusted_twin_never_stands_for_a_trusted_one(several: list[tuple[str, Partition]]) -> None:
-    twins = Twins()
-    shown = [(text, side) for text, side in several if not twins.is_repeated(memory(text, side))]
+    before: dict[str, set[Partition]] = {}
+    shown = [(text, side) for text, side in several if not is_repeated(memory(text, side), before)]
     folded = [(" ".join(text.casefold().split()), side) for text, side in shown]
     assert len(folded) == len(set(folded))
     assert {item for item in folded if item[1] is Partition.TRUSTED} == {
