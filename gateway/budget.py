@@ -46,7 +46,10 @@ _OBJECTS: Final = frozenset(
 )
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _NEIGHBORS: Final = "neighbors"  # says in `truncated` that there are more
+# Where a reply tells of many items, one by one: the last are left out first, errors after what went well.
+RECEIPTS: Final = ("results", "receipts", "errors")
 _LISTS: Final = (
+    *RECEIPTS,
     "memories",
     "standing",
     "extracts",
@@ -77,7 +80,7 @@ _NEVER_CUT: Final = frozenset(
         _DIGEST,
     }
 )
-_RECEIPTS: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
+_NEVER_SHORT: Final = "updated"  # what an outcome changed: at most 50 short lines
 # What of an item of a page stays when all else is not enough.
 KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", "later", "earlier", Partition.UNTRUSTED.value})
 KEPT: Final = KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
@@ -94,10 +97,10 @@ def fit_to_budget(body: Body, budget: int, rest: Callable[[int], str], asked: tu
     """Return the JSON text of a reply, at most `budget` characters; what has to go is taken out of the body.
 
     `rest` gets a budget for all of it, and returns how to get that. `asked`: the words by which passages are chosen;
-    without them contents keep their beginnings. Receipts of many items are never cut.
+    without them contents keep their beginnings.
     """
     text, recorded = text_of(body), body.get("reply")
-    if len(text) <= budget or (isinstance(recorded, dict) and not recorded.keys().isdisjoint(_RECEIPTS)):
+    if len(text) <= budget or (isinstance(recorded, dict) and isinstance(recorded.get(_NEVER_SHORT), list)):
         return text
     inner = body["reply"] if isinstance(body.get("reply"), dict) else body
     needed = min(limits.REPLY_CHARS_MAX, math.ceil(len(text) * _MARGIN / _ROUNDED) * _ROUNDED)

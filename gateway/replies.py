@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from engramq.gateway.brief import BRIEF_FORMS, brief_of, withhold_contents
-from engramq.gateway.budget import Body
+from engramq.gateway.budget import RECEIPTS, Body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body, text_of
 from engramq.schemas.command_line import count_of
@@ -219,6 +219,40 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
         return f"{budget} shows more."
     narrower = "a smaller limit" if "limit" in tool.parameters.__struct_fields__ else "a narrower filter"
     return f"{budget} shows more, and {narrower} more of each.{in_parts}"
+
+
+def begin_at(body: Body, first: int) -> None:
+    """Leave out what a recorded reply tells of items before one; raises EngramqError where it has no such item."""
+    lists = _receipts_of(body)
+    for receipts in lists:
+        receipts[:] = [item for item in receipts if item["index"] >= first]
+    if not any(lists):
+        raise invalid("first", f"first: the reply has no item {first}.", "Leave it out to see the first ones.")
+
+
+def items_of(body: Body) -> list[list[int]]:
+    """Return the indexes of the items that a reply tells of one by one, by its lists."""
+    return [[item["index"] for item in items] for items in _receipts_of(body)]
+
+
+def rest_of_items(body: Body) -> str:
+    """Return how to get all of such a reply."""
+    command_id = (body.get("reply") or body)["command_id"]
+    return f'get_command(command_id="{command_id}", max_chars={limits.REPLY_CHARS_MAX}) shows it all.'
+
+
+def tell_next(body: Body, items: list[list[int]]) -> None:
+    """Say which call goes on where a budget left out the last of the items that a reply told of."""
+    told, kept = body.get("reply") or body, zip(_receipts_of(body), items, strict=True)
+    left = [indexes[len(shown)] for shown, indexes in kept if len(shown) < len(indexes)]
+    if left and told["rest"] == rest_of_items(body):  # the least budgets have no room for it
+        told["rest"] = f'get_command(command_id="{told["command_id"]}", first={min(left)}) goes on.'
+
+
+def _receipts_of(body: Body) -> list[list[Body]]:
+    told = body.get("reply") or body
+    lists = [told[name] for name in RECEIPTS if isinstance(told.get(name), list)]
+    return [items for items in lists if all("index" in item for item in items)]
 
 
 def _parts_with_contents(body: Body) -> list[Body]:

@@ -25,7 +25,18 @@ from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.queue.bus import Bus, Pending
 from engramq.gateway.redaction import WITH_MEMORIES, redact_command
-from engramq.gateway.replies import ReplyStyle, body_of, cut_to_part, notice_of, rest_of, withheld_body_of
+from engramq.gateway.replies import (
+    ReplyStyle,
+    begin_at,
+    body_of,
+    cut_to_part,
+    items_of,
+    notice_of,
+    rest_of,
+    rest_of_items,
+    tell_next,
+    withheld_body_of,
+)
 from engramq.gateway.sessions import (
     Breadcrumbs,
     add_references,
@@ -38,6 +49,7 @@ from engramq.schemas.codec import fault_body, fingerprint, text_of
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import (
     Command,
+    GetCommand,
     GetMemory,
     GuideTopic,
     Reply,
@@ -265,12 +277,16 @@ class Service:
         budget, asked = arguments.max_chars or self.style.max_chars, arguments.parameters
         if isinstance(asked, GetMemory):
             body = cut_to_part(body, asked.part, budget)
+        if isinstance(asked, GetCommand) and asked.first:
+            begin_at(body, asked.first)
         text = text_of(body)
         if not call.tool.bounded or len(text) <= budget:
             return ToolReply(body, text, is_error=False)
-        is_full = (arguments.detail or self.style.detail) is Detail.FULL
+        is_full, items = (arguments.detail or self.style.detail) is Detail.FULL, items_of(body)
 
         def rest(needed: int) -> str:
+            if any(items):
+                return rest_of_items(body)
             return reword_for(rest_of(call.tool, body, is_full=is_full, needed=needed), audience)
 
         def cut() -> str:
@@ -279,6 +295,9 @@ class Service:
 
         # Sentences of many long texts take a second, in which others are answered.
         text = cut() if len(text) <= AT_ONCE_CHARS else await anyio.to_thread.run_sync(cut)
+        if any(items):
+            tell_next(body, items)
+            text = text_of(body)
         return ToolReply(body, text, is_error=False)
 
     async def _answer_here(self, call: Call, session: str, asked: msgspec.Struct) -> Body:

@@ -178,8 +178,8 @@ LIST_PROPOSALS: Final = Tool(
     rest="GET /proposals",
     client_name="list_proposals",
     title="List proposals",
-    summary="See proposals, newest first, and what each would do. Call it when asked to decide, or a change still "
-    "waits. Not right after a proposal: the reply had the id.",
+    summary="See proposals, newest first, and what each would do. Call it when asked to decide. Not right "
+    "after a proposal: the reply had the id.",
     example='list_proposals(state="pending")',
     bounded=True,
     read_only=True,

@@ -84,7 +84,7 @@ ADD_NODE: Final = Tool(
     rest="POST /graph/nodes",
     client_name="add_node",
     title="Add a node",
-    summary="Make a named node, or merge properties into it. Label and name together identify it. Call it for "
+    summary="Make a named node, or merge properties into it. Label and name identify it. Call it for "
     "properties of a thing itself. Not before an edge: graph_add_edge makes missing nodes.",
     example='graph_add_node(name="Ada", label="Person")',
     bounded=True,
@@ -268,7 +268,7 @@ DELETE_EDGE: Final = Tool(
     client_name="delete_edge",
     title="Delete an edge",
     summary="Remove an edge. Call it when the fact is false. A constitutive edge takes consent: another "
-    "principal calls the same or decide_proposal, then call again. If it held once, or properties or "
+    "principal calls the same, then call again. If it held once, or properties or "
     "weight are wrong, call graph_add_edge.",
     example='graph_delete_edge(edge_id="<id>")',
     destructive=True,

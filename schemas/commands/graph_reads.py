@@ -260,7 +260,7 @@ LIST_EDGES: Final = Tool(
     client_name="list_edges",
     title="List edges",
     summary="See every edge of a node, heaviest first, or one by edge_id. Call it for all facts about a "
-    "thing, or what an id stands for. For what lies further away call graph_query_neighbors.",
+    "thing. For what lies further away call graph_query_neighbors.",
     example='graph_list_edges(node_name="Ada")',
     bounded=True,
     read_only=True,
@@ -391,7 +391,7 @@ FIND_PATH: Final = Tool(
     rest="GET /graph/path",
     client_name="find_path",
     title="Find a path",
-    summary="Find a shortest path between two nodes, in either direction. Call it to "
+    summary="Find a shortest path between two nodes. Call it to "
     "learn how two things are connected. For one exact fact call get_edge.",
     example='graph_find_path(start_node="Ada", end_node="London")',
     bounded=True,

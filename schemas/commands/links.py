@@ -358,6 +358,7 @@ CONNECTS: Final = Tool(
     summary="Make many links at once; bad ones are reported by index. Call it to link a set. For one call connect.",
     example='connects(edges=[{"source": "@recalled[0]", "target": "@recalled[1]"}])',
     session=True,
+    bounded=True,
     batches={"edges": Items(taken=LinkRequest, kept=BatchLink, ids=("source", "target"))},
     destructive=True,
     everyday=("edges", "session"),
@@ -367,7 +368,7 @@ CONNECTS: Final = Tool(
         when_not="One link: connect.",
         cost="One transaction, about as much as the links would cost alone, without the round trips.",
         returns="results and errors, each with its index, and counts. A bad item is an error of its index. atomic: all "
-        "or nothing, and the first error is the answer.",
+        "or nothing, and the first error is the answer. Many results come in parts: rest names the call that goes on.",
         next="Correct the items in errors and send those again.",
         before=_BEFORE,
         example=ExampleCall(

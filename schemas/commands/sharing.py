@@ -47,8 +47,8 @@ SHARE_MEMORY: Final = Tool(
     rest="POST /memories/{memory_id}/share",
     client_name="share",
     title="Share a memory",
-    summary="Let everybody see your private memory, with the digest that get_memory shows. Call it when asked to. "
-    "Not for secrets. unshare_memory undoes it.",
+    summary="Let everybody see your private memory, as you read it. Call it when asked to. Not for secrets. "
+    "unshare_memory undoes it.",
     example='share_memory(memory_id="<id>", seen="<digest>")',
     ids=("memory_id",),
     ids_only=True,

@@ -50,6 +50,7 @@ class GetCommand(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ge
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     command_id: Identifier
+    first: Annotated[int, Meta(ge=0, le=limits.IMPORT_ROWS, description="First item to show")] = 0
 
 
 class CommandReport(Reply, kw_only=True, tag="command_report"):
@@ -66,7 +67,7 @@ GET_COMMAND: Final = Tool(
     client_name="get_command",
     title="Get a command's outcome",
     summary="Learn what became of a write, and its reply. Call it when one answered pending, or the connection "
-    "broke. A write that answered is final. Until then ask again; do not write again.",
+    "broke. A write that answered is final. Until then do not write again.",
     example='get_command(command_id="<id>")',
     detailed=True,
     core=("command_id",),
@@ -77,7 +78,8 @@ GET_COMMAND: Final = Tool(
         when_not="The write answered: its reply is final. Do not write again to be sure: ask here, or repeat the call "
         "with the idempotency_key that it had.",
         cost="One read, a few milliseconds. Only the same principal, or admin, sees it.",
-        returns="status and reply, the answer that you would have got; null until it has ended.",
+        returns="status and reply, the answer that you would have got; null until it has ended. Many receipts come in "
+        "parts: rest names the call that goes on, with first.",
         next="pending or running: ask again in a second. failed: reply says why, and nothing was applied. unknown: no "
         "such command of yours, or one of more than a week ago.",
         before=(_STORE,),
@@ -128,7 +130,7 @@ LIST_AUDIT: Final = Tool(
     rest="GET /audit",
     client_name="audit",
     title="Audit",
-    summary="See who changed what, newest first; of a memory its links and outcomes too. Call it when something "
+    summary="See who changed what, newest first. Call it when something "
     "is hidden or gone. For its content call get_memory.",
     example='audit(target="<id>")',
     bounded=True,
@@ -212,7 +214,7 @@ MEMORY_STATS: Final = Tool(
     client_name="stats",
     title="Memory statistics",
     summary="Count memories by partition, sector, state and project, links, and waiting jobs. Call it to judge "
-    "how much is known, or why things are slow. Not for contents.",
+    "how much is known. Not for contents.",
     example="memory_stats()",
     read_only=True,
     guide=ToolGuide(

@@ -9,6 +9,7 @@ from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
     AuditList,
+    BatchConnected,
     BreadcrumbTrail,
     CommandReport,
     ContradictionList,
@@ -31,6 +32,8 @@ from engramq.schemas.commands import (
     Surveyed,
     Verified,
 )
+from engramq.schemas.commands.links import BatchLinked, BatchRefusal
+from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import (
     AuditEntry,
@@ -53,6 +56,7 @@ from engramq.schemas.vocabulary import (
     AuditAction,
     CommandStatus,
     Direction,
+    LinkAction,
     MemoryState,
     Origin,
     Partition,
@@ -126,6 +130,20 @@ EDGE: dict[str, st.SearchStrategy[Any]] = {
     "memory_sector": st.sampled_from(Sector),
     "properties": PROPERTIES,
 }
+LINKED = st.fixed_dictionaries(
+    {
+        "action": st.sampled_from(LinkAction),
+        "source_id": st.builds(uuid7),
+        "target_id": st.builds(uuid7),
+        "relation": st.text(min_size=1, max_size=255),
+        "weight": st.floats(0, 1),
+        "note": st.none() | st.text(max_size=500),
+        "reinforcement_count": st.integers(0, 9),
+        "displaced_edge": st.none(),
+        "displaced_edges": st.just([]),
+        "summary": st.text(max_size=300),
+    }
+)
 WRITES: dict[str, st.SearchStrategy[Any]] = {
     "store_memory": st.builds(Stored, stored=MEMORIES, similar_memories=st.lists(MEMORIES, max_size=5), **WRITTEN),
     "supersede_memory": st.builds(Superseded, old=MEMORIES, new=MEMORIES, **WRITTEN),
@@ -133,6 +151,23 @@ WRITES: dict[str, st.SearchStrategy[Any]] = {
     "restore_memory": st.builds(MemoryChanged, status=st.just("restored"), memory=MEMORIES, **WRITTEN),
     "graph_add_node": st.builds(NodeAdded, created=st.booleans(), properties=PROPERTIES, **NODES, **WRITTEN),
     "graph_add_edge": st.builds(EdgeAdded, created=st.booleans(), **EDGE, **WRITTEN),
+    "connects": st.builds(
+        lambda results, errors: BatchConnected(
+            results=[BatchLinked(index=index, **link) for index, link in enumerate(results)],
+            errors=[
+                BatchRefusal(index=index, code=FaultCode.DEGREE_LIMIT, **told) for index, told in enumerate(errors)
+            ],
+            created=len(results),
+            reinforced=0,
+            updated=0,
+            skipped=0,
+            deferred=0,
+            summary="Some were linked.",
+            command_id=uuid7(),
+        ),
+        st.lists(LINKED, max_size=limits.BATCH_LINKS // 2),
+        st.lists(st.fixed_dictionaries({"error": st.text(), "recovery": st.text()}), max_size=limits.BATCH_LINKS // 2),
+    ),
     "memory_promote_to_trusted": st.builds(
         Promoted, status=st.sampled_from(["promoted", "already_trusted"]), memory=MEMORIES, **WRITTEN
     ),
