@@ -316,10 +316,17 @@ def empty_database(servers: TestServers) -> Iterator[Database]:
         servers.administer(f"drop database {name} with (force)")
 
 
+# The open store of the database of the module whose tests run, by the database's URL. Its sessions know all tables,
+# which takes a new one a tenth of a second; new ones for the workers of each test cost more than many tests ask of them.
+module_stores: dict[str, Store] = {}
+
+
 @pytest.fixture(scope="module")
 async def module_store(module_database: Database) -> AsyncIterator[Store]:
     async with await Store.open(module_database.url) as opened:
+        module_stores[module_database.url] = opened
         yield opened
+        del module_stores[module_database.url]
 
 
 @pytest.fixture

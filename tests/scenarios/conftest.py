@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from engramq.schemas.settings import Settings
+from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged
 
@@ -14,8 +15,15 @@ def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
     return stage_settings(database, redis_url, key_prefix)
 
 
+@pytest.fixture(autouse=True)
+def shared_sessions(request: pytest.FixtureRequest) -> None:
+    """Open the module's store, with which all workers work that tests of the module run."""
+    if "database" in request.fixturenames:
+        request.getfixturevalue("module_store")
+
+
 @pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
+async def stage(module_store: Store, settings: Settings) -> AsyncIterator[Stage]:
     async with staged(settings) as running:
         yield running
 

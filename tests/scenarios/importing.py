@@ -8,6 +8,7 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.schemas.settings import Settings
+from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.scenarios.stage import Stage, stage_settings, staged
 
@@ -22,7 +23,7 @@ def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: p
 
 
 @pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
+async def stage(module_store: Store, settings: Settings) -> AsyncIterator[Stage]:
     async with staged(settings) as stage:
         yield stage
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from mcp.client import Client
 
@@ -21,9 +22,19 @@ from engramq.schemas.connection import lanes_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, read_settings
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Scope, WorkerKind
+from engramq.schemas.vocabulary import (
+    ALL_SCOPES,
+    DEFAULT_LANGUAGE,
+    DEFAULT_NAMESPACE,
+    DEFAULT_PRINCIPAL,
+    Detail,
+    Scope,
+    WorkerKind,
+)
+from engramq.workers import app
 from engramq.workers.app import run
-from tests.conftest import Database
+from engramq.workers.db.database import Store
+from tests.conftest import Database, module_stores
 from tests.gateway.line_client import line_client
 from tests.gateway.replies import check_reply
 
@@ -127,15 +138,36 @@ def stage_settings(database: Database, redis_url: str, key_prefix: str, **change
 
 @asynccontextmanager
 async def running_workers(settings: Settings, *kinds: WorkerKind) -> AsyncIterator[None]:
-    """Run workers of these kinds, or of every kind, for as long as the block lasts."""
+    """Run workers of these kinds, or of every kind, for as long as the block lasts.
+
+    Where the module has a store open on their database they work with it: see tests/conftest.py.
+    """
     stop, ready = asyncio.Event(), asyncio.Event()
+    shared = module_stores.get(settings.database_url) if settings.language == DEFAULT_LANGUAGE else None
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(kinds or tuple(WorkerKind), settings, stop=stop, ready=ready, handle_signals=False))
+        with nullcontext() if shared is None else _opened_before(shared):
+            group.create_task(run(kinds or tuple(WorkerKind), settings, stop=stop, ready=ready, handle_signals=False))
+            try:
+                await asyncio.wait_for(ready.wait(), READY_S)
+            except BaseException:
+                stop.set()
+                raise
         try:
-            await asyncio.wait_for(ready.wait(), READY_S)
             yield
         finally:
             stop.set()
+
+
+@contextmanager
+def _opened_before(store: Store) -> Iterator[None]:
+    """Have workers that start within the block use this store, and leave it open."""
+
+    async def open_store(_settings: Settings) -> AbstractAsyncContextManager[Store]:
+        store._tenants.clear()  # namespaces went with the rows of the test before
+        return nullcontext(store)
+
+    with patch.object(app, "open_store", open_store):
+        yield
 
 
 async def until(condition: Callable[[], Awaitable[bool]], bound_s: float = 20.0) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.db.database import Store
 from engramq.workers.links.rules import LinkRules
 from tests.conftest import Database
 from tests.scenarios.stage import Stage, agent_of, running_workers, stage_settings, staged
@@ -22,7 +23,7 @@ def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
 
 
 @pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
+async def stage(module_store: Store, settings: Settings) -> AsyncIterator[Stage]:
     async with running_workers(settings, *KINDS), staged(settings, workers=False) as running:
         yield running
 

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from engramq.workers.db import vectors
+from engramq.workers.db.database import Store
 from engramq.workers.search import candidates, search
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged, until
@@ -15,7 +16,7 @@ BOTH = ["trusted", "untrusted"]
 
 
 @pytest.fixture
-async def agent(database: Database, redis_url: str, key_prefix: str) -> AsyncIterator[Agent]:
+async def agent(module_store: Store, database: Database, redis_url: str, key_prefix: str) -> AsyncIterator[Agent]:
     async with (
         staged(stage_settings(database, redis_url, key_prefix, link_threshold="1")) as stage,
         agent_of(await stage.gateway()) as connected,
