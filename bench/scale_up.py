@@ -252,7 +252,7 @@ def measure_home(grown: Grown, folder: Path, idle_s: float) -> None:
     shutil.rmtree(home / "postgres" / "data")
     command(grown, "restore", copy, "restore", str(backup), file=backup)
     backup.unlink()
-    given = {**os.environ, "ENGRAMQ_HOME": str(copy), "ENGRAMQ_NAMESPACE": NAMESPACE, "ENGRAMQ_LINGER_S": "3600"}
+    given = {**os.environ, "ENGRAMQ_HOME": str(copy), "ENGRAMQ_NAMESPACE": NAMESPACE, "ENGRAMQ_TEST_LINGER_S": "3600"}
     with stdio_client(given) as client:
         grown.tell("start", seconds=client.initialize())
         client.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})

@@ -116,7 +116,7 @@ def stop(environment: dict[str, str]) -> None:
 
 def measure(rounds: int, idle_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix="engramq-bench-") as home:
-        environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_LINGER_S": "600"}
+        environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_TEST_LINGER_S": "600"}
         bare = statistics.median(bare_python() for _ in range(rounds))
         with stdio_client(environment) as first:
             emit("start_first_ever", seconds=round(first.initialize(), 3), bare_python_s=round(bare, 3))

@@ -116,12 +116,10 @@ UNLIMITED: Final = CallLimits(None, None)
 
 def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
     """Return the limits that the settings ask for; authenticated callers have some by default."""
-    rate = RATE if authenticated and settings.rate_limit is None else settings.rate_limit
+    quotas = settings.quotas
+    rate = RATE if authenticated and quotas.principal_calls_per_second is None else quotas.principal_calls_per_second
     return CallLimits(
-        rate,
-        CONCURRENCY if authenticated else None,
-        a_minute=settings.quotas.calls,
-        each_a_minute=settings.quotas.principal_calls,
+        rate, CONCURRENCY if authenticated else None, a_minute=quotas.calls, each_a_minute=quotas.principal_calls
     )
 
 

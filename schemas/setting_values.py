@@ -236,6 +236,7 @@ class Quotas(NamedTuple):
     principal_memories: int = 0
     principal_bytes: int = 0
     principal_calls: int = 0
+    principal_calls_per_second: int | None = None  # so many, and twice as many in a burst; None: as call_limits says
 
 
 def pairs(text: str, names: Collection[str]) -> dict[str, str]:

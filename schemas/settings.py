@@ -23,6 +23,7 @@ from engramq.schemas.limits import LANES_MAX
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
 
 PREFIX: Final = "ENGRAMQ_"
+TESTS_PREFIX: Final = f"{PREFIX}TEST_"  # CONTRIBUTING.md says which there are
 _LINE: Final = "line"
 
 
@@ -61,23 +62,26 @@ class JwtClaims(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of the table: the variable is PREFIX + the field's name in capitals."""
+    """One line of the table: the variable is PREFIX, or TESTS_PREFIX, + the field's name in capitals."""
 
     default: str
     meaning: str
     parse: Callable[[str], Any]
     secret: bool = False
+    of_tests: bool = False
     field: str = ""
 
     @property
     def variable(self) -> str:
         """The name of the environment variable."""
-        return PREFIX + self.field.upper()
+        return (TESTS_PREFIX if self.of_tests else PREFIX) + self.field.upper()
 
 
-def _setting(default: str, meaning: str, parse: Callable[[str], Any], *, secret: bool = False) -> Any:
-    """Return a field of Settings with its line of the table."""
-    return field(metadata={_LINE: Setting(default, meaning, parse, secret)})
+def _setting(
+    default: str, meaning: str, parse: Callable[[str], Any], *, secret: bool = False, of_tests: bool = False
+) -> Any:
+    """Return a field of Settings with its line of the table; one that is of tests is on no page."""
+    return field(metadata={_LINE: Setting(default, meaning, parse, secret, of_tests)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,17 +161,13 @@ class Settings:
         "missing) and `untrusted` (true for an untrusted principal): `namespace=tenant, scope=roles`",
         JwtClaims.of,
     )
-    rate_limit: float | None = _setting(
-        "",
-        "Calls per second that one principal may make, twice as many in a burst; 0: no limit. Empty: 200 for callers "
-        "with a token, no limit for local clients",
-        take.optional(take.number(0, 1_000_000)),
-    )
     quotas: take.Quotas = _setting(
         "",
         "Bounds of a namespace, and of each principal of one, with commas: `memories=100000, bytes=500000000, "
-        "calls=6000, principal_memories=10000, principal_bytes=50000000, principal_calls=600`. Archived memories "
-        "count, bytes are of contents and metadata, calls those of a minute at one gateway. Left out: no bound",
+        "calls=6000, principal_memories=10000, principal_bytes=50000000, principal_calls=600, "
+        "principal_calls_per_second=50`. Archived memories count, bytes are of contents and metadata, calls those of a "
+        "minute or a second at one gateway, twice as many in a burst of seconds. 0 or left out: no bound; but of calls "
+        "per second a caller with a token may make 200",
         take.quotas,
     )
     tools: str = _setting(
@@ -250,8 +250,9 @@ class Settings:
         secret=True,
     )
     webhooks_private: bool = _setting("0", "Let webhooks go to private addresses, and by http (1 or 0)", take.flag)
-    linger_s: float = _setting("5", "Seconds that the embedded stack outlives its last client", take.number(0, 86_400))
-    sweep_interval_s: float = _setting("5", "Seconds between two looks for unfinished work", take.number(0.05, 3_600))
+    sweep_interval_s: float = _setting(
+        "5", "Seconds between two looks for unfinished work", take.number(0.05, 3_600), of_tests=True
+    )
     log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR", take.log_level)
     otel_endpoint: str = _setting(
         "",
@@ -292,7 +293,6 @@ OTHERS: Final[Mapping[str, str]] = {
     "ENGRAMQ_FUZZ_EXAMPLES": "How many calls the fuzz test makes",
 }
 KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_(TCP|UDP)")
-TESTS_PREFIX: Final = f"{PREFIX}TEST_"  # CONTRIBUTING.md says which there are
 
 # Settings that earlier revisions had, by variable: what to do instead.
 GONE: Final[Mapping[str, str]] = {
@@ -301,6 +301,9 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_DATABASE_REPLICAS": "All reads go to ENGRAMQ_DATABASE_URL, which may name several hosts to follow a "
     "failover.",
     "ENGRAMQ_DATABASE_POOLER": "A pooler such as PgBouncer is recognised at each new connection.",
+    "ENGRAMQ_RATE_LIMIT": "Say principal_calls_per_second=NUMBER in ENGRAMQ_QUOTAS.",
+    "ENGRAMQ_LINGER_S": "The stack outlives its last client by 5 s; `engramq service install` keeps it running.",
+    "ENGRAMQ_SWEEP_INTERVAL_S": "Workers look for unfinished work every 5 s.",
     "ENGRAMQ_JWT_ALGORITHMS": "Every signature by a private key is taken: RS, PS, ES and EdDSA.",
     "ENGRAMQ_JWT_LEEWAY_S": "The issuer's clock may differ from ours by 30 s.",
     "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",

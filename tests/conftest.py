@@ -317,7 +317,7 @@ def empty_database(servers: TestServers) -> Iterator[Database]:
 
 
 # The open store of the database of the module whose tests run, by the database's URL. Its sessions know all tables,
-# which takes a new one a tenth of a second; new ones for the workers of each test cost more than many tests ask of them.
+# which takes a new one a tenth of a second; new ones for the workers of each test cost more than many tests ask.
 module_stores: dict[str, Store] = {}
 
 

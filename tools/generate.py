@@ -47,6 +47,7 @@ def settings_page() -> str:
     rows = (
         f"| `{setting.variable}` | {f'`{setting.default}`' if setting.default else ''} | {setting.meaning} |"
         for setting in SETTINGS
+        if not setting.of_tests
     )
     secrets = ", ".join(f"`{setting.variable}_FILE`" for setting in SETTINGS if setting.secret)
     others = (f"| `{variable}` | {meaning} |" for variable, meaning in OTHERS.items())

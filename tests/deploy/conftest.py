@@ -48,4 +48,4 @@ def hold(home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def environment(home: Home) -> dict[str, str]:
     mine = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")}
-    return mine | {"ENGRAMQ_HOME": str(home.path), "ENGRAMQ_LINGER_S": "30", "ENGRAMQ_PORT": "0"}
+    return mine | {"ENGRAMQ_HOME": str(home.path), "ENGRAMQ_TEST_LINGER_S": "30", "ENGRAMQ_PORT": "0"}

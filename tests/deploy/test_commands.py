@@ -176,7 +176,7 @@ def test_up_names_a_bad_setting_and_a_taken_port(
 
     up = foreground()
     port = str(status_of(home)["http"]).rpartition(":")[2]
-    other = environment | {"ENGRAMQ_PORT": port, "ENGRAMQ_HOME": str(home.path / "other"), "ENGRAMQ_LINGER_S": "0"}
+    other = environment | {"ENGRAMQ_PORT": port, "ENGRAMQ_HOME": str(home.path / "other"), "ENGRAMQ_TEST_LINGER_S": "0"}
     taken = engramq(other, "up")
     assert (taken.returncode, "ENGRAMQ_PORT" in taken.stderr) == (1, True)
     up.end(signal.SIGTERM)

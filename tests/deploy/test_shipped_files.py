@@ -17,9 +17,9 @@ pytestmark = pytest.mark.promise("OP-8")
 
 DEPLOY = ROOT / "deploy"
 VARIABLE = re.compile(r"\bENGRAMQ_[A-Z0-9_]*[A-Z0-9]\b")
-TABLE = {each.variable: each.default for each in SETTINGS}
+TABLE = {each.variable: each.default for each in SETTINGS if not each.of_tests}
 # Of stdio clients and of the embedded stack: an operator with servers of their own has no use for them.
-OF_A_HOME = {"ENGRAMQ_HOME", "ENGRAMQ_NAMESPACE", "ENGRAMQ_PRINCIPAL", "ENGRAMQ_PROJECT", "ENGRAMQ_LINGER_S"}
+OF_A_HOME = {"ENGRAMQ_HOME", "ENGRAMQ_NAMESPACE", "ENGRAMQ_PRINCIPAL", "ENGRAMQ_PROJECT"}
 COMPOSE = DEPLOY / "docker" / "compose.yaml"
 
 

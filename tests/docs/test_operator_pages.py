@@ -84,11 +84,11 @@ def test_an_upgrade_of_compose_in_another_folder_takes_passwords_and_settings_al
     (old / ".env").write_text("OWNER_PASSWORD=mine\n")
     subprocess.run(["sh", "-c", copying], cwd=new, check=True)
     assert sorted(each.name for each in new.iterdir()) == [".env", "OLD"]
-    (old / "engramq.env").write_text("ENGRAMQ_RATE_LIMIT=50\n")
+    (old / "engramq.env").write_text("ENGRAMQ_LANES=50\n")
     subprocess.run(["sh", "-c", copying], cwd=new, check=True)
     assert [(new / name).read_text() for name in (".env", "engramq.env")] == [
         "OWNER_PASSWORD=mine\n",
-        "ENGRAMQ_RATE_LIMIT=50\n",
+        "ENGRAMQ_LANES=50\n",
     ]
 
 

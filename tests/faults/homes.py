@@ -75,7 +75,7 @@ async def new_home(fault: Fault) -> AsyncIterator[HomeSite]:
     """Start a home; below a small file system of its own when the fault fills that."""
     folder = Path(tempfile.mkdtemp(prefix="engramq-faults-", dir="/tmp"))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")}
-    given = {"HOME": str(folder / "home"), "PORT": "0", "LINGER_S": "60", "EMBEDDER": "hash"}
+    given = {"HOME": str(folder / "home"), "PORT": "0", "TEST_LINGER_S": "60", "EMBEDDER": "hash"}
     site = HomeSite(Home(folder / "home"), kept | {f"ENGRAMQ_{name}": value for name, value in given.items()})
     try:
         with small_disk(folder) if fault.small_disk else nullcontext():

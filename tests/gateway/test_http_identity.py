@@ -229,7 +229,7 @@ async def test_who_guesses_too_often_is_told_to_wait_and_harms_no_good_token(
 
 @pytest.mark.promise("SE-9")
 async def test_who_comes_with_a_token_is_limited_and_told_so_by_the_tool(redis_url: str, keys: Keys) -> None:
-    async with guarded(redis_url, keys, rate_limit="1") as (site, workers):
+    async with guarded(redis_url, keys, quotas="principal_calls_per_second=1") as (site, workers):
         async with client_with(site, GOOD) as client:
             results = [await client.call_tool("memory_stats", {}) for _ in range(4)]
         refused = [result for result in results if result.is_error]

@@ -101,7 +101,7 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
         ("trusted_proxies", "10.0.0.1/8"),
         ("jwt_keys", "key.pem"),
         ("jwt_keys", "file:///etc/passwd"),
-        ("rate_limit", "-1"),
+        ("quotas", "principal_calls_per_second=-1"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_by_name(variable: str, value: str) -> None:

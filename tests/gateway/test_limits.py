@@ -111,8 +111,8 @@ def test_who_comes_with_a_token_is_limited_and_local_clients_only_if_asked() -> 
     assert chosen(True) == (200.0, 100.0)
     assert chosen(False) == (None, None)
     for authenticated in (True, False):
-        assert chosen(authenticated, rate_limit="5")[0] == 5.0
-        assert chosen(authenticated, rate_limit="0")[0] is None
+        assert chosen(authenticated, quotas="principal_calls_per_second=5")[0] == 5.0
+        assert chosen(authenticated, quotas="principal_calls_per_second=0")[0] is None
 
 
 def test_failures_count_by_address() -> None:

@@ -57,7 +57,7 @@ def settings_of(database_url: str, redis_url: str, prefix: str) -> Settings:
         "ENGRAMQ_REDIS_URL": redis_url,
         "ENGRAMQ_KEY_PREFIX": prefix,
         "ENGRAMQ_EMBEDDER": "hash",
-        "ENGRAMQ_SWEEP_INTERVAL_S": "0.2",
+        "ENGRAMQ_TEST_SWEEP_INTERVAL_S": "0.2",
         "ENGRAMQ_REPLY_TIMEOUT_S": "20",
     })  # fmt: skip
 

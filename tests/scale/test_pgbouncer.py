@@ -59,7 +59,7 @@ def settings(bouncer: PgBouncer, redis_url: str, key_prefix: str) -> Settings:
         "ENGRAMQ_REDIS_URL": redis_url,
         "ENGRAMQ_KEY_PREFIX": key_prefix,
         "ENGRAMQ_EMBEDDER": "hash",
-        "ENGRAMQ_SWEEP_INTERVAL_S": "0.2",
+        "ENGRAMQ_TEST_SWEEP_INTERVAL_S": "0.2",
         "ENGRAMQ_REPLY_TIMEOUT_S": "20",
     })  # fmt: skip
 

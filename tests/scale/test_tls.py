@@ -94,7 +94,7 @@ async def test_the_whole_story_by_tls_as_a_user_of_the_least_rights(
                 **{f"ENGRAMQ_{name.upper()}": str(getattr(settings, name)) for name in ("redis_url", "key_prefix")},
                 "ENGRAMQ_DATABASE_URL": trusted,
                 "ENGRAMQ_EMBEDDER": "hash",
-                "ENGRAMQ_SWEEP_INTERVAL_S": "0.2",
+                "ENGRAMQ_TEST_SWEEP_INTERVAL_S": "0.2",
                 "ENGRAMQ_REPLY_TIMEOUT_S": "20",
             }
         )

@@ -39,7 +39,7 @@ class Site:
     @property
     def settings(self) -> Settings:
         return read_settings(self.variables | {
-            "ENGRAMQ_EMBEDDER": "hash", "ENGRAMQ_SWEEP_INTERVAL_S": "0.2", "ENGRAMQ_REPLY_TIMEOUT_S": "20",
+            "ENGRAMQ_EMBEDDER": "hash", "ENGRAMQ_TEST_SWEEP_INTERVAL_S": "0.2", "ENGRAMQ_REPLY_TIMEOUT_S": "20",
         })  # fmt: skip
 
 

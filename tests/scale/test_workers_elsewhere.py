@@ -50,7 +50,7 @@ async def test_every_kind_on_its_own_finds_all_by_settings_and_keeps_no_file(
     worker = shared | {
         "ENGRAMQ_DATABASE_URL": database.url,
         "ENGRAMQ_QUOTAS": "memories=5",  # a limit that workers know
-        "ENGRAMQ_SWEEP_INTERVAL_S": "0.5",
+        "ENGRAMQ_TEST_SWEEP_INTERVAL_S": "0.5",
         "ENGRAMQ_WEBHOOKS_KEY": uuid4().hex,
     }
     kinds = [(worker, ("worker", str(kind))) for kind in WorkerKind]

@@ -58,7 +58,7 @@ async def running(settings: Settings, **variables: str) -> AsyncIterator[tuple[S
             "ENGRAMQ_REDIS_URL": settings.redis_url,
             "ENGRAMQ_KEY_PREFIX": settings.key_prefix,
             "ENGRAMQ_EMBEDDER": settings.embedder,
-            "ENGRAMQ_SWEEP_INTERVAL_S": str(settings.sweep_interval_s),
+            "ENGRAMQ_TEST_SWEEP_INTERVAL_S": str(settings.sweep_interval_s),
             **variables,
         }
         worker = WorkerProcess(environment, Path(folder) / "worker.log")

@@ -127,7 +127,7 @@ def stage_settings(database: Database, redis_url: str, key_prefix: str, **change
         "redis_url": redis_url,
         "key_prefix": key_prefix,
         "embedder": "hash",
-        "sweep_interval_s": "0.2",
+        "test_sweep_interval_s": "0.2",
         "reply_timeout_s": "20",
         "port": "0",
         "min_relevance": "0",

@@ -77,7 +77,7 @@ async def test_without_a_model_text_is_kept_and_found_and_marked_degraded_until_
         key_prefix,
         embedder="openai:m@384",
         embedder_url="http://127.0.0.1:9",
-        sweep_interval_s="3600",
+        test_sweep_interval_s="3600",
     )
     async with staged(dead_end) as stage, agent_of(await stage.gateway()) as agent:
         body = await agent.call("store_memory", content="The ferry leaves at noon")

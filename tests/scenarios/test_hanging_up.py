@@ -51,7 +51,7 @@ DOORS = {
 @pytest.fixture
 def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
     """Settings of workers that read no memories by themselves."""
-    return stage_settings(database, redis_url, key_prefix, sweep_interval_s="3600")
+    return stage_settings(database, redis_url, key_prefix, test_sweep_interval_s="3600")
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class Installation:
             },
             "ENGRAMQ_HOME": str(home),
             "ENGRAMQ_PORT": "0",
-            "ENGRAMQ_LINGER_S": "30",
+            "ENGRAMQ_TEST_LINGER_S": "30",
             **variables,
         }
 

@@ -239,7 +239,7 @@ def test_a_client_that_closes_stdout_ends_its_relay_and_its_lease(home: Home, en
 
 
 def test_a_killed_client_gives_its_lease_back(home: Home, environment: dict[str, str]) -> None:
-    with Client(environment | {"ENGRAMQ_LINGER_S": "0"}) as client:
+    with Client(environment | {"ENGRAMQ_TEST_LINGER_S": "0"}) as client:
         client.ask("ping")
         gateway = identity(service(home, "gateway")["pid"])
         client.process.kill()
@@ -267,7 +267,7 @@ def test_what_the_gateway_says_unasked_reaches_the_client(home: Home, environmen
         (["--namespace", "refused"], {}, 1, "That namespace is refused."),
         (["--nonsense"], {}, 2, "--nonsense"),
         (["--tools"], {}, 2, "'--tools' requires an argument"),
-        ([], {"ENGRAMQ_LINGER_S": "soon"}, 2, "ENGRAMQ_LINGER_S"),
+        ([], {"ENGRAMQ_TEST_LINGER_S": "soon"}, 2, "ENGRAMQ_TEST_LINGER_S"),
         ([], {"ENGRAMQ_PORT": "http"}, 2, "ENGRAMQ_PORT"),
         ([], {"ENGRAMQ_OUTPUT_SCHEMAS": "maybe"}, 2, "ENGRAMQ_OUTPUT_SCHEMAS"),
     ],

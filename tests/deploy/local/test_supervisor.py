@@ -52,7 +52,7 @@ def test_many_clients_that_start_at_once_find_one_supervisor(home: Home, hold: H
 
 
 def test_the_stack_outlives_its_last_lease_by_the_linger_time_only(home: Home, hold: Hold) -> None:
-    held = hold(ENGRAMQ_LINGER_S="0.3")
+    held = hold(ENGRAMQ_TEST_LINGER_S="0.3")
     children = [identity(each["pid"]) for each in status_of(home)["services"] if each["pid"]]
     held.close()
     await_true(lambda: not status_of(home)["leases"])
@@ -67,13 +67,13 @@ def test_the_stack_outlives_its_last_lease_by_the_linger_time_only(home: Home, h
 def test_a_starter_that_never_takes_its_lease_leaves_no_stack_behind(
     home: Home, hold: Hold, environment: dict[str, str]
 ) -> None:
-    client = hold(ENGRAMQ_LINGER_S="0")
+    client = hold(ENGRAMQ_TEST_LINGER_S="0")
     client.close()
     await_true(lambda: is_stopped(home))
 
     # Its own lease came and went while the services were starting.
     with socket.socket(socket.AF_UNIX) as hasty:
-        subprocess.run(FAKE_STACK, env=environment | {"ENGRAMQ_LINGER_S": "0"}, check=True, timeout=BOUND_S)
+        subprocess.run(FAKE_STACK, env=environment | {"ENGRAMQ_TEST_LINGER_S": "0"}, check=True, timeout=BOUND_S)
         await_true(home.supervisor_socket.exists)
         hasty.connect(str(home.supervisor_socket))
         hasty.sendall(b'{"op": "lease", "kind": "command"}\n')

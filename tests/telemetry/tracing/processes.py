@@ -113,7 +113,7 @@ def environment_of(database_url: str, redis_url: str, key_prefix: str, home: Pat
         "redis_url": redis_url,
         "key_prefix": key_prefix,
         "embedder": "hash",
-        "sweep_interval_s": "0.2",
+        "test_sweep_interval_s": "0.2",
         "port": "0",
         **changes,
     }

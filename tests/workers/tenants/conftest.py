@@ -14,7 +14,7 @@ __all__ = ["settings", "stage"]
 
 @pytest.fixture
 def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
-    return stage_settings(database, redis_url, key_prefix, sweep_interval_s="5")
+    return stage_settings(database, redis_url, key_prefix, test_sweep_interval_s="5")
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def environment(own: Servers, home: Any, tmp_path: Path) -> Environment:
         "ENGRAMQ_DATABASE_URL": own.postgres.url(WORKER_ROLE),
         "ENGRAMQ_KEY_PREFIX": f"doctor-{uuid4().hex[:8]}",
         "ENGRAMQ_EMBEDDER": "hash",
-        "ENGRAMQ_SWEEP_INTERVAL_S": "1",
+        "ENGRAMQ_TEST_SWEEP_INTERVAL_S": "1",
     }
 
 

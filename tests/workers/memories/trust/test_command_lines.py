@@ -49,7 +49,7 @@ def terminal(
     for name in ("database_url", "redis_url", "key_prefix", "embedder"):
         monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
     monkeypatch.setenv("ENGRAMQ_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ENGRAMQ_LINGER_S", "0")
+    monkeypatch.setenv("ENGRAMQ_TEST_LINGER_S", "0")
     return Terminal(capsys)
 
 
