@@ -57,7 +57,11 @@ def _cosine(text: str) -> float:
 )
 @limit_option(SHOWN_MAX, SHOWN, "Groups listed.", least=0)
 @click.option("--merge", is_flag=True, help="Supersede what is alike by the one that stays.")
-@click.option("--yes", is_flag=True, help="With --merge: do it. Without it everything is only listed.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="With --merge: do it, and do not ask. Without it and a terminal everything is only listed.",
+)
 @common.JSON
 def command(
     namespace: str | None, similarity: float | None, partition: str | None, limit: int, *, merge: bool, yes: bool,
@@ -81,6 +85,11 @@ def command(
         )
         try:
             result = _duplicates(place.client, listing, limit, merge and yes, progress)
+            if merge and not yes and not as_json and result.groups and common.can_ask():
+                _print(result, place, limit, merge=True)
+                groups = count_of(len(result.groups), "group")
+                click.confirm(f"Supersede {memories(result.count)} in {groups} of {place.name}?", abort=True, err=True)
+                _merge(place.client, result, progress)
         except EngramqError as refusal:
             text = refusal_text(refusal.fault.error, refusal.fault.recovery)
             raise CommandFailed(f"{text} The same command again does what is left.", ExitCode.MIDWAY) from None

@@ -41,7 +41,7 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--private", is_flag=True, help="None but private ones, as of a principal that has left.")
 @common.NAMESPACE
 @common.REASON
-@click.option("--yes", is_flag=True, help="Do it. Without it everything is only listed.")
+@click.option("--yes", is_flag=True, help="Do it, and do not ask. Without it and a terminal everything is only listed.")
 @click.option("--archive", "unarchived", is_flag=True, help="Archive memories, and delete nodes and edges, instead.")
 @click.option(
     "--restore-replaced",
@@ -56,7 +56,8 @@ from engramq.schemas.vocabulary import Partition
 def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, **given: Any) -> None:
     """List, then erase for good, what a principal wrote, or memories of a source, thread, project or time.
 
-    All that is given has to hold; at least one of the first seven options is needed. With --yes memories are erased:
+    All that is given has to hold; at least one of the first seven options is needed. On a terminal it asks, with how
+    many of each project are meant; elsewhere it takes --yes. Then memories are erased:
     rows, links, session state, stored replies and what is still queued. --created-by, alone or with --since and
     --until, takes the principal's knowledge nodes, edges, links and proposals too, and what of the graph was deleted in
     the last 30 days.
@@ -84,6 +85,11 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     try:
         with operating("purge", namespace) as place:
             found, done = _purge(place, listing, yes=yes, as_json=as_json)
+            if done is None and not yes and not as_json and _total(found) and common.can_ask():
+                _print_outcome(listing, found, None, place, yes=True)
+                word = "Archive" if listing.unarchived else "Erase for good"
+                click.confirm(f"{word}: {format_counts(found)}{_of_projects(found)}?", abort=True, err=True)
+                found, done = _purge(place, listing, yes=True, as_json=False)
     except EngramqError as refusal:
         code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
         raise CommandFailed(refusal_text(refusal.fault.error, refusal.fault.recovery), code) from None
@@ -117,8 +123,8 @@ def _print_outcome(listing: PurgeMemories, found: Purged, done: Purged | None, p
         _tell_changed(found, listing, place)
         rests = "Taken too, since it rests" if listing.with_resting else "Stays without --with-resting, though it rests"
         _tell_resting(found, f"{rests} on them")
-        rest = "There is nothing to do." if yes else f"Nothing is {word}: --yes does it."
-        print(f"{format_counts(found)} of {place.name}. {rest}", file=sys.stderr)
+        rest = f"Nothing is {word}: --yes does it." if not yes else "" if _total(found) else "There is nothing to do."
+        print(f"{format_counts(found)} of {place.name}{_of_projects(found)}. {rest}".rstrip(), file=sys.stderr)
     if notice := (done or found).notice:
         print(notice, file=sys.stderr)
 
@@ -137,6 +143,15 @@ def format_counts(reply: Purged) -> str:
     both = reply.trusted_count and reply.untrusted_count
     of_each = f" ({reply.trusted_count} trusted, {reply.untrusted_count} untrusted)" if both else ""
     return ", ".join([memories(reply.matched) + of_each, *(words for number, words in of_graph if number)])
+
+
+def _of_projects(found: Purged) -> str:
+    """Return how many of the memories each project has, "" where there are none."""
+    named = [
+        f"{count} of {f'project {printable(project)}' if project else 'no project'}"
+        for project, count in found.by_project.items()
+    ]
+    return f" ({all_of(named)})" if named else ""
 
 
 def _list(found: Purged) -> None:

@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "demo": Lazy("demo", "Show in a throw-away home what the memory does, with this project's own decisions."),
     "service": Lazy("service", "Have the system start the stack when you log in, and keep it up."),
     "status": Lazy("status", "Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses."),
+    "ui": Lazy("status", "Open the page in a browser, and print its address.", "ui"),
     "doctor": Lazy("status", "Name what is wrong and how to mend it, whether or not anything runs.", "doctor"),
     "stdio": Lazy("up", "Serve MCP on standard input and output, sharing the home's stack.", "stdio"),
     "connect": Lazy("connect", "Write engramq into the configuration of an MCP client, or take it out."),
@@ -104,6 +105,19 @@ COMMANDS: Mapping[str, Lazy] = {
 }
 
 
+# What people type first for a command of another name.
+OTHER_WORDS: Final = {
+    "start": "up", "run": "up", "serve": "up", "stop": "down", "kill": "down", "quit": "down",
+    "add": "store", "save": "store", "remember": "store", "new": "store", "write": "store",
+    "find": "search", "query": "search", "ask": "search", "grep": "search", "recall": "search",
+    "delete": "forget", "remove": "forget", "rm": "forget", "archive": "forget", "erase": "forget --erase",
+    "undo": "restore", "edit": "supersede", "replace": "supersede", "change": "update", "tag": "update",
+    "get": "show", "view": "show", "ls": "list", "log": "audit", "history": "audit", "stats": "status",
+    "info": "status", "health": "doctor", "merge": "duplicates --merge", "dedupe": "duplicates --merge",
+    "client": "connect", "install": "hooks install", "login": "token create", "web": "ui", "page": "ui", "open": "ui",
+}  # fmt: skip
+
+
 class _Failed(Exception):
     """A command met this. Click takes every broken pipe for that of standard output, and ends without a word."""
 
@@ -131,9 +145,10 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that is called; the refusal of one that there is not names what may be meant."""
-        near = get_close_matches(args[0], COMMANDS, n=1)
-        if near and args[0] not in COMMANDS:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        if args[0] not in COMMANDS:
+            near = [OTHER_WORDS[args[0]]] if args[0] in OTHER_WORDS else get_close_matches(args[0], COMMANDS, n=1)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature

@@ -1,9 +1,10 @@
-"""`engramq status`: what runs, and how it is; `engramq doctor`: what is wrong, and how to mend it."""
+"""`engramq status`: what runs, and how it is; `engramq ui`: where its page is; `engramq doctor`: how to mend it."""
 
 import json
 import os
 import sys
 import time
+import webbrowser
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -55,6 +56,21 @@ def command(*, as_json: bool, watch: bool) -> ExitCode:
         if not watch:
             return code
         time.sleep(WATCH_S)
+
+
+@click.command("ui")
+@click.option("--print", "print_only", is_flag=True, help="Print the address, and open no browser.")
+def ui(*, print_only: bool) -> ExitCode:
+    """Open the page in a browser, and print its address."""
+    answer = ask_status(home_from(dict(os.environ)))
+    if answer is None or not answer.get("http"):
+        click.echo("No page is served: nothing runs in this home. Start it: engramq up --detach", err=True)
+        return ExitCode.NOT_RUNNING
+    address = f"{answer['http']}/ui"
+    click.echo(address)
+    if not print_only and sys.stdout.isatty():
+        webbrowser.open(address)
+    return ExitCode.DONE
 
 
 def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:

@@ -251,6 +251,8 @@ class PurgeMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True,
 class Purged(WriteReply, kw_only=True, tag="purged"):
     """How many memories matched, how many are erased or archived now, and the first of their ids, oldest first.
 
+    `by_project` says of a list how many are in the projects with most of them, "" those of none.
+
     `trusted_count` and `untrusted_count` say how many of each are meant, or were taken. `still_resting_on` cites one as
     its ground, of many the newest. `still_hidden` is what they had replaced and nothing replaces now, of many the
     first; `restored`, what was brought back. Each is counted too. So are nodes, edges (the constitutive ones again) and
@@ -263,6 +265,7 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     status: Literal["success"] = "success"
     matched: int
     erased: int
+    by_project: dict[str, int] = {}
     memory_ids: list[str]
     still_hidden: list[MemoryPreview] | UnsetType = UNSET
     still_hidden_count: int = 0

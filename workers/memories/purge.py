@@ -54,6 +54,7 @@ _TAKEN: Final = {
     "taken_back": AuditAction.TAKE_BACK,
 }
 
+_PROJECTS_NAMED: Final = 10
 BEGINNING: Final = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))  # created_at and id; the oldest memory comes first
 
 
@@ -265,6 +266,7 @@ async def _list(tx: Transaction, filters: PurgeFilters) -> Purged:
     """Return what a purge would take, without taking anything."""
     async with tx.seeing(EVERYTHING if filters.take_private else tx.viewer):
         counted = await tx.rows("purge_count", **asdict(filters))
+        of_projects = await tx.rows("purge_projects", **asdict(filters), limit=_PROJECTS_NAMED)
     after, after_id = BEGINNING
     rows = await tx.rows("purge_next", **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)
     ids = [str(row["id"]) for row in rows]
@@ -273,6 +275,7 @@ async def _list(tx: Transaction, filters: PurgeFilters) -> Purged:
     reply = Purged(
         matched=matched,
         erased=0,
+        by_project={row["project"]: row["memories"] for row in of_projects},
         memory_ids=ids,
         memory_previews=previews,
         trusted_count=trusted,

@@ -29,6 +29,14 @@ and (not %(private)s or m.owner is not null)
 select count(*) as memories, count(*) filter (where m.partition = 'trusted') as of_trusted, now() as now
 from memories m where {purged}
 
+-- name: purge_projects
+-- How many memories a purge would take of each project, "" those of none, of the projects with most of them.
+select coalesce(m.project, '') as project, count(*) as memories
+from memories m where {purged}
+group by m.project
+order by memories desc, project
+limit %(limit)s
+
 -- name: purge_next
 -- The oldest memories that a purge takes from a place on.
 select m.node_id as id, m.created_at, m.content

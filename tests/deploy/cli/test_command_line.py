@@ -12,7 +12,7 @@ import click
 import pytest
 
 from engramq.deploy.cli import main, review
-from engramq.deploy.cli.root import COMMANDS, engramq
+from engramq.deploy.cli.root import COMMANDS, OTHER_WORDS, engramq
 from engramq.deploy.local import stdio
 from engramq.schemas.command_line import ExitCode
 from tests.architecture.source import ROOT
@@ -246,6 +246,36 @@ def test_a_command_that_is_misspelt_is_told_the_one_that_is_meant(capsys: pytest
     assert "No such command 'serch'. Did you mean 'search'?" in capsys.readouterr().err
     assert main(["quux"]) == ExitCode.MISUSED
     assert "Did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("start", "up"),
+        ("stop", "down"),
+        ("add", "store"),
+        ("find", "search"),
+        ("delete", "forget"),
+        ("edit", "supersede"),
+    ],
+)
+def test_what_people_type_first_is_answered_with_the_right_command(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([typed, "x"]) == ExitCode.MISUSED
+    assert f"No such command {typed!r}. Did you mean {meant!r}?" in capsys.readouterr().err
+
+
+def test_every_other_word_leads_to_a_command_and_is_none() -> None:
+    assert {meant.split()[0] for meant in OTHER_WORDS.values()} <= COMMANDS.keys()
+    assert not OTHER_WORDS.keys() & COMMANDS.keys()
+
+
+def test_the_page_of_a_home_where_nothing_runs_is_answered_with_how_to_start_it(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ui"]) == ExitCode.NOT_RUNNING
+    assert "Start it: engramq up --detach" in capsys.readouterr().err
 
 
 class Pages:

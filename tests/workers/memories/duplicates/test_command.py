@@ -9,7 +9,7 @@ from engramq.deploy.cli.tool_client import ToolClient
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, refuse
 from tests.scenarios.stage import Agent, Stage, agent_of
-from tests.workers.memories.trust.test_command_lines import Terminal
+from tests.workers.memories.trust.test_command_lines import Terminal, answering
 
 TEA = "Anna prefers green tea in the long mornings of winter"
 
@@ -55,6 +55,20 @@ async def test_duplicates_are_listed_first_and_superseded_when_told_to(terminal:
     assert {replace["id"] for replace in stays["replaces"]} == {first["id"], again["id"]}
     nothing = await duplicates(terminal, "--merge", "--yes")
     assert (nothing["group_count"], nothing["merged"]) == (0, 0)
+
+
+async def test_a_merge_asks_who_sits_at_a_terminal(
+    terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for content in (TEA, f"{TEA}!"):
+        await agent.store(content)
+    answering(monkeypatch, "n")
+    code, _, err = await terminal("duplicates", "--merge")
+    assert (code != 0, len(await agent.recent())) == (True, 2)
+    assert "Supersede 1 memory in 1 group of namespace 'default_user'?" in err
+    answering(monkeypatch, "y")
+    assert (await terminal("duplicates", "--merge"))[0] == 0
+    assert await agent.recent() == [f"{TEA}!"]
 
 
 async def test_where_there_are_none_nothing_is_said_of_merging(terminal: Terminal, agent: Agent) -> None:

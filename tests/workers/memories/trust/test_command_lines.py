@@ -1,6 +1,7 @@
 """`engramq purge` and `engramq audit` as operators call them."""
 
 import asyncio
+import io
 import json
 import threading
 from dataclasses import dataclass
@@ -72,6 +73,28 @@ async def test_purging_lists_first_and_erases_when_told_to(terminal: Terminal, a
     assert {entry["reason"] for entry in entries} == {"poisoned"}
     code, out, _ = await terminal("purge", "--created-by", "crawler", "--yes", "--json")
     assert (code, json.loads(out)["matched"]) == (0, 0)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    """Let somebody sit at the terminal who answers so."""
+    monkeypatch.setattr("engramq.deploy.cli.options.can_ask", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n"))
+
+
+async def test_a_purge_asks_who_sits_at_a_terminal_with_how_many_of_each_project(
+    terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finding N1 of newcomers: what takes many says how many and of which projects, and asks."""
+    for number, project in enumerate(("shop", "shop", "bakery")):
+        await agent.store(f"Page {number} of the wiki", project=project, thread="wiki")
+    answering(monkeypatch, "n")
+    code, _, err = await terminal("purge", "--thread", "wiki")
+    assert (code != 0, len(await agent.recent(project="*"))) == (True, 3)
+    assert "Erase for good: 3 memories (2 of project shop and 1 of project bakery)?" in err
+    answering(monkeypatch, "y")
+    code, out, _ = await terminal("purge", "--thread", "wiki")
+    assert (code, "Erased 3 memories" in out) == (0, True)
+    assert await agent.recent(project="*") == []
 
 
 async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
