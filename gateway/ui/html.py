@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from engramq.gateway.ui.languages import ENGLISH, extension_for, read_messages
 from engramq.gateway.ui.texts import mark_changes, set_markdown
 from engramq.schemas.vocabulary import Scope
 
@@ -67,6 +69,7 @@ DONE: Final[Mapping[str, str]] = {
     "already_restored": "It had been brought back before.",
     "recorded": "Your decision is recorded.",
     "pending": "It takes longer than usual. The change will be made; load the page again in a moment.",
+    "language": "The language is changed.",
     "signed_out": "You are signed out.",
 }
 
@@ -108,6 +111,9 @@ STATIC: Final = "/ui/static"
 _DIGEST_CHARS: Final = 12
 _SHOWN_ID_CHARS: Final = 8
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+_OTHER_SIGNS: Final = str.maketrans(",.", ".,")
+# What page.js and graph.js say by themselves.
+SCRIPT_WORDS: Final = ("Copied", "Selected", "That cannot be done here.", "Expand", "Open", "nodes", "edges")
 _EXTRA_TYPES: Final = {".txt": "text/plain; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
@@ -132,22 +138,28 @@ def _asset(file: Path) -> Asset:
     return Asset(f"{STATIC}/{digest}/{file.name}", guessed, content)
 
 
-def environment(assets: Mapping[str, Asset]) -> Environment:
-    """Return what renders the templates; `asset(name)` in them is the path of a file."""
+def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environment:
+    """Return what renders the templates in a language; `asset(name)` in them is the path of a file."""
+    messages = read_messages()
+    texts = messages[language]
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        extensions=["jinja2.ext.loopcontrols"],
+        extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
     made.filters |= {"when": when, "day": day, "ago": ago, "since": since, "short": short, "unhidden": reveal}
     made.filters |= {"markdown": set_markdown, "first_line": first_line}
-    made.filters |= {"number": number, "signed": with_sign, "json": as_json}
+    made.filters |= {"number": partial(number, language=language), "signed": with_sign, "json": as_json}
+    made.filters |= {"t": lambda text: texts.get(text, text)}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
     made.globals |= {
         "PAGES": PAGES,
+        "language": language,
+        "languages": list(messages),
+        "script_words": {word: texts.get(word, word) for word in SCRIPT_WORDS},
         "changes_between": mark_changes,
         "LIST_CHARS": LIST_CHARS,
         "part_kind": kind_of_part,
@@ -229,9 +241,12 @@ def span(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def number(value: float | None, digits: int = 0) -> str:
-    """Return a number with its thousands apart; a dash for what nobody knows."""
-    return "–" if value is None else f"{value:,.{digits}f}"
+def number(value: float | None, digits: int = 0, *, language: str = ENGLISH) -> str:
+    """Return a number with its thousands apart, as a language writes it; a dash for what nobody knows."""
+    if value is None:
+        return "–"
+    written = f"{value:,.{digits}f}"
+    return written if language == ENGLISH else written.translate(_OTHER_SIGNS)
 
 
 def with_sign(value: float) -> str:

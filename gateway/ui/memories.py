@@ -29,6 +29,7 @@ from engramq.schemas.vocabulary import (
 PAGE_ROWS: Final = 25
 HITS: Final = 20
 BOTH: Final = "both"
+FACET_TITLES: Final = {"project": "Project", "sector": "Kind", "state": "State", "partition": "Trust"}
 FACETS: Final = 12  # words of one kind, those with most memories
 _STALE: Final = frozenset({CitationState.CHANGED, CitationState.GONE})
 _TEXTS: Final = (
@@ -165,7 +166,6 @@ async def show_facets(page: PageRequest) -> Response:
     counts = {"project": projects, "sector": stats["by_sector"], "state": stats["by_state"]}
     usual = {"partition": str(Partition.TRUSTED)}
     counts["partition"] = {**stats["by_partition"], BOTH: stats["memories"]}
-    titles = {"project": "Project", "sector": "Kind", "state": "State", "partition": "Trust"}
 
     def choices(name: str) -> list[Facet]:
         found = []
@@ -176,7 +176,7 @@ async def show_facets(page: PageRequest) -> Response:
                 found.append(Facet(word, count, wanted.address, chosen))
         return found
 
-    return page.render("facets.html", facets=[(title, choices(name)) for name, title in titles.items()])
+    return page.render("facets.html", facets=[(title, choices(name)) for name, title in FACET_TITLES.items()])
 
 
 async def change_many(page: PageRequest) -> Response:

@@ -18,8 +18,10 @@ from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.service import Service
 from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, start, timeline
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
+from engramq.gateway.ui.languages import read_messages
 from engramq.gateway.ui.request import (
     FORM_BYTES,
+    LANGUAGE_COOKIE,
     MEMORY_FORM_BYTES,
     PageCallRefused,
     PageRequest,
@@ -28,7 +30,7 @@ from engramq.gateway.ui.request import (
 )
 from engramq.gateway.ui.sign_in import FORM_FIELD, FORM_HEADER, SignedIn, SignIn, Visitor, new_cookie
 from engramq.schemas.codec import fault_body
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Auth, Settings
 
@@ -46,6 +48,7 @@ HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _KEPT: Final = "public, max-age=31536000, immutable"
+_YEAR_S: Final = 365 * 86_400
 _OWN_PATH: Final = re.compile(r"/ui(?:/[\w./-]*)?", re.ASCII)
 _OWN_QUERY: Final = re.compile(r"[\w.~%&=+*,:@-]*", re.ASCII)
 
@@ -73,6 +76,16 @@ async def sign_out(page: PageRequest) -> Response:
     """Let the cookie stand for nothing any more."""
     await page.site.sign_in.let_go(page.visitor)
     return page.go("/ui/sign-in", done="signed_out")
+
+
+async def choose(page: PageRequest) -> Response:
+    """Keep the language that the visitor has chosen in their browser, and show the page again."""
+    wanted = page.entry("language")
+    if wanted not in page.site.templates:
+        raise invalid("language", "There is no such language.", f"There are {', '.join(page.site.templates)}.")
+    response = page.go(_own_path(page.entry("next")))
+    response.set_cookie(LANGUAGE_COOKIE, wanted, max_age=_YEAR_S, path=PAGE_PATH, httponly=True, samesite="strict")
+    return response
 
 
 async def show_missing(page: PageRequest) -> Response:
@@ -130,6 +143,7 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/tokens", "GET", admin.show_tokens),
     ("/tokens", "POST", admin.create_token),
     ("/tokens/{token_id}/revoke", "POST", admin.revoke_token),
+    ("/language", "POST", choose),
     ("/sign-out", "POST", sign_out),
 )
 _FOR_EVERYBODY: Final = (show_sign_in, sign_in)
@@ -156,7 +170,7 @@ class PageApp:
             service=service,
             sign_in=SignIn(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url.url),
             look=look,
-            templates=environment(self._assets),
+            templates={language: environment(self._assets, language) for language in read_messages()},
             has_tokens=settings.auth is not Auth.JWT,
             needs_sign_in=settings.auth is not Auth.NONE,
         )

@@ -16,6 +16,7 @@ from engramq.gateway.overview import AskHealth
 from engramq.gateway.router import while_there
 from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.html import DONE
+from engramq.gateway.ui.languages import choose_language
 from engramq.gateway.ui.sign_in import SignIn, Visitor
 from engramq.schemas.commands import (
     OPERATOR_TOOLS,
@@ -79,6 +80,7 @@ def _plain(text: str) -> str:
     return text
 
 
+LANGUAGE_COOKIE: Final = "engramq_language"
 FORM_FIELDS: Final = 200
 FORM_BYTES: Final = 64 * 1024  # the longest reason, each character of it written as twelve, has a third
 # Of those who are signed in, with a memory: its content has 384 KB in that writing, its tags twice 150.
@@ -105,7 +107,7 @@ class Site:
     service: Service
     sign_in: SignIn
     look: AskHealth
-    templates: Environment
+    templates: Mapping[str, Environment]  # by language
     has_tokens: bool
     needs_sign_in: bool
 
@@ -159,7 +161,13 @@ class PageRequest:
     def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a template as a response; `done` in the address says what the form before has done."""
         shown = {"page": self, "done": DONE.get(self.query("done"), ""), **values}
-        return HTMLResponse(self.site.templates.get_template(template).render(shown), status)
+        return HTMLResponse(self.site.templates[self.language].get_template(template).render(shown), status)
+
+    @property
+    def language(self) -> str:
+        """The language of the page: the one that the visitor has chosen, else what their browser asks for."""
+        accepted = self.request.headers.get("accept-language", "")
+        return choose_language(self.request.cookies.get(LANGUAGE_COOKIE, ""), accepted, self.site.templates)
 
     async def refuse(self, template: str, refusal: Body, **values: Any) -> HTMLResponse:
         """Return a template that shows a refusal, and where nothing is answered, what the installation lacks."""

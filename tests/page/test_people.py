@@ -24,6 +24,7 @@ PAGES = (
     "/ui/memories?q=charge&partition=both",
     "/ui/inbox",
     "/ui/changes",
+    "/ui/contradictions",
     "/ui/standing",
     "/ui/consent",
     "/ui/graph",
@@ -32,6 +33,7 @@ PAGES = (
     "/ui/audit",
     "/ui/imports",
     "/ui/tokens",
+    "/ui/system",
     "/ui/nothing",
 )
 
@@ -53,9 +55,12 @@ def test_every_page_is_accessible_in_both_themes(stack: Stack, opened: Callable[
     for address in (*PAGES, f"/ui/memories/{stack.ids['new']}", f"/ui/memories/{stack.ids['untrusted']}"):
         page = seen.go(address)
         if address == "/ui":
-            page.wait_for_selector(".tiles")
+            page.wait_for_selector("#often")
+        if address == "/ui/system":
+            page.wait_for_selector("#edges")
         if address == "/ui/memories":
             page.wait_for_selector("[data-bars]")
+            page.wait_for_selector(".facet")
         page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
         assert (address, violations(page)) == (address, [])
     page.click("form[action='/ui/sign-out'] button")
@@ -81,14 +86,10 @@ def test_the_inbox_is_worked_through_by_keyboard_alone(stack: Stack, opened: Cal
     current = page.locator("[data-row].current .content")
     page.keyboard.press("j")
     expect(current).to_have_text("Keyboard three")
-    page.keyboard.press("p")
-    expect(page.locator("#told")).to_have_text("Verify it first.")
     page.keyboard.press("v")
-    expect(page.locator("[data-row].current [data-key=p]")).to_be_visible()
+    expect(page.locator("[data-row].current [data-key=v]")).to_have_count(0)
     page.keyboard.press("u")
     expect(page.locator("[data-row].current [data-key=v]")).to_be_visible()
-    page.keyboard.press("v")
-    expect(page.locator("[data-row].current [data-key=p]")).to_be_visible()
     page.keyboard.press("p")
     expect(page.locator("#told")).to_contain_text("is trusted now")
     page.keyboard.press("j")
@@ -107,8 +108,7 @@ def test_the_inbox_is_worked_through_by_keyboard_alone(stack: Stack, opened: Cal
     page.keyboard.press("Enter")
     expect(page.locator(".content.whole")).to_have_text("Keyboard two")
     page.keyboard.press("/")
-    expect(page).to_have_url(re.compile("/ui/memories#q$"))
-    expect(page.locator("#q")).to_be_focused()  # finding D11 of newcomers: what was typed was lost
+    expect(page.locator("#search-words")).to_be_focused()
     page.keyboard.type("Keyboard three")
     page.keyboard.press("Enter")
     expect(page.locator("article").first).to_contain_text("Keyboard three")
@@ -128,10 +128,10 @@ def test_words_are_corrected_and_lists_walked_by_keyboard_alone(stack: Stack, op
     expect(page.locator("textarea[name=content]")).to_be_focused()
     page.keyboard.press("Control+A")
     page.keyboard.type("The keyboard port is 8082")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
     expect(page.locator(".content.whole")).to_have_text("The keyboard port is 8082")
-    expect(page.locator(".timeline")).to_contain_text("The keyboard port is 8081")
+    expect(page.locator(".timeline del")).to_have_text("8081")
+    expect(page.locator(".timeline ins")).to_have_text("8082")
     page.keyboard.press("g")
     page.keyboard.press("w")
     expect(page).to_have_url(re.compile("/ui/changes$"))
@@ -165,18 +165,22 @@ def test_a_timeline_is_walked_and_cut_words_are_opened_by_keyboard_alone(
     expect(page).to_have_url(re.compile(rf"since={month}-01&until={month}-\d\d$"))
     day = page.locator("[data-bars] a").last
     expect(day).to_have_attribute("title", re.compile(rf"{month}-\d\d: \d+$"))
-    expect(page.locator("h2.day", has_text=str(day.get_attribute("title"))[: len("2026-11-29")])).to_be_visible()
+    shown = str(day.get_attribute("title"))[: len("2026-11-29")]
+    expect(page.locator(f"h2.day time[datetime^='{shown}']")).to_be_visible()
 
 
 def test_times_are_those_of_the_readers_zone_and_name_it(opened: Callable[..., Watched]) -> None:
     """Finding D12 of newcomers: they were UTC and did not say so."""
     page = opened(timezone_id="Asia/Kolkata").go("/ui/memories")
     expect(page.get_by_text("Newest first, by when they were stored.")).to_be_visible()
-    stored = page.locator("article time:not([data-day])", has_text=":").first
+    stored = page.locator("article time[data-ago]").last
     moment = datetime.fromisoformat(str(stored.get_attribute("datetime"))).astimezone(timezone(timedelta(hours=5.5)))
-    expect(stored).to_have_text(f"{moment:%Y-%m-%d %H:%M:%S} GMT+5:30")
+    expect(stored).to_have_attribute("title", re.compile(rf"{moment:%M:%S}.* GMT\+5:30$"))
+    expect(stored).to_have_text(re.compile("ago$|^now$"))
     page = opened(java_script_enabled=False).go("/ui/memories")
-    expect(page.locator("article time", has_text=":").first).to_have_text(re.compile(r"\d\d:\d\d:\d\d UTC$"))
+    without = page.locator("article time[data-ago]").last
+    expect(without).to_have_attribute("title", re.compile(r"\d\d:\d\d UTC$"))
+    expect(without).to_have_text(re.compile("ago$"))
 
 
 def test_the_tab_key_reaches_the_content_first_and_everything_then(opened: Callable[..., Watched]) -> None:
@@ -221,6 +225,90 @@ def test_the_graph_is_explored_by_clicks_and_the_tables_tell_the_same(opened: Ca
     expect(page.locator("#node-rows")).to_contain_text("PostgreSQL")
 
 
+def test_the_whole_graph_is_drawn_with_a_legend_and_searched(stack: Stack, opened: Callable[..., Watched]) -> None:
+    seen = opened()
+    seen.expected = ("404",)  # of a name that no node has
+    page = seen.go("/ui/graph")
+    page.wait_for_selector("#drawing[data-steps='1']")
+    expect(page.locator("#legend")).to_contain_text("Entity")
+    page.get_by_label("Node", exact=True).fill("bill")
+    expect(page.locator("#graph-told")).to_have_text(re.compile(r"^1 of \d+$"))
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("main")).to_contain_text("These resemble it")
+
+
+def test_what_is_opened_in_the_graph_stands_in_its_address(opened: Callable[..., Watched]) -> None:
+    """From findings of newcomers: a graph of 57 nodes took 14 clicks, and a reload lost them."""
+    page = opened().go("/ui/graph?node=Shop")
+    page.wait_for_selector("#drawing[data-steps='1']")
+    page.locator("#node-rows tr", has_text="Billing").get_by_role("link", name="Expand").click()
+    page.wait_for_selector("#drawing[data-steps='2']")
+    expect(page).to_have_url(re.compile("open="))
+    page.reload()
+    page.wait_for_selector("#drawing[data-steps='2']")
+    expect(page.locator("#node-rows")).to_contain_text("Ledger")
+
+
+def test_an_action_on_many_asks_and_is_taken_back_from_the_audit(stack: Stack, opened: Callable[..., Watched]) -> None:
+    """Finding N1 of newcomers: a filter of two memories archived 25 of others, and nothing brought them back."""
+    for number in range(3):
+        stack.call("ada", "store_memory", content=f"The bakery opens at {number + 5}", project="bakery")
+    page = opened().go("/ui/memories")
+    page.locator(".facet a", has_text="bakery").click()
+    expect(page.locator("[data-row]")).to_have_count(3)
+    for row in page.locator("[data-row]").all()[:2]:
+        row.locator("input[type=checkbox]").check()
+    expect(page.locator("[data-selected]")).to_have_text("Selected (2)")
+    page.get_by_role("button", name="Archive").click()
+    expect(page.locator("[data-question]")).to_contain_text("2 of project bakery")
+    page.get_by_role("button", name="Archive 2 memories").click()
+    expect(page.locator("[data-row]")).to_have_count(1)
+    page.goto(f"{stack.origin}/ui/audit")
+    expect(page.locator("tbody tr").first).to_contain_text("archived 2 memories")
+    page.get_by_role("button", name="Take back").first.click()
+    page.get_by_role("button", name="Take back what was done to 2 memories").click()
+    expect(page.locator("main")).to_contain_text("2 memories are as before.")
+    page.goto(f"{stack.origin}/ui/memories?project=bakery")
+    expect(page.locator("[data-row]")).to_have_count(3)
+
+
+def test_what_is_typed_fast_after_a_slash_is_searched_for(opened: Callable[..., Watched]) -> None:
+    page = opened().go("/ui/audit")
+    page.keyboard.type("/charges")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("q=charges"))
+
+
+def test_a_text_is_set_and_its_html_stays_text(stack: Stack, opened: Callable[..., Watched]) -> None:
+    text = "# Restart\n\n1. stop it\n2. `rm -rf /tmp/x`\n\n```sh\n<b>echo</b>\n```\n\n**Never** <i>on Friday</i>"
+    memory = stack.call("ada", "store_memory", content=text)["stored"]["id"]
+    words = opened().go(f"/ui/memories/{memory}").locator(".content.whole")
+    expect(words.locator("li")).to_have_count(2)
+    expect(words.locator("pre")).to_have_text("<b>echo</b>")
+    expect(words.locator("strong")).to_have_text("Never")
+    expect(words.locator("i, b")).to_have_count(0)
+
+
+def test_the_page_is_german_for_who_reads_german(opened: Callable[..., Watched]) -> None:
+    page = opened(locale="de-DE").go("/ui/memories")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Erinnerungen")
+    expect(page.locator("article time[data-ago]").first).to_have_text(re.compile("^(vor|jetzt|in)"))
+    page.get_by_role("button", name="Sprache: en").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Memories")
+
+
+def test_of_two_that_contradict_each_other_one_is_kept_by_a_key(stack: Stack, opened: Callable[..., Watched]) -> None:
+    for month in ("August", "December"):
+        stack.call("ada", "store_memory", content=f"The lease of the office ends in {month} 2027", project="office")
+    page = opened().go("/ui/contradictions?project=office")
+    expect(page.locator("[data-row] del")).to_have_text("August")
+    page.keyboard.press("j")
+    page.keyboard.press("p")
+    expect(page.locator("main")).to_contain_text("Nothing was seen to disagree.")
+    page.keyboard.press("u")
+    expect(page.locator(".content.whole")).to_contain_text("August")
+
+
 def test_five_hundred_nodes_are_drawn_within_a_second(stack: Stack, opened: Callable[..., Watched]) -> None:
     spokes = [{"source_name": "Hub", "target_name": f"Spoke {number}", "relation": "HAS"} for number in range(499)]
     stack.call_all("ada", "graph_add_edge", spokes)
@@ -236,7 +324,7 @@ def test_the_overview_moves_by_itself_and_names_the_gateway_that_is_gone(opened:
     seen = opened()
     seen.expected = ("ERR_INTERNET_DISCONNECTED", "htmx:")  # what a browser says that is offline
     page = seen.go("/ui")
-    with page.expect_response("**/ui/live"), page.expect_response("**/ui/counts"):
+    with page.expect_response("**/ui/live"):
         pass
     page.context.set_offline(True)
     expect(page.locator("#away")).to_be_visible(timeout=20_000)

@@ -4,6 +4,8 @@
   const place = document.querySelector("#drawing");
   if (!place) return;
   const told = document.querySelector("#graph-told");
+  const words = JSON.parse(document.body.dataset.words ?? "{}");
+  const t = (text) => words[text] ?? text;
   const MOST = 500; // nodes; more than that nobody can read
   const MANY = 80; // nodes from which a layout by forces takes too long
 
@@ -102,12 +104,12 @@
     const more = actions.appendChild(document.createElement("a"));
     more.href = `/ui/graph?${node.more}`;
     more.dataset.more = node.more;
-    more.textContent = "Expand";
+    more.textContent = t("Expand");
     if (node.kind !== "memory") return;
     actions.append(" · ");
     const open = actions.appendChild(document.createElement("a"));
     open.href = `/ui/memories/${encodeURIComponent(node.id)}`;
-    open.textContent = "Open";
+    open.textContent = t("Open");
   };
 
   const listEdge = (edge) => {
@@ -149,7 +151,7 @@
     found.edges.filter((edge) => there.has(edge.source) && there.has(edge.target)).forEach(listEdge);
     const left = found.nodes.filter((node) => !there.has(node.id)).length;
     told.textContent = [
-      found.told, `${drawing.nodes().length} nodes, ${drawing.edges().length} edges.`,
+      found.told, `${drawing.nodes().length} ${t("nodes")}, ${drawing.edges().length} ${t("edges")}.`,
       left ? `${left} more are not drawn: ${MOST} is the most.` : "",
     ].filter(Boolean).join(" ");
     return fresh.length;

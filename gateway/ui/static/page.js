@@ -5,6 +5,9 @@
   const told = find("#told");
   const away = find("#away");
 
+  const words = JSON.parse(document.body.dataset.words ?? "{}");
+  const t = (text) => words[text] ?? text;
+
   const say = (text) => {
     const note = document.createElement("p");
     note.className = "visually-hidden";
@@ -46,8 +49,16 @@
       // The day that somebody gave is that day in every zone.
       else time.textContent = moment.toLocaleDateString(locale, { dateStyle: "medium", timeZone: "UTC" });
     });
+  const nameTicks = (within) =>
+    within.querySelectorAll("[data-tick]").forEach((tick) => {
+      const parts = { day: { day: "numeric", month: "short" }, month: { month: "short", year: "numeric" }, year: { year: "numeric" } };
+      tick.textContent = new Date(tick.dataset.tick).toLocaleDateString(locale, { timeZone: "UTC", ...parts[tick.dataset.unit] });
+    });
   localize(document);
-  document.addEventListener("htmx:load", (event) => localize(event.target));
+  document.addEventListener("htmx:load", (event) => {
+    localize(event.target);
+    nameTicks(event.target);
+  });
 
   // The keys' list.
   const keys = find("#keys");
@@ -57,8 +68,8 @@
     const button = event.target.closest?.("[data-copy]");
     if (!button) return;
     await navigator.clipboard.writeText(find(button.dataset.copy).textContent);
-    button.textContent = "Copied";
-    say("Copied");
+    button.textContent = t("Copied");
+    say(t("Copied"));
   });
 
   // Live parts: whoever listens hears a change of the state once, and nothing while it stays.
@@ -104,7 +115,7 @@
     if (button) {
       button.click();
       if (button.matches("summary")) find("textarea, input:not([type=hidden])", button.parentElement)?.focus();
-    } else if (row && find("[data-inbox]")) say("That cannot be done here.");
+    } else if (row && find("[data-inbox]")) say(t("That cannot be done here."));
     return Boolean(button);
   };
   // How many memories are selected stands where an action on them begins.
@@ -112,7 +123,7 @@
     const selected = find("[data-selected]");
     if (!selected || !event.target.matches?.("input[name=chosen]")) return;
     const number = document.querySelectorAll("input[name=chosen]:checked").length;
-    selected.textContent = number ? `Selected (${number})` : "Selected";
+    selected.textContent = number ? `${t("Selected")} (${number})` : t("Selected");
     selected.parentElement.value = selected.value;
   });
   // Of a timeline one bar is a stop of Tab; the arrows go to the others.
@@ -125,27 +136,13 @@
   };
   const go = (letter) => find(`.side nav a[data-go="${letter}"]`)?.click();
 
-  // What is typed after "/" while the page of the search loads is typed there.
-  const typeAhead = () => {
-    let typed = "";
-    sessionStorage.removeItem("engramq-typed");
-    document.addEventListener("keydown", (event) => {
-      if (event.key.length === 1 && !event.ctrlKey && !event.metaKey) typed += event.key;
-      else if (event.key === "Backspace") typed = typed.slice(0, -1);
-      sessionStorage.setItem("engramq-typed", typed);
-      event.preventDefault();
-      event.stopImmediatePropagation();
-    }, true);
-    location.assign("/ui/memories#q");
-  };
-
   let isGoing = false; // after g
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches?.("textarea")) {
       event.target.form?.requestSubmit(event.target.form.querySelector("button.main"));
       return;
     }
-    if (event.ctrlKey || event.metaKey || event.altKey || keys?.open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
     if (event.target.closest?.("input:not([type=checkbox]), select, textarea, [contenteditable]")) {
       if (event.key === "Escape") event.target.blur();
       return;
@@ -156,7 +153,7 @@
     if (isGoing) return;
     if (wasGoing) go(key);
     else if (key === "?") keys?.showModal();
-    else if (key === "/") find("[data-search]") ? find("[data-search]").focus() : typeAhead();
+    else if (key === "/") find("main [data-search]") ? find("main [data-search]").focus() : find("#search")?.showModal();
     else if (key === "j" || key === "k") stand(at + (key === "j" ? 1 : -1));
     else if (key === "t" && bars().length) stop(bars().find((bar) => bar.tabIndex === 0));
     else if (event.target.matches?.("[data-bars] a") && key in steps) stop(stepped(key, event.target) ?? event.target);
@@ -165,13 +162,6 @@
     else if (!/^[a-z]$/.test(key) || !press(key)) return;
     event.preventDefault();
   });
-
-  const search = find("[data-search]:target"); // another page's "/" led here
-  if (search) {
-    search.focus();
-    search.value += sessionStorage.getItem("engramq-typed") ?? "";
-    sessionStorage.removeItem("engramq-typed");
-  }
 
   // On a phone the menu opens the navigation.
   find(".menu")?.addEventListener("toggle", (event) => find(".side").classList.toggle("open", event.target.open));

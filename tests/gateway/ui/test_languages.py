@@ -1,0 +1,94 @@
+"""The page in other languages: every text has its own, and the reader's choice counts before the browser's."""
+
+import pytest
+from jinja2 import Environment
+
+from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
+from engramq.gateway.ui.languages import Texts, choose_language, is_for_people, read_messages
+from engramq.gateway.ui.memories import BOTH, FACET_TITLES
+from engramq.gateway.ui.start import STATUS_TEXTS
+from engramq.schemas.vocabulary import MemoryState, Partition, Sector, Verification, Visibility
+from tests.gateway.ui.conftest import Served
+
+pytestmark = pytest.mark.promise("OP-12")
+
+# Words that templates show by `| t` and no other place names.
+COUNTED = ("memory", "memories", "search", "searches", "day", "month", "year", BOTH)
+VERBS = ("back", "shared", "tagged")
+SAME = frozenset({"engramq", "· engramq", "id", "GET"})
+
+
+def texts() -> set[str]:
+    """Return every text of the page."""
+    found = {*DONE.values(), *ACTIONS.values(), *PART_MEANINGS.values(), *STATUS_TEXTS.values(), *SCRIPT_WORDS}
+    found |= {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *VERBS}
+    found |= {str(word) for words in (MemoryState, Partition, Sector, Verification, Visibility) for word in words}
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=True)
+    for file in (HERE / "templates").glob("*.html"):
+        pieces = Texts({})
+        for token in environment._tokenize(file.read_text(), file.name):
+            if token.type == "data":
+                pieces.translate(token.value)
+            elif token.type == "string" and is_for_people(token.value):
+                pieces.say(token.value)
+        found |= pieces.seen
+    return found - SAME
+
+
+@pytest.mark.parametrize("language", [language for language in read_messages() if language != "en"])
+def test_a_language_has_each_text_and_no_other(language: str) -> None:
+    table = read_messages()[language]
+    assert sorted(texts() - table.keys()) == []
+    assert sorted(table.keys() - texts()) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "accepted", "language"),
+    [
+        ("", "", "en"),
+        ("", "de-AT,de;q=0.9,en;q=0.8", "de"),
+        ("", "fr,en;q=0.5", "en"),
+        ("", "fr;q=0.9, DE", "de"),
+        ("en", "de", "en"),
+        ("../x", "de", "de"),
+    ],
+)
+def test_the_choice_counts_then_the_browser_then_english(wanted: str, accepted: str, language: str) -> None:
+    assert choose_language(wanted, accepted, read_messages()) == language
+
+
+@pytest.mark.parametrize(
+    ("piece", "said"),
+    [
+        ("<p>Done</p>", "<p>Getan</p>"),
+        (' <a title="Done" class="Done">x</a>', ' <a title="Getan" class="Done">x</a>'),
+        ("<code>Done</code><b>Done</b>", "<code>Done</code><b>Getan</b>"),
+        ("<p>\n  Done\n</p>", "<p>\n  Getan\n</p>"),
+        ("<p>Other</p>", "<p>Other</p>"),
+    ],
+)
+def test_texts_are_said_and_markup_stays(piece: str, said: str) -> None:
+    assert Texts({"Done": "Getan"}).translate(piece) == said
+
+
+def test_a_piece_may_begin_and_end_within_a_tag() -> None:
+    pieces = Texts({"Done": "Getan"})
+    assert [pieces.translate(piece) for piece in ('<a href="', '" title="Done', '">Done</a>')] == [
+        '<a href="',
+        '" title="Getan',
+        '">Getan</a>',
+    ]
+
+
+async def test_a_german_page_stays_german_and_goes_back(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.store("Ada drinks tea")
+    browser.client.headers["accept-language"] = "de-DE,de;q=0.9"
+    page = await browser.get("/ui/memories")
+    assert ("html", {"lang": "de"}) in page.reader.elements
+    for word in ("Erinnerungen", "Neue Erinnerung", "Ada drinks tea", "gespeichert"):
+        assert word in page.text, word
+    english = await browser.send(page, "/ui/language", language="en")
+    assert (english.path, "New memory" in english.text) == ("/ui/memories", True)
+    refused = await browser.send(english, "/ui/language", language="xx")
+    assert (refused.status, "no such language" in refused.text) == (400, True)
