@@ -11,7 +11,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from engramq.workers.search.spans import DAY, EVER, NEVER, Span, Spans, Tense, is_year
-from engramq.workers.search.time_rules import DATES, NUMBERS, RULES_BY_START, TOKEN, Match
+from engramq.workers.search.time_rules import DATES, FIXED, NUMBERS, RULES_BY_START, TOKEN, Match
 
 _BEFORE: Final = re.compile(r"(?:\b(as\s+of|[a-z]+)\s+)?(?:the\s+)?\Z", re.IGNORECASE)
 _PAST: Final = re.compile(
@@ -102,7 +102,8 @@ def _find_named(text: str, today: date | None, tense: Tense) -> Iterator[Named]:
                 continue
             before = _BEFORE.search(text, max(0, start - 20), start)
             word = " ".join((before[1] or "").lower().split()) if before else ""
-            if spans := read(Match(found, today, tense, word)):
+            is_known = today is not None or read in FIXED
+            if is_known and (spans := read(Match(found, today or EVER, tense, word))):
                 how = "to" if text[max(end, 0) : start].strip() in _DASHES else word if word in _DIRECTIONS else ""
                 begin = before.start(1) if before and how and how == word else start
                 is_next = end >= 0 and not text[end:begin].strip(" -–—")
