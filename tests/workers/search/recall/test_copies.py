@@ -225,7 +225,7 @@ def change(rng: random.Random, stored: list[str]) -> Command:
 
 
 @pytest.mark.promise("OV-15", "TI-2", "TI-3")
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, seed: int) -> None:
     rng = random.Random(seed)
     stored = await fill(scene, rng, 60)
