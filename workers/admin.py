@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.connection import CLIENT_ERRORS, UnsupportedServer, lanes_of
@@ -158,7 +158,15 @@ def hand_over(
     return in_database(settings, done)
 
 
-def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any) -> int:
+class LineSink(Protocol):
+    """What takes the lines of an export."""
+
+    def write(self, line: bytes, /) -> object:
+        """Take a line; raises OSError."""
+        ...
+
+
+def export_to(settings: Settings, namespace: str, out: LineSink, **wanted: Any) -> int:
     """Write a namespace as lines, one transaction's view of it, and return how many; `wanted`: as ExportChoice.
 
     Raises CommandFailed also where a line is wrong: nobody is to delete a namespace whose export does not come back.

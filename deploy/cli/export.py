@@ -1,4 +1,4 @@
-"""`engramq export`: everything of a namespace in a file that `engramq import` restores."""
+"""`engramq export`: everything of a namespace in a file that `engramq import` restores, or a form of others."""
 
 import sys
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from typing import IO, Final
 import click
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.exporting import ExportFormat, opened_form
 from engramq.deploy.local.new_file import Unwritable, new_file
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import CommandFailed, count_of
@@ -26,25 +27,55 @@ def _project(text: str) -> str:
 
 
 @click.command("export")
-@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option(
+    "--format", "form", type=click.Choice([str(word) for word in ExportFormat]), default=str(ExportFormat.ENGRAMQ),
+    show_default=True, help="engramq: all of it, to be restored. Others: what holds now, for another program.",
+)  # fmt: skip
 @common.NAMESPACE
 @click.option("--project", metavar="NAME", type=_project, help="Its memories and their links alone, without the graph.")
 @click.option("--audit", is_flag=True, help="With the audit log.")
 @click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
-def command(file: str, namespace: str | None, project: str | None, *, audit: bool, embeddings: bool) -> None:
+def command(file: str, form: str, namespace: str | None, project: str | None, *, audit: bool, embeddings: bool) -> None:
     """Write everything of a namespace to a file, which engramq import restores.
 
-    The file has JSON lines. FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
+    The file has JSON lines. FILE - is standard output; a file must not be there yet. With --format it is what holds now
+    in the form of another program, of markdown a folder. See docs/export.md for the formats.
     """
     if project is not None and audit:
         raise click.UsageError("--audit is of a whole namespace: leave out --project, or it.")
     target = None if file == PIPE else Path(file)
     if target is not None:
         common.require_folder(target, "FILE")
+    if form != ExportFormat.ENGRAMQ and (audit or embeddings or target is None):
+        raise click.UsageError(f"{form} has a file or folder of its own, and neither audit log nor vectors.")
+    if target is not None and target.is_dir():
+        raise click.BadParameter(f"{file!r} is a directory, and there already.", param_hint="'FILE'")
+    if form != ExportFormat.ENGRAMQ and target is not None:
+        _write_form(ExportFormat(form), target, namespace, project)
+        return
     with servers_for("export") as settings, _open_output(target) as out:
         place = namespace or settings.namespace
         count = export_to(settings, place, out, audit=audit, embeddings=embeddings, project=project)
     print(f"{count_of(count - 2, 'record')} of namespace {place!r} exported.", file=sys.stderr)
+
+
+def _write_form(form: ExportFormat, target: Path, namespace: str | None, project: str | None) -> None:
+    """Write what holds in the form of another program, and say what that cannot hold."""
+    try:
+        with servers_for("export") as settings, opened_form(form, target) as out:
+            place = namespace or settings.namespace
+            export_to(settings, place, out, project=project)
+            count = out.close()
+    except Unwritable as problem:
+        raise CommandFailed(str(problem)) from None
+    print(f"{count_of(count, 'record')} of namespace {place!r} written to {target}.", file=sys.stderr)
+    if out.left_out:
+        told = ", ".join(f"{number} {what}" for what, number in sorted(out.left_out.items()))
+        print(
+            f"Left out, as {form} has no place for it: {told}. engramq export without --format keeps all.",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from engramq.deploy.cli.import_report import (
 )
 from engramq.deploy.cli.import_sessions import import_found, import_named, sessions_format
 from engramq.deploy.cli.progress import PhaseBars
-from engramq.deploy.importing.exports import Choices
+from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.foreign import (
     EDGES,
     MEMORIES,

@@ -48,7 +48,7 @@ class Lazy(NamedTuple):
 COMMANDS: Mapping[str, Lazy] = {
     "up": Lazy("up", "Run everything, HTTP too, until Ctrl-C; with --detach until engramq down."),
     "down": Lazy("up", "Stop the home's stack, whoever uses it.", "down"),
-    "demo": Lazy("demo", "Show in a throw-away home what the memory does, with this project's own decisions."),
+    "demo": Lazy("demo", "Show in a throw-away home what the memory does, with engramq's own decisions."),
     "service": Lazy("service", "Have the system start the stack when you log in, and keep it up."),
     "status": Lazy("status", "Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses."),
     "ui": Lazy("status", "Open the page in a browser, and print its address.", "ui"),

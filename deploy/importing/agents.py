@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from engramq.deploy.importing.exports import (
-    Choices,
     Entry,
     ExportedNode,
     LeftOut,
@@ -19,7 +18,10 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.fields import WHEN
+from engramq.deploy.importing.fields import (
+    WHEN,
+    Choices,
+)
 from engramq.deploy.importing.notes import LABEL, NO_NOTE_TEXT, MarkdownNote, edges_of, notes, read_note
 from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import Given, Rejection

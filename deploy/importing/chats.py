@@ -10,7 +10,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from engramq.deploy.importing.exports import (
-    Choices,
     Entry,
     LeftOut,
     all_listed,
@@ -22,7 +21,16 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.fields import ASSISTANT, NO_TEXT, NOT_SPOKEN, USER, Conversation, source_of, value_at
+from engramq.deploy.importing.fields import (
+    ASSISTANT,
+    NO_TEXT,
+    NOT_SPOKEN,
+    USER,
+    Choices,
+    Conversation,
+    source_of,
+    value_at,
+)
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, read_plain
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.deploy.local.hooks.transcripts import parsed

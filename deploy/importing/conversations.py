@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.importing.exports import (
-    Choices,
     Entry,
     LeftOut,
     all_items,
@@ -26,6 +25,7 @@ from engramq.deploy.importing.fields import (
     SPOKEN_BY,
     USER,
     WHEN,
+    Choices,
     Conversation,
     source_of,
 )

@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,17 +56,6 @@ class LeftOut:
 GraphEntry: TypeAlias = ExportedNode | ExportedEdge
 Entry: TypeAlias = Given | Rejection | GraphEntry | LeftOut
 
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """The user's choices for conversations: to have the other messages too, and to trust what was said."""
-
-    all_messages: bool = False
-    trusted: bool = False
-
-
-# Reads a file or folder from its beginning, each time that it is called. Raises UnusableFile, also midway.
-Reader: TypeAlias = Callable[[Path, Choices], Iterator[Entry]]
 
 _DIGEST_BYTES: Final = 16
 

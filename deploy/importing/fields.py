@@ -1,10 +1,13 @@
 """Say where an item of another program has what a memory holds: each such format is declared, and read in one way."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from engramq.deploy.importing.exports import Choices, LeftOut, moment, own_id, tags, without_nothing
+from engramq.deploy.importing.exports import Entry, LeftOut, moment, own_id, tags, without_nothing
 from engramq.deploy.importing.records import Given
+from engramq.schemas.fields import OFFSETS
 
 # By these the router keeps a turn apart: nobody has looked through it, and a tool says what others have written.
 TURN: Final = "conversation"
@@ -14,10 +17,23 @@ ASSISTANT: Final = "assistant"
 SPOKEN_BY: Final = (USER, ASSISTANT)
 SINCE: Final = "valid_from"  # the fields of a row that say when it was so, and until when
 WHEN: Final = "occurred_at"
+OFFSET: Final = OFFSETS[WHEN]
 UNTIL: Final = "valid_until"
 ENDS: Final = "expires_at"
 NO_TEXT: Final = LeftOut("messages without text", "message without text")
 NOT_SPOKEN: Final = LeftOut("messages of the system and of tools", "message of the system or of a tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The user's choices for conversations: to have the other messages too, and to trust what was said."""
+
+    all_messages: bool = False
+    trusted: bool = False
+
+
+# Reads a file or folder from its beginning, each time that it is called. Raises UnusableFile, also midway.
+Reader: TypeAlias = Callable[[Path, Choices], Iterator[Entry]]
 
 
 def source_of(choices: Choices) -> str | None:

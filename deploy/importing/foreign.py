@@ -13,7 +13,8 @@ from typing import Any, Final
 import anyio
 
 from engramq.deploy.cli.tool_client import is_refused
-from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, GraphEntry, LeftOut
+from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, GraphEntry, LeftOut
+from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, ForeignReader
 from engramq.deploy.importing.records import Given, Rejection, rejection
 from engramq.deploy.importing.rows import Row, Secrets, make_batches

@@ -9,7 +9,8 @@ from typing import IO, Any, Final
 import msgspec
 
 from engramq.deploy.importing import agents, chats, conversations, graphs, notes, stores
-from engramq.deploy.importing.exports import Beginning, Reader, is_archive, look_at, members, opened
+from engramq.deploy.importing.exports import Beginning, is_archive, look_at, members, opened
+from engramq.deploy.importing.fields import Reader
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import format_by_name
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.importing.exports import (
-    Choices,
     Entry,
     ExportedEdge,
     ExportedNode,
@@ -20,7 +19,15 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.fields import SINCE, UNTIL, WHEN, Conversation, ItemFields, first_at
+from engramq.deploy.importing.fields import (
+    SINCE,
+    UNTIL,
+    WHEN,
+    Choices,
+    Conversation,
+    ItemFields,
+    first_at,
+)
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source

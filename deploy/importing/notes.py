@@ -16,7 +16,6 @@ from urllib.parse import unquote
 import yaml
 
 from engramq.deploy.importing.exports import (
-    Choices,
     Entry,
     ExportedEdge,
     ExportedNode,
@@ -26,6 +25,8 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
+from engramq.deploy.importing.fields import WHEN, Choices
+from engramq.deploy.importing.own_notes import own_properties, read_own
 from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import FILE, Given, Rejection
 from engramq.schemas import limits
@@ -88,6 +89,11 @@ class MarkdownNote:
     def name(self) -> str:
         """What links call it: as its file is named."""
         return _NOTION_ID.sub("", self.path.stem)
+
+    @property
+    def own(self) -> Iterator[Entry] | None:
+        """What it says where an export of ours has written it; None for another note."""
+        return read_own(self.file, self.first, self.properties, self.text)
 
     def title_of(self, text: str) -> str:
         """Return a text under its title, by which a note is found too, unless its first line has that already."""
@@ -173,6 +179,8 @@ def _read_properties(text: str) -> tuple[dict[str, Any], int] | None:
     Each value is a text or made of texts. What is no YAML as a whole is read property by property, and a value that is
     none by itself, such as "Kettle: a history" or "@someone", is the text that stands there.
     """
+    if (own := own_properties(text)) is not None:
+        return own, 0
     if len(text.encode()) > _PROPERTIES_BYTES:
         return {}, text.count("\n")
     if (whole := _yaml(text)) is not None:
@@ -268,6 +276,9 @@ def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iter
         if not isinstance(note, MarkdownNote):
             yield note
             continue
+        if (own := note.own) is not None:
+            yield from own
+            continue
         name = note.name  # links name the file, whatever the note calls itself
         yield ExportedNode(name, LABEL, 1, note.file)
         yield _memory(note, vault, kind)
@@ -312,7 +323,7 @@ def _memory(note: MarkdownNote, vault: str, kind: str) -> Entry:
         "content": note.title_of(text),
         "external_id": own_id(kind, f"{vault}/{note.path}"),
         "thread": own_id(kind, f"{vault}/{note.path.with_suffix('')}"),
-        "occurred_at": moment(at),
+        WHEN: moment(at),
         "tags": tags(own.get("tags"), own.get("tag"), inline),
         "metadata": {**kept, **({"folder": folder} if folder != "." else {})},
     }
@@ -339,7 +350,7 @@ def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
     folder = path.resolve().name
     for note in notes(path):
         if isinstance(note, MarkdownNote):
-            yield from _read_note(note, folder)
+            yield from _read_note(note, folder) if (own := note.own) is None else own
         else:
             yield note
 
@@ -371,7 +382,7 @@ def _observation(note: MarkdownNote, number: int, observed: re.Match[str]) -> Gi
     text = _without_last_tags(said) or said
     values = {
         "content": f"{note.title}: {text}" + (f" ({context})" if context else ""),
-        "occurred_at": _time(note),
+        WHEN: _time(note),
         "tags": tags(note.properties.get("tags"), [category], tags_of(said)),
         "metadata": without_nothing({**_about(note), "category": category, "context": context}),
     }
@@ -398,7 +409,7 @@ def _text(note: MarkdownNote, folder: str, text: str) -> Given:
         "content": note.title_of(text),
         "external_id": identifier,
         "thread": identifier,
-        "occurred_at": _time(note),
+        WHEN: _time(note),
         "tags": tags(note.properties.get("tags")),
         "metadata": without_nothing({**own, **_about(note)}),
     }

@@ -20,6 +20,7 @@ from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.fields import OFFSETS
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
@@ -51,9 +52,11 @@ class Identities:
 
 
 def canonical(record: ImportRecord) -> str:
-    """Return what a record says, in one form for all that say the same."""
+    """Return what a record says, in one form for all that say the same: a time is that in any offset."""
     said = {
-        name: value for name, value in record.given.items() if value != _DEFAULTS.get(name) and value not in ((), {})
+        name: value
+        for name, value in record.given.items()
+        if value != _DEFAULTS.get(name) and value not in ((), {}) and name not in OFFSETS.values()
     }
     return msgspec.json.encode(said, order="deterministic").decode()
 
@@ -265,7 +268,8 @@ def _record(values: dict[str, Any]) -> ImportRecord:
             raise invalid(name, f"A record has no field {name}.")
     checked = check_arguments(tool, given).parameters
     # What the row leaves out stays out: an update changes only what is named.
-    return ImportRecord(**{name: getattr(checked, name) for name in given.keys() & RECORD_FIELDS})
+    named = given.keys() | {OFFSETS[name] for name in OFFSETS.keys() & given.keys()}
+    return ImportRecord(**{name: getattr(checked, name) for name in named & RECORD_FIELDS})
 
 
 def _check_namespace(name: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from engramq.deploy.importing.exports import (
     ANY_DOCUMENT,
-    Choices,
     Entry,
     LeftOut,
     all_items,
@@ -21,7 +20,16 @@ from engramq.deploy.importing.exports import (
     moment,
     opened,
 )
-from engramq.deploy.importing.fields import TURN, UNTIL, USER, ItemFields, first_at, source_of, value_at
+from engramq.deploy.importing.fields import (
+    TURN,
+    UNTIL,
+    USER,
+    Choices,
+    ItemFields,
+    first_at,
+    source_of,
+    value_at,
+)
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas.packed_lines import Source, UnusableFile

@@ -23,11 +23,10 @@ from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, Se
 from engramq.schemas.packed_lines import UnusableFile
 
 HEAD_BYTES: Final = 512 * 1024  # of the longest known the first line has 40,000
-_FOLDER_BYTES: Final = 16 * 1024  # of the file that names a project's folder
+_FOLDER_BYTES: Final = 16 * 1024  # of the file that names the folder of sessions
 _LINK: Final = "It is a symbolic link, and none is followed."
 _PACKED: Final = ".zst"
 _OBJECT: Final = ".json"
-_PROJECT_ROOT: Final = ".project_root"
 _BEGUN: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)")
 
 SUBAGENTS: Final = LeftOut("sessions of subagents", "session of a subagent")
@@ -128,7 +127,7 @@ def _session(path: str, name: str, status: os.stat_result) -> StoredSession:
 
 def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     """Return what the first lines of a session say of it; raises OSError and UnusableFile."""
-    facts = _begin(session)
+    facts = _begin(client, session)
     read = 0
     with _unpack(session.path) as file:
         for number, (length, line) in enumerate(whole_lines(file), 1):
@@ -140,9 +139,11 @@ def head_of(client: ClientFormat, session: StoredSession) -> SessionFacts:
     return facts
 
 
-def _begin(session: StoredSession) -> SessionFacts:
-    """Return what tells of a session without its lines: Gemini CLI writes a project's folder beside its sessions."""
-    root = Path(session.path).parents[1] / _PROJECT_ROOT
+def _begin(client: ClientFormat, session: StoredSession) -> SessionFacts:
+    """Return what tells of a session without its lines: a client may write the folder that it was in beside it."""
+    if not client.folder_file:
+        return SessionFacts()
+    root = Path(session.path).parents[1] / client.folder_file
     with contextlib.suppress(OSError, UnusableFile, ValueError):
         return SessionFacts(folder=read_plain(str(root), _FOLDER_BYTES).decode().strip())
     return SessionFacts()
@@ -203,7 +204,7 @@ class _Reading:
 
 def said_in_file(client: ClientFormat, session: StoredSession) -> Iterator[Said]:
     """Yield what a session says, its facts before the turns that they are of; raises OSError and UnusableFile."""
-    reading = _Reading(client, _begin(session), Transcript(client))
+    reading = _Reading(client, _begin(client, session), Transcript(client))
     if reading.facts.folder:
         yield reading.facts
     if session.path.endswith(_OBJECT):

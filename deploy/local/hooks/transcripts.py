@@ -110,6 +110,7 @@ GEMINI: Final = ClientFormat(
     variable="GEMINI_CLI_HOME",
     folder=".gemini",
     parts=("tmp",),
+    folder_file=".project_root",
     file_names=r"session-.+\.jsonl?",  # others lie in the folder of the session that has begun them
     event_names=_GEMINI_EVENTS,
     file_tools=_GEMINI_FILE_TOOLS,

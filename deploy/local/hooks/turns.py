@@ -109,7 +109,8 @@ class ClientFormat(NamedTuple):
     which is in `kinds` if this version knows it. `event_names`: how events are called that it names otherwise than
     Claude Code. `is_ours` knows a line of the client again. `unspoken` returns SUBAGENT or SUMMARY for a line that
     holds what only looks like a turn. `folder`: where sessions lie below the user's, in which of its `parts`, and the
-    `variable` that moves it; `file_names`: a pattern of their names there. `file_tools`: its tools that read or change
+    `variable` that moves it; `file_names`: a pattern of their names there; `folder_file` beside it names the
+    one that they were held in. `file_tools`: its tools that read or change
     files, with the parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session
     once more. `from_start`: a turn's key counts the turns before it, so that a transcript is read from its beginning.
     """
@@ -131,6 +132,7 @@ class ClientFormat(NamedTuple):
     file_tools: Mapping[str, str] = {}
     restarts: bool = True
     from_start: bool = False
+    folder_file: str = ""
 
 
 def text_at(line: Mapping[str, Any], name: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing import agents
-from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut
+from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, LeftOut
+from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Row, check_rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.importing.exports import Choices
+from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS
 from engramq.deploy.importing.records import Given
 from engramq.schemas.vocabulary import ForeignFormat

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.importing.exports import Choices
+from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import format_of
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from engramq.deploy.importing.exports import Choices
+from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.records import Given
 from engramq.deploy.importing.rows import check_rows

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing import exports as reading
-from engramq.deploy.importing.exports import Choices, Entry, ExportedEdge, ExportedNode, LeftOut, items
+from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode, LeftOut, items
+from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, format_of
 from engramq.deploy.importing.notes import UNREAD
 from engramq.deploy.importing.records import Given, Rejection

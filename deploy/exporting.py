@@ -1,0 +1,306 @@
+"""Write an export in the form of another program: a folder of Markdown, mem0's JSON, the memory server's lines.
+
+What holds now goes out: memories that are current, the things of the graph and what connects them. What a form cannot
+hold is counted by name. A note of the folder keeps in its property `engramq` what Markdown has no place for, so that an
+import of the folder is equal.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from engramq.deploy.importing.fields import ENDS, OFFSET, SINCE, UNTIL, WHEN
+from engramq.deploy.importing.own_notes import OWN, THINGS
+from engramq.deploy.local.new_file import PARTIAL, Unwritable, new_file
+
+
+class ExportFormat(StrEnum):
+    """The form in which an export is written: our own, which keeps all, or that of another program."""
+
+    ENGRAMQ = "engramq"
+    MARKDOWN = "markdown"
+    MEM0 = "mem0"
+    MCP_MEMORY = "mcp-memory"
+
+
+_CURRENT: Final = "active"
+_TRUSTED: Final = "trusted"
+_UNTRUSTED: Final = "untrusted"
+# Fields of a memory that an import takes under the same name.
+_SAID: Final = (
+    "external_id", "source_type", "speaker", "thread", "position", "project", SINCE, UNTIL, ENDS,
+    "standing", "metadata",
+)  # fmt: skip
+_CITED: Final = ("path", "lines", "commit", "sha256", "url", "memory_id")
+_NAME_CHARS: Final = 60  # of a file
+_NO_FILE_NAME: Final = re.compile(r'[\x00-\x1f\\/:*?"<>|#^\[\]]+')
+_RESERVED: Final = frozenset({"con", "prn", "aux", "nul"})  # no file is called so on Windows
+
+
+class Form(Protocol):
+    """A form that an export is written in; `left_out` counts what it cannot hold, by name."""
+
+    left_out: Counter[str]
+
+    def write(self, line: bytes) -> object:
+        """Take one line of an export."""
+        ...
+
+    def close(self) -> int:
+        """Write what is left; return how many records went out."""
+        ...
+
+
+def _is_current(record: Mapping[str, Any], left_out: Counter[str]) -> bool:
+    if record["superseded_by"] is not None:
+        left_out["memories that another one has replaced"] += 1
+    elif record["state"] != _CURRENT:
+        left_out["archived memories"] += 1
+    else:
+        return True
+    return False
+
+
+def _occurred(record: Mapping[str, Any]) -> str | None:
+    """Return when it happened, in the offset in which it was said."""
+    at: str | None = record[WHEN]
+    if not at or not record[OFFSET]:
+        return at
+    zone = timezone(timedelta(minutes=record[OFFSET]))
+    return datetime.fromisoformat(at).astimezone(zone).isoformat()
+
+
+class _Things:
+    """The things of the graph by their ids, and what they are connected to now; held until the end."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.edges: dict[str, list[tuple[str, str]]] = {}  # relations and names of targets, by the name of the source
+
+    def take(self, record: dict[str, Any], left_out: Counter[str]) -> None:
+        """Take a node or an edge."""
+        if record["type"] == "node":
+            self.nodes[record["id"]] = record
+        elif record[UNTIL] is not None:
+            left_out["edges that hold no more"] += 1
+        elif record["owner"] is not None:
+            left_out["private edges"] += 1
+        else:
+            source, target = (self.nodes[record[end]]["name"] for end in ("source_id", "target_id"))
+            self.edges.setdefault(source, []).append((record["relation"], target))
+        if record["properties"]:
+            left_out["properties of things and edges"] += 1
+
+
+class _Form:
+    """What all forms share: lines are read, and what none of them holds is counted."""
+
+    def __init__(self) -> None:
+        self.left_out = Counter[str]()
+        self.things = _Things()
+        self.written = 0
+
+    def write(self, line: bytes) -> object:
+        """Take one line of an export."""
+        record = json.loads(line)
+        match record["type"]:
+            case "memory":
+                if _is_current(record, self.left_out):
+                    self.memory(record)
+            case "node" | "edge":
+                self.things.take(record, self.left_out)
+            case "link":
+                self.left_out["links between memories"] += 1
+            case "proposal":
+                self.left_out["proposals"] += 1
+        return None
+
+    def memory(self, record: dict[str, Any]) -> None:
+        """Write a current memory."""
+        raise NotImplementedError
+
+    def apart(self, record: Mapping[str, Any]) -> bool:
+        """Say whether a form without trust and privacy leaves a memory out, and count why."""
+        if record["partition"] == _UNTRUSTED:
+            self.left_out["memories that nobody has looked through"] += 1
+        elif record["owner"] is not None:
+            self.left_out["private memories"] += 1
+        else:
+            return False
+        return True
+
+    def omit(self, record: Mapping[str, Any], *names: str) -> None:
+        """Count fields that say something and have no place in a form."""
+        for name in names:
+            if record[name] not in (None, {}, []):
+                self.left_out[f"fields {name} of memories"] += 1
+
+
+class MarkdownForm(_Form):
+    """A folder of notes: one for each memory, in a folder by its project, and one for each thing of the graph."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._names = Counter[tuple[Path, str]]()
+
+    def memory(self, record: dict[str, Any]) -> None:
+        """Write a note."""
+        own = {name: value for name in _SAID if (value := record[name]) not in (None, {}, [])}
+        if record["partition"] == _UNTRUSTED or record["source_type"] is not None:
+            own["partition"] = record["partition"]
+        if record["confidence"] != 1.0:
+            own["confidence"] = record["confidence"]
+        if record["owner"] is not None:
+            own["visibility"] = "private"
+        if record["evidence"]:
+            own["evidence"] = [{name: each[name] for name in _CITED if each.get(name)} for each in record["evidence"]]
+        if record["sector_source"] == "agent":
+            own["sector"] = record["sector"]
+        first = next(line for line in record["content"].splitlines() if line.strip())
+        title = "".join(filter(str.isprintable, first)).strip(" #*-")[:_NAME_CHARS] or "note"
+        properties = {"title": title, "tags": record["tags"], "created": _occurred(record), OWN: own}
+        parts = [part for part in (record["project"], record["partition"]) if part and part != _TRUSTED]
+        self._note([_file_name(part) for part in parts], title, properties, record["content"])
+
+    def _note(self, parts: list[str], title: str, properties: Mapping[str, Any], text: str) -> None:
+        folder = self._folder.joinpath(*parts)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = _file_name(title)
+        key = folder, name.casefold()
+        self._names[key] += 1
+        name = name if self._names[key] == 1 else f"{name} {self._names[key]}"
+        # JSON is YAML. What is ours is one text, so that no program changes its numbers.
+        said = {key: value for key, value in properties.items() if value} | {OWN: json.dumps(properties[OWN])}
+        lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
+        with (folder / f"{name}.md").open("x", encoding="utf-8", newline="") as note:
+            note.write("\n".join(["---", *lines, "---", text, ""]))
+        self.written += 1
+
+    def close(self) -> int:
+        """Write a note for each thing, with what it is connected to."""
+        for node in self.things.nodes.values():
+            name = node["name"]
+            edges = self.things.edges.get(name, [])
+            related = [f"- {relation} [[{target}]]" for relation, target in edges]
+            properties = {"title": name, "type": node["label"], OWN: {"thing": name, "edges": edges}}
+            self._note([THINGS], name, properties, "\n".join([f"# {name}", "", *related]))
+        return self.written
+
+
+def _file_name(text: str) -> str:
+    name = _NO_FILE_NAME.sub(" ", text)[:_NAME_CHARS].strip(" .") or "note"
+    return f"{name} -" if name.casefold() in _RESERVED else name
+
+
+class Mem0Form(_Form):
+    """The result of mem0's `get_all`: an object with `results`."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        super().__init__()
+        self._out = out
+        out.write(b'{"results": [')
+
+    def memory(self, record: dict[str, Any]) -> None:
+        """Write a memory; its text is of when it happened."""
+        if self.apart(record):
+            return
+        self.omit(record, SINCE, UNTIL, "evidence", "source_type", "position", "standing", "project")
+        metadata = record["metadata"] | ({"tags": record["tags"]} if record["tags"] else {})
+        at = _occurred(record) or record["created_at"]
+        item = {
+            "id": record["id"],
+            "memory": record["content"],
+            "hash": hashlib.md5(record["content"].encode(), usedforsecurity=False).hexdigest(),
+            "metadata": metadata or None,
+            "created_at": at,
+            "updated_at": at,
+            "user_id": record["created_by"],
+            "run_id": record["thread"],
+            "role": record["speaker"] if record["speaker"] in ("user", "assistant") else None,
+            "expiration_date": record[ENDS],
+        }
+        self._out.write((b",\n" if self.written else b"\n") + json.dumps(item, ensure_ascii=False).encode())
+        self.written += 1
+
+    def close(self) -> int:
+        """Write the end."""
+        for kind, several in (("things of the graph", self.things.nodes), ("edges of the graph", self.things.edges)):
+            if several:
+                self.left_out[kind] += len(several) if kind.startswith("things") else sum(map(len, several.values()))
+        self._out.write(b"\n]}\n")
+        return self.written
+
+
+class McpMemoryForm(_Form):
+    """The lines of MCP's memory server: entities with observations, then relations. They are held, as that server does.
+
+    A memory that came from there is an observation of its entity again, any other one of its project, or of "memories".
+    """
+
+    def __init__(self, out: IO[bytes]) -> None:
+        super().__init__()
+        self._out = out
+        self._observed: dict[tuple[str, str], list[str]] = {}
+
+    def memory(self, record: dict[str, Any]) -> None:
+        """Keep an observation."""
+        if self.apart(record):
+            return
+        self.omit(record, WHEN, SINCE, UNTIL, "evidence", "speaker", "thread", "tags")
+        entity, kind = record["metadata"].get("entity"), record["metadata"].get("entity_type")
+        content = record["content"]
+        if isinstance(entity, str) and isinstance(kind, str) and content.startswith(f"{entity}: "):
+            content = content.removeprefix(f"{entity}: ")
+        else:
+            self.omit(record, "metadata")
+            entity, kind = (record["project"], "project") if record["project"] else ("memories", "memory")
+        self._observed.setdefault((entity, kind), []).append(content)
+        self.written += 1
+
+    def close(self) -> int:
+        """Write entities and relations."""
+        things = {(node["name"], node["label"]): list[str]() for node in self.things.nodes.values()}
+        for (name, kind), observations in (things | self._observed).items():
+            self._line({"type": "entity", "name": name, "entityType": kind, "observations": observations})
+        for source, edges in self.things.edges.items():
+            for relation, target in edges:
+                self._line({"type": "relation", "from": source, "to": target, "relationType": relation})
+        return self.written
+
+    def _line(self, record: Mapping[str, Any]) -> None:
+        self._out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+
+_FILES: Final[Mapping[ExportFormat, Callable[[IO[bytes]], Form]]] = {
+    ExportFormat.MEM0: Mem0Form,
+    ExportFormat.MCP_MEMORY: McpMemoryForm,
+}
+
+
+@contextlib.contextmanager
+def opened_form(form: ExportFormat, target: Path) -> Iterator[Form]:
+    """Open a form at a path where nothing is yet; it has its name once it is whole. Raises Unwritable."""
+    if form in _FILES:
+        with new_file(target) as out:
+            yield _FILES[form](out)
+        return
+    if target.exists():
+        raise Unwritable(f"{str(target)!r} is there already: give another name, or remove it.")
+    partial = target.with_name(f"{target.name}{PARTIAL}")
+    try:
+        partial.mkdir(mode=0o700)
+        yield MarkdownForm(partial)
+        partial.replace(target)
+    except OSError as problem:
+        raise Unwritable(f"{str(target)!r} cannot be written: {problem.strerror or problem}.") from problem
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,113 @@
+"""`engramq export --format`: what goes out in another form comes in again, and what is missing is said."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.deploy.cli import main
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.settings import Settings
+from tests.conftest import Database
+from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.promise("SN-5")]
+
+MEMORIES: Sequence[dict[str, Any]] = (
+    {"content": "Ada likes mint tea", "tags": ["tea", "c++"], "occurred_at": "2026-03-02T10:00:00+02:00"},
+    {"content": "Ada likes mint tea", "project": "shop"},
+    {
+        "content": "# Kettles\n\n- [ ] red: never\n- [colour] blue\n\n---\n[[Shop]] #kettle\r\n\tend",
+        "external_id": "k/1",
+    },
+    {"content": 'con: "quoted" \U0001f375 \x85 [[[[ {', "metadata": {"n": 1.10, "deep": [[[1]]], "é": '"]['}},
+    {"content": "Open until May", "valid_from": "2026-01-01", "valid_until": "2030-05-01", "confidence": 0.5},
+    {"content": "I was told so", "source_type": "web", "speaker": "user", "thread": "t", "position": 0},
+    {"content": "Made by the oven", "evidence": [{"path": "src/oven.py", "lines": "1-3"}], "standing": True},
+    {"content": "For me alone", "visibility": "private"},
+)
+
+
+@pytest.fixture
+def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    settings = stage_settings(database, redis_url, key_prefix)
+    for name in ("database_url", "redis_url", "key_prefix"):
+        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    return settings
+
+
+async def run(*arguments: str | Path) -> int:
+    return await asyncio.to_thread(main, [*map(str, arguments)])
+
+
+async def fill(agent: Agent) -> None:
+    ids = [(await agent.store(**memory))["id"] for memory in MEMORIES]
+    lives = {"source_name": "Ada", "relation": "LIVES_IN", "source_label": "Person"}
+    await agent.call("graph_add_edge", **lives, target_name="Oslo", target_label="Place")
+    await agent.call("graph_add_edge", **lives, target_name="Rome", valid_until="2020-01-01")
+    await agent.call("connect", source=ids[0], target=ids[2], relation="supports")
+    newer = await agent.store("Open until June")
+    await agent.call("supersede_memory", old_memory_id=ids[4], new_memory_id=newer["id"])
+    await agent.call("forget_memory", memory_id=(await agent.store("Gone already"))["id"])
+
+
+def notes_in(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes().decode() for path in folder.rglob("*.md")}
+
+
+async def test_a_folder_of_markdown_comes_back_as_it_went(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, again = tmp_path / "notes", tmp_path / "again"
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        await fill(agent)
+        assert await run("export", folder, "--format", "markdown") == ExitCode.DONE
+        told = capsys.readouterr().err
+        for left_out in (
+            "1 archived memories",
+            "1 memories that another one has replaced",
+            "1 edges that hold no more",
+        ):
+            assert left_out in told
+        for kind in ("markdown", "obsidian", "basic-memory"):
+            assert await run("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
+        assert "stored 0  skipped 8" in capsys.readouterr().out, "however it is read, it comes in once"
+        assert await run("export", again, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
+    assert notes_in(again) == notes_in(folder)
+    assert (folder.stat().st_mode & 0o777, len(notes_in(folder))) == (0o700, 8 + 3)
+    assert "- LIVES_IN [[Oslo]]" in notes_in(folder)["things/Ada.md"]
+
+
+async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
+    settings: Settings, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        await fill(agent)
+        for kind, name in (("mem0", "mem0.json"), ("mcp-memory", "memory.jsonl")):
+            file = tmp_path / name
+            assert await run("export", file, "--format", kind) == ExitCode.DONE
+            told = capsys.readouterr().err
+            assert "1 private memories" in told
+            assert "1 memories that nobody has looked through" in told
+            assert await run("import", file, "--namespace", kind) == ExitCode.DONE, "its content tells the format"
+    (first, *_), several = json.loads((tmp_path / "mem0.json").read_text())["results"], 6
+    assert (first["memory"], first["metadata"]["tags"]) == ("Ada likes mint tea", ["tea", "c++"])
+    kept = "select count(*) as n from memories where tenant = tenant_of(%s) and partition = 'trusted'"
+    assert [row["n"] for kind in ("mem0", "mcp-memory") for row in database.rows(kept, kind)] == [several, several]
+    lines = [json.loads(line) for line in (tmp_path / "memory.jsonl").read_bytes().splitlines()]
+    assert {"type": "relation", "from": "Ada", "to": "Oslo", "relationType": "LIVES_IN"} in lines
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [(("--audit",), "neither audit log"), (("--embeddings",), "nor vectors"), ((), "there already")],
+)
+async def test_what_a_form_has_not_is_refused(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    assert await run("export", tmp_path / "there", "--format", "markdown", *options) != ExitCode.DONE
+    assert told in capsys.readouterr().err
