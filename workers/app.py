@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,8 @@ from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.embedders.batching import BatchingEmbedder, BatchObserver
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.factory import EmbedderFile, create_embedder
+from engramq.workers.embedders.interface import Embedder, EmbedderUnavailable
+from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.other_models import ForeignVectors, FormerModels
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.graph import consent, deletions, edges, nodes, proposals, reads, walks
@@ -82,6 +84,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 0.05  # a home's worker loads while its PostgreSQL is still being made
 LONGEST_PAUSE_S: Final = 0.5
 SAY_AGAIN_S: Final = 60.0
+LOADS_AFTER_S: Final = 0.1  # a database that answers later is being made, or is away
 
 # The modules that have handlers.
 _SLICES: Final = (
@@ -251,7 +254,7 @@ async def run(
             from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
 
             owned.enter_context(recording(settings.otel_endpoint, "engramq-worker"))
-        store = await owned.enter_async_context(await open_store(settings))
+        store = await owned.enter_async_context(await _open_while_loading(settings, model))
         metrics = _metrics(kinds, settings)
         observers: list[BatchObserver] = [] if metrics is None else [metrics.embedded]
         if embedder_file is not None:
@@ -278,6 +281,22 @@ async def run(
         await serve(
             specs, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
         )
+
+
+async def _open_while_loading(settings: Settings, model: Embedder) -> Store:
+    """Open the store; where the database is still being made, load a model of our own meanwhile.
+
+    Which model a store goes on with is not known before, so that one which is there costs no second model.
+    """
+    opening = asyncio.create_task(open_store(settings))
+    try:
+        await asyncio.wait([opening], timeout=LOADS_AFTER_S)
+        if not opening.done() and isinstance(model, MiniLmEmbedder):
+            with suppress(EmbedderUnavailable):  # its first user is told
+                await model.warm()
+        return await opening
+    finally:
+        opening.cancel()
 
 
 def _metrics(kinds: Sequence[WorkerKind], settings: Settings) -> WorkerMetrics | None:

@@ -27,7 +27,6 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import anyio
-import httpx
 import msgspec
 
 from engramq.schemas.faults import invalid
@@ -215,6 +214,10 @@ class Sender:
         self._private = private
         self._look = look
         self._try_s = try_s
+        import httpx  # noqa: PLC0415 - 5 MB and 0.1 s of imports, for who has webhooks
+
+        self._unreachable = (httpx.HTTPError, httpx.InvalidURL, OSError)
+        self._url = httpx.URL
         self._http = httpx.AsyncClient(follow_redirects=False, trust_env=False, timeout=try_s)
 
     async def __aenter__(self) -> Self:
@@ -234,7 +237,7 @@ class Sender:
             return f"no answer within {self._try_s:g} s"
         except NotAllowed as refused:
             return str(refused)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as problem:
+        except self._unreachable as problem:
             why = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
             return f"it cannot be reached: {why}"[:200]
         return None if status in _RECEIVED else f"answered {status}"
@@ -249,7 +252,7 @@ class Sender:
             "user-agent": "engramq-webhooks/1",
             **self._key.headers(message.webhook_id, message.id, int(time.time()), body),
         }
-        url = httpx.URL(message.url).copy_with(host=address)
+        url = self._url(message.url).copy_with(host=address)
         # The certificate is checked against the name, though the connection goes to the address.
         named = {"sni_hostname": parts.hostname}
         async with self._http.stream("POST", url, content=body, headers=headers, extensions=named) as answer:
