@@ -20,10 +20,8 @@ from engramq.workers.admin import export_to
 PIPE: Final = "-"
 
 
-def _project(text: str) -> str:
-    if text == EVERY_PROJECT:
-        raise ValueError("stands for all projects: leave --project out to export everything")
-    return name(text)
+def _project(text: str) -> str | None:
+    return None if text == EVERY_PROJECT else name(text)
 
 
 @click.command("export")
@@ -33,7 +31,12 @@ def _project(text: str) -> str:
     show_default=True, help="engramq: all of it, to be restored. Others: what holds now, for another program.",
 )  # fmt: skip
 @common.NAMESPACE
-@click.option("--project", metavar="NAME", type=_project, help="Its memories and their links alone, without the graph.")
+@click.option(
+    "--project",
+    metavar="NAME",
+    type=_project,
+    help="Its memories and links alone, without the graph; *: everything.",
+)
 @click.option("--audit", is_flag=True, help="With the audit log.")
 @click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
 def command(file: str, form: str, namespace: str | None, project: str | None, *, audit: bool, embeddings: bool) -> None:

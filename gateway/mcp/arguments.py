@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, partial
 from typing import Any, Final
@@ -142,8 +143,9 @@ class Parameter:
             if not value.strip():
                 return "spaces alone" if value else "an empty text"
         if isinstance(value, list) and self.schema.get("type") == "array":
-            if any(isinstance(item, list) for item in value):
-                return "one with a list in it"
+            objects = self.schema.get("items", {}).get("type") == "object"
+            if odd := [item for item in value if isinstance(item, list) or (objects and isinstance(item, str))]:
+                return f"one with {describe_value(odd[0])} in it"
             wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
             most = self.schema.get("items", {}).get("maxLength", limits.CONTENT_CHARS)
             unfit = [len(item) for item in value if isinstance(item, str) and not (item.strip() and len(item) <= most)]
@@ -464,10 +466,12 @@ def _values(
 
 
 def _refuse_unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> EngramqError:
-    known = f"It takes {', '.join(parameters)}." if parameters else "It takes no parameters."
-    readable = isinstance(name, str) and name.strip() and len(name) <= 60 and problem_in(name) is None
-    field = name if readable else describe_value(name)
-    return invalid(field, f"{what} has no parameter {describe_value(name)}.", known)
+    said, names = describe_value(name), list(parameters)
+    near = [known for known in names if str(name) in known.split("_")] or get_close_matches(said, names, 1)
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    takes = f"{meant}It takes {', '.join(names) or 'no parameters'}."
+    field = name if isinstance(name, str) and name.strip() and len(name) <= 60 and problem_in(name) is None else said
+    return invalid(field, f"{what} has no parameter {said}.", takes)
 
 
 def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Parameter], given: Any, zone: tzinfo) -> Any:

@@ -123,6 +123,8 @@ class ImportMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True
 class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     """How many rows are safe (stored, updated, or there already) and how many were refused.
 
+    `rejected_rows` says why the first of these were.
+
     `receipts`, in the order of the rows, and their counts are for get_command. `kept_apart`: new memories that the
     router put into untrusted. `notice` tells what the caller may not expect.
     """
@@ -132,6 +134,7 @@ class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     status: Literal["accepted"] = "accepted"
     accepted: int
     rejected: int
+    rejected_rows: list[Receipt] | UnsetType = UNSET
     stored: int | UnsetType = UNSET
     updated: int | UnsetType = UNSET
     skipped: int | UnsetType = UNSET

@@ -112,7 +112,7 @@ class DecideProposal(WriteCommand, frozen=True, kw_only=True, omit_defaults=True
 class Decided(WriteReply, kw_only=True, tag="decided"):
     """The proposal's state, and how many principals approve. `closed`: it had ended, nothing was recorded.
 
-    Of one that is not there `what` and `hint`.
+    Of one that is not there `what` and `hint`; `hint` too where the principal had approved it before.
     """
 
     status: Literal["recorded", "closed", "not_found"]

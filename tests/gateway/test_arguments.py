@@ -169,6 +169,29 @@ def test_arguments_that_are_no_object_are_refused_as_arguments(given: Any) -> No
     assert refusal(TOOLS["store_memory"], given).fault.field == "arguments"
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "meant"),
+    [
+        ("update_memory", {"memory_id": "m", "tags": ["x"]}, "Did you mean add_tags or remove_tags? It takes"),
+        ("update_memory", {"memory_id": "m", "speakr": "x"}, "Did you mean speaker? It takes"),
+        ("update_memory", {"memory_id": "m", "zzz": "x"}, "It takes memory_id"),
+    ],
+)
+def test_a_wrong_parameter_is_answered_with_the_one_that_was_meant(
+    tool: str, given: dict[str, object], meant: str
+) -> None:
+    """Finding N6 of newcomers: 23 names, and none of them said to be it."""
+    with pytest.raises(EngramqError) as refused:
+        check_arguments(TOOLS[tool], given)
+    assert refused.value.fault.recovery.startswith(meant)
+
+
+def test_a_text_in_the_place_of_an_object_is_named() -> None:
+    with pytest.raises(EngramqError) as refused:
+        check_arguments(TOOLS["store_memory"], {"content": "x", "evidence": ["src/x.py:3"]})
+    assert refused.value.fault.error.endswith("not one with 'src/x.py:3' in it.")
+
+
 def test_an_unknown_word_is_refused_with_the_allowed_ones_in_their_order() -> None:
     fault = refusal(TOOLS["store_memory"], {"content": "x", "sector": "Emotional"}).fault
     assert fault.error == (

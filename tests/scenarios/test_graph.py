@@ -101,7 +101,8 @@ async def test_two_principals_consent_to_what_one_may_not_do_alone(stage: Stage)
         assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
         decision = {"proposal_id": refused["proposal_id"], "decision": "approve"}
         for _ in range(2):
-            assert (await ada.call("decide_proposal", **decision))["approvals"] == 1
+            own = await ada.call("decide_proposal", **decision)
+            assert (own["approvals"], own["hint"].startswith("You had approved it before")) == (1, True)
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
         decided = await bob.call("decide_proposal", **decision)
         assert (decided["status"], decided["state"], decided["approvals"]) == ("recorded", "approved", 2)

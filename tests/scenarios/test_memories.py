@@ -62,6 +62,10 @@ async def test_identical_content_twice_is_two_memories_and_the_twin_is_reported(
     (twin,) = body["similar_memories"]
     assert twin["id"] == first["id"]
     assert twin["similarity"] == pytest.approx(1.0, abs=1e-3)
+    assert body["notice"].startswith(f"Kept already, word for word, as {first['id']}")
+    assert "notice" not in await agent.call("store_memory", content="The deploy key lives in the vault, they say")
+    again = await agent.call("restore_memory", memory_id=first["id"])
+    assert again["notice"] == "It was neither archived nor replaced: nothing has changed."
 
 
 @pytest.mark.promise("MT-3", "MT-15", "MT-6", "MT-7")

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import UNSET
+
 from engramq.schemas import limits
 from engramq.schemas.command_line import all_of
 from engramq.schemas.commands import Decided, DecideProposal
@@ -109,6 +111,9 @@ async def end_sharing(tx: Transaction, envelope: Envelope, memory_id: UUID) -> N
         await _record_decision(tx, envelope, before, await _read(tx, locked["id"]), Decision.REJECT)
 
 
+_APPROVED_BEFORE: Final = "You had approved it before, which counts once: somebody else has to approve it."
+
+
 @handles(DecideProposal)
 async def decide(tx: Transaction, command: DecideProposal, context: Context) -> Decided:
     """Note what a principal decides on a proposal; one rejection ends it, also when it was approved but not used.
@@ -133,7 +138,10 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
         await tx.send("reject_proposal", id=proposal_id)
     after = await _read(tx, proposal_id)
     await _record_decision(tx, envelope, before, after, command.decision)
-    return Decided(status="recorded", state=after["state"], approvals=len(after["approved_by"]))
+    approvals = len(after["approved_by"])
+    again = command.decision == Decision.APPROVE and envelope.principal.name in before["approved_by"]
+    hint = _APPROVED_BEFORE if again and after["state"] == ProposalState.PENDING else UNSET
+    return Decided(status="recorded", state=after["state"], approvals=approvals, hint=hint)
 
 
 async def _open_proposals(tx: Transaction, draft: Draft) -> list[Row]:

@@ -57,6 +57,7 @@ BEGINNING: Final = "valid_from"
 _AUDITED: Final = (
     "sector", "sector_source", "standing", "confidence", "position", "valid_from", "valid_until", "expires_at"
 )  # fmt: skip
+_NOT_HIDDEN: Final = "It was neither archived nor replaced: nothing has changed."
 HINT: Final = (
     "What this one had replaced stays hidden: still_hidden. restore_memory brings back what of it is right after all."
 )
@@ -247,8 +248,10 @@ async def restore_memory(tx: Transaction, command: RestoreMemory, context: Conte
     row = None if memory_id is None else await lock_with_linked(tx, memory_id)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
+    was_hidden = row["state"] == MemoryState.ARCHIVED or row["is_superseded"]
     await restore(tx, context.envelope, row, context.services[LinkRules])
-    return MemoryChanged(status="restored", memory=(await read_memories(tx, (memory_id,)))[memory_id])
+    memory = (await read_memories(tx, (memory_id,)))[memory_id]
+    return MemoryChanged(status="restored", memory=memory, notice=UNSET if was_hidden else _NOT_HIDDEN)
 
 
 async def restore(tx: Transaction, envelope: Envelope, row: Row, rules: LinkRules) -> None:

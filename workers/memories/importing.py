@@ -115,6 +115,9 @@ async def embed_later(reply: Reply, _command: ImportMemories, context: Context) 
         context.follow_ups = embedding(context.envelope.namespace, dict.fromkeys(ids))
 
 
+_REASONS: Final = 5  # of rejected rows in a reply
+
+
 @handles(ImportMemories, before=route_rows, after=embed_later)
 async def import_memories(
     tx: Transaction, _command: ImportMemories, context: Context, batch: RoutedBatch
@@ -128,6 +131,7 @@ async def import_memories(
     return MemoriesImported(
         accepted=done.stored + done.updated + done.skipped,
         rejected=done.rejected,
+        rejected_rows=[row for row in done.receipts if row.status is ReceiptStatus.REJECTED][:_REASONS] or UNSET,
         stored=done.stored,
         updated=done.updated,
         skipped=done.skipped,

@@ -72,6 +72,7 @@ _CORRECTED_FROM: Final = 0.6
 _TO_SHARE: Final = 'If everybody may see it, call share_memory, or store it with visibility="shared".'
 _KEPT_PRIVATE: Final = f"Private, as memory {{}} is, which is like it. {_TO_SHARE}"
 _MAY_CORRECT: Final = f"Private, since nothing tells now whether it corrects a private memory of yours. {_TO_SHARE}"
+_KEPT_ALREADY: Final = "Kept already, word for word, as {}: call forget_memory for one of the two."
 _UNSET_YET: Final = (
     "sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at"
 )  # fmt: skip
@@ -211,13 +212,16 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
         scored = [(str(row["id"]), similarity(row["distance"])) for row in rows]
         linked = tuple(Near(memory_id, score) for memory_id, score in scored if score >= linked_from)
     context.follow_ups = _follow_ups(context.envelope.namespace, stored, linked)
-    similar = []
+    similar, double = [], None
     for row in visible[: limits.SIMILAR_SHOWN]:
         if (score := similarity(row["distance"])) >= shown_from:
             memory = memory_record(row)
             memory.score = memory.similarity = score
             mark_pair(stored, memory)
             similar.append(memory)
+            double = memory.id if double is None and memory.content == stored.content else double
+    if double is not None:
+        notices.append(_KEPT_ALREADY.format(double))
     if others is not None:
         notices.append(await _notice_of_project(tx, project, await others.fetchone() or {}, context))
     notice = " ".join(filter(None, notices))

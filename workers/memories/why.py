@@ -75,7 +75,8 @@ def _shorter(line: CardLine, chars: int) -> CardLine:
 def _line(row: Row, *, reads_audit: bool) -> CardLine:
     silent = (None, "", 0) if row["about"] == "used" else (None, "")  # a count of none says nothing, a position does
     details = {name: value for name, value in row["details"].items() if value not in silent}
-    said = ", ".join(_say(name, value) for name, value in details.items())
+    in_order = sorted(details.items(), key=lambda entry: entry[0] == "source")  # last: it is long, and the least
+    said = ", ".join(_say(name, value) for name, value in in_order)
     return CardLine(
         at=UNSET if row["at"] is None else format_time(row["at"]),
         by=_text(row["by"] or ""),

@@ -108,7 +108,6 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["audit", "--action", "explode"], "must be one of supersede"),
         (["audit", "--actor", ""], "'--actor': must be a text"),
         (["audit", "--limit", "0"], "'--limit': must be a whole number from 1 to 100000"),
-        (["export", "x", "--project", "*"], "'--project': stands for all projects: leave --project out"),
         (["tenant"], "list|config|hand-over|delete"),
         (["tenant", "export", "acme", "-"], "No such command 'export'"),
         (["export"], "Missing argument 'FILE'"),

@@ -80,6 +80,7 @@ async def test_only_what_was_written_is_handed_on_each_memory_once(world: World)
     ]
     assert (reply.receipts[0].field, reply.receipts[0].error) == ("content", "content is missing. Give it.")
     assert (reply.accepted, reply.rejected, reply.kept_apart) == (4, 1, 1)
+    assert reply.rejected_rows == [receipt for receipt in reply.receipts or () if receipt.status == "rejected"]
     ids = [receipt.memory_id for receipt in reply.receipts]
     assert ids[3] == kept
     assert left_to_embed(outcome.follow_ups) == [(ids[1], ids[4])]
