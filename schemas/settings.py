@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from engramq.schemas import limits
 from engramq.schemas import setting_values as take
 from engramq.schemas.limits import LANES_MAX
-from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail
 
 PREFIX: Final = "ENGRAMQ_"
 TESTS_PREFIX: Final = f"{PREFIX}TEST_"  # CONTRIBUTING.md says which there are
@@ -45,19 +45,6 @@ class Redact(StrEnum):
     IMPORTS = "imports"
     ALL = "all"
     OFF = "off"
-
-
-class JwtClaims(NamedTuple):
-    """The claims of a JWT that name the tenant, list the scopes, and are true for an untrusted principal."""
-
-    namespace: str = "namespace"
-    scope: str = "scope"
-    untrusted: str = Partition.UNTRUSTED.value
-
-    @classmethod
-    def of(cls, text: str) -> "JwtClaims":
-        """Return the claims in a text such as `namespace=tenant`; those that it leaves out have their usual names."""
-        return cls(**{part: take.name(claim) for part, claim in take.pairs(text, cls._fields).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +135,14 @@ class Settings:
     trusted_proxies: tuple[str, ...] = _setting(
         "", "Addresses or networks of proxies whose X-Forwarded-For is believed, with commas", take.networks
     )
-    jwt_issuer: str = _setting("", "Issuer (`iss`) that a JWT must name", str)
-    jwt_audience: tuple[str, ...] = _setting(
-        "", "Audiences (`aud`), with commas; a JWT must name one of them", take.words
-    )
-    jwt_keys: str | Path | None = _setting(
-        "", "Where the issuer publishes its keys (the URL of its JWKS), or a file with its public key (PEM)", take.keys
-    )
-    jwt_claims: JwtClaims = _setting(
+    jwt: take.Jwt = _setting(
         "",
-        "Claims with other names than `namespace` (the tenant; a JWT without it is refused), `scope` (`scp` if it is "
-        "missing) and `untrusted` (true for an untrusted principal): `namespace=tenant, scope=roles`",
-        JwtClaims.of,
+        "Which JWTs are good: `issuer=https://login.example.org/, audience=https://memory.example.org/mcp, "
+        "keys=https://login.example.org/jwks.json`. `audience`: one of several, with spaces. `keys`: where the issuer "
+        "publishes them (its JWKS), or a file with its public key (PEM). Claims with other names than `namespace` (the "
+        "tenant; a JWT without it is refused), `scope` (`scp` if it is missing) and `untrusted` (true for an untrusted "
+        "principal) follow: `namespace=tenant, scope=roles`",
+        take.jwt,
     )
     quotas: take.Quotas = _setting(
         "",
@@ -308,9 +291,13 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_JWT_LEEWAY_S": "The issuer's clock may differ from ours by 30 s.",
     "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",
     "ENGRAMQ_UI": "The page is served wherever HTTP is, by the same sign-in; a proxy that refuses /ui hides it.",
-    "ENGRAMQ_JWT_JWKS_URL": "Say it in ENGRAMQ_JWT_KEYS.",
-    "ENGRAMQ_JWT_KEY_FILE": "Say it in ENGRAMQ_JWT_KEYS.",
-    **{f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT_CLAIMS." for name in JwtClaims._fields},
+    **{f"ENGRAMQ_JWT_{part.upper()}": f"Say {part}=... in ENGRAMQ_JWT." for part in ("issuer", "audience", "keys")},
+    **{f"ENGRAMQ_JWT_{name}": "Say keys=... in ENGRAMQ_JWT." for name in ("JWKS_URL", "KEY_FILE")},
+    "ENGRAMQ_JWT_CLAIMS": "Say the same in ENGRAMQ_JWT, after issuer, audience and keys.",
+    **{
+        f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT."
+        for name in ("namespace", "scope", "untrusted")
+    },
     "ENGRAMQ_ALLOWED_HOSTS": "Say them in ENGRAMQ_PUBLIC_URL, after the address: https://memory.example.org, pod-7.",
     "ENGRAMQ_HEALTH_HOST": "Say it before the port: ENGRAMQ_HEALTH_PORT=0.0.0.0:9465.",
     "ENGRAMQ_METRICS_HOST": "Say it before the port: ENGRAMQ_METRICS_PORT=0.0.0.0:9464.",
@@ -374,12 +361,12 @@ def _refuse_unsafe(settings: Settings) -> None:
         )
     if settings.auth is not Auth.JWT:
         return
-    for field_name in ("jwt_issuer", "jwt_audience", "jwt_keys"):
-        if not getattr(settings, field_name):
-            raise SettingsError(f"{PREFIX}{field_name.upper()} must be set with ENGRAMQ_AUTH=jwt.")
-    keys = settings.jwt_keys
+    for part in ("issuer", "audience", "keys"):
+        if not getattr(settings.jwt, part):
+            raise SettingsError(f"ENGRAMQ_JWT must say {part}=... with ENGRAMQ_AUTH=jwt.")
+    keys = settings.jwt.keys
     if isinstance(keys, str) and keys.startswith("http://") and not is_loopback(urlsplit(keys).hostname or ""):
-        raise SettingsError("ENGRAMQ_JWT_KEYS: keys fetched over http can be forged on the way; use https.")
+        raise SettingsError("ENGRAMQ_JWT: keys fetched over http can be forged on the way; use https.")
 
 
 def is_loopback(host: str) -> bool:

@@ -49,13 +49,7 @@ PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETA
 FOR_HTTP = (
     PERSONAL
     | {HOST, PORT, AUTH}
-    | {
-        PREFIX + name
-        for name in (
-            *("PUBLIC_URL", "ALLOWED_ORIGINS", "TRUSTED_PROXIES"),
-            *("JWT_ISSUER", "JWT_AUDIENCE", "JWT_KEYS", "JWT_CLAIMS"),
-        )
-    }
+    | {PREFIX + name for name in (*("PUBLIC_URL", "ALLOWED_ORIGINS", "TRUSTED_PROXIES", "JWT"),)}
 )
 # Settings that say which callers HTTP lets in, and as whom: a client that asks for others is refused.
 OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS}

@@ -39,7 +39,7 @@ class Resource:
     def __init__(self, settings: Settings) -> None:
         self._public_url = settings.public_url.url
         # Tokens of our own come from `engramq token create`, from no server.
-        self._issuers = [settings.jwt_issuer] if settings.auth is Auth.JWT else []
+        self._issuers = [settings.jwt.issuer] if settings.auth is Auth.JWT else []
 
     def challenge(self, request: HTTPConnection, *, error: str = "") -> str:
         """Return the WWW-Authenticate header of a 401; `error` says what was wrong with a token that was presented."""

@@ -73,13 +73,13 @@ class FileKey:
         try:
             key = load_pem_public_key(path.read_bytes())
         except OSError as problem:
-            raise SettingsError(f"ENGRAMQ_JWT_KEYS: {path} cannot be read: {problem.strerror}.") from None
+            raise SettingsError(f"ENGRAMQ_JWT: {path} cannot be read: {problem.strerror}.") from None
         except (ValueError, UnsupportedAlgorithm):
-            raise SettingsError(f"ENGRAMQ_JWT_KEYS: {path} holds no public key in PEM form.") from None
+            raise SettingsError(f"ENGRAMQ_JWT: {path} holds no public key in PEM form.") from None
         usable = usable_key(key)
         if usable is None:
             raise SettingsError(
-                f"ENGRAMQ_JWT_KEYS: {path} must hold an RSA key of at least {RSA_BITS} bits, one on the curve "
+                f"ENGRAMQ_JWT: {path} must hold an RSA key of at least {RSA_BITS} bits, one on the curve "
                 "P-256, P-384 or P-521, or an Ed25519 one."
             )
         self._key = usable
@@ -249,8 +249,8 @@ class JwtAuthenticator:
                 token,
                 key,
                 algorithms=[header.alg],
-                issuer=self._settings.jwt_issuer,
-                audience=self._settings.jwt_audience,
+                issuer=self._settings.jwt.issuer,
+                audience=self._settings.jwt.audience,
                 leeway=LEEWAY_S,
                 options={"require": _REQUIRED},
             )
@@ -261,7 +261,7 @@ class JwtAuthenticator:
         return self._caller_in(claims)
 
     def _caller_in(self, claims: dict[str, Any]) -> Caller:
-        called = self._settings.jwt_claims
+        called = self._settings.jwt
         namespace, name = claims.get(called.namespace), claims["sub"]
         if not isinstance(namespace, str) or not _is_name(namespace) or namespace == SYSTEM_NAMESPACE:
             raise _Unfit("it names no namespace")
@@ -276,7 +276,7 @@ class JwtAuthenticator:
 
 def jwt_authenticator(settings: Settings) -> JwtAuthenticator:
     """Return one with the keys that the settings name; raises SettingsError when their file cannot be used."""
-    keys = settings.jwt_keys
+    keys = settings.jwt.keys
     assert keys is not None  # read_settings refuses jwt without any
     return JwtAuthenticator(settings, PublishedKeys(keys) if isinstance(keys, str) else FileKey(keys))
 

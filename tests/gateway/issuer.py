@@ -16,6 +16,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 ISSUER = "https://login.example.org/"
 AUDIENCE = "https://memory.example.org/mcp"
 
+
+def jwt_setting(**parts: str) -> str:
+    """Return ENGRAMQ_JWT for this issuer and audience, with these parts too, or instead; "" leaves one out."""
+    given = {"issuer": ISSUER, "audience": AUDIENCE, **parts}
+    return ", ".join(f"{part}={value}" for part, value in given.items() if value)
+
+
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 

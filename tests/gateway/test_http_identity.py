@@ -24,7 +24,7 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import Scope
 from tests.gateway.conftest import gateway_over
-from tests.gateway.issuer import AUDIENCE, ISSUER, key_for, key_server, public_jwk, public_pem, signed
+from tests.gateway.issuer import AUDIENCE, ISSUER, jwt_setting, key_for, key_server, public_jwk, public_pem, signed
 from tests.gateway.test_http import ERAS, Site, message, site_of
 from tests.gateway.worker_side import SCRIPT, WorkerSide, worker_side
 
@@ -242,27 +242,28 @@ async def test_who_comes_with_a_token_is_limited_and_told_so_by_the_tool(redis_u
 
 # JWTs over HTTP.
 
-PROVIDER = {"auth": "jwt", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+
+def provider(keys: str) -> dict[str, str]:
+    return {"auth": "jwt", "jwt": jwt_setting(keys=keys)}
 
 
 def test_jwt_takes_an_issuer_an_audience_and_keys() -> None:
-    def read(**variables: str) -> Settings:
-        return read_settings({f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()})
+    def read(**parts: str) -> Settings:
+        return read_settings({"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT": jwt_setting(**parts)})
 
-    for missing in ("jwt_issuer", "jwt_audience", "jwt_keys"):
-        with pytest.raises(SettingsError, match=f"ENGRAMQ_{missing.upper()}"):
-            read(**{**PROVIDER, "jwt_keys": "/k", missing: ""})
+    for missing in ("issuer", "audience", "keys"):
+        with pytest.raises(SettingsError, match=f"ENGRAMQ_JWT must say {missing}="):
+            read(**{"keys": "/k", missing: ""})
     with pytest.raises(SettingsError, match="use https"):
-        read(**PROVIDER, jwt_keys="http://login.example.org/keys")
-    assert read(**PROVIDER, jwt_keys="http://127.0.0.1:1/keys").jwt_audience == (AUDIENCE,)
+        read(keys="http://login.example.org/keys")
+    assert read(keys="http://127.0.0.1:1/keys", audience=f"{AUDIENCE} other").jwt.audience == (AUDIENCE, "other")
 
 
 @pytest.mark.promise("SE-1")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_jwt_says_who_calls(redis_url: str, keys: Keys, tmp_path: Path, mode: str) -> None:
     (tmp_path / "key.pem").write_bytes(public_pem(key_for("ES256")))
-    variables = {**PROVIDER, "jwt_keys": str(tmp_path / "key.pem")}
-    async with guarded(redis_url, keys, **variables) as (site, workers):
+    async with guarded(redis_url, keys, **provider(str(tmp_path / "key.pem"))) as (site, workers):
         async with client_with(site, signed("ES256"), mode) as client:
             await client.call_tool("memory_stats", {})
         assert (workers.seen[0].namespace, workers.seen[0].principal.name) == ("ns", "ada")
@@ -276,20 +277,19 @@ async def test_a_jwt_says_who_calls(redis_url: str, keys: Keys, tmp_path: Path, 
 
 
 async def test_a_jwt_whose_key_cannot_be_fetched_is_503(redis_url: str, keys: Keys) -> None:
-    async with key_server(public_jwk("RS256", "k1")) as server:
-        variables = {**PROVIDER, "jwt_keys": server.url}
-        async with guarded(redis_url, keys, **variables) as (site, _):
-            server.answer = b"HTTP/1.1 500 Oh no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-            assert (await site.ask("POST", "/mcp", authorization=f"Bearer {signed()}"))[0] == 503
-            assert (await site.ask("POST", "/mcp", authorization="Bearer x.y.z"))[0] == 401
+    async with (
+        key_server(public_jwk("RS256", "k1")) as server,
+        guarded(redis_url, keys, **provider(server.url)) as (site, _),
+    ):
+        server.answer = b"HTTP/1.1 500 Oh no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        assert (await site.ask("POST", "/mcp", authorization=f"Bearer {signed()}"))[0] == 503
+        assert (await site.ask("POST", "/mcp", authorization="Bearer x.y.z"))[0] == 401
 
 
 def test_a_key_file_that_is_missing_is_named_at_start() -> None:
-    chosen = read_settings(
-        {f"ENGRAMQ_{name.upper()}": value for name, value in PROVIDER.items()} | {"ENGRAMQ_JWT_KEYS": "/no/key.pem"}
-    )
+    chosen = read_settings({"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT": jwt_setting(keys="/no/key.pem")})
     gateway = Gateway(chosen, bus=None, service=None, redis=None, keys=None)  # type: ignore[arg-type]  # none is reached
-    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEYS"):
+    with pytest.raises(SettingsError, match=r"ENGRAMQ_JWT: /no/key\.pem"):
         gateway.web()
 
 

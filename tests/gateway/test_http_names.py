@@ -99,8 +99,8 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
         ("allowed_origins", "https://app.example.org/x"),
         ("trusted_proxies", "proxy.example.org"),
         ("trusted_proxies", "10.0.0.1/8"),
-        ("jwt_keys", "key.pem"),
-        ("jwt_keys", "file:///etc/passwd"),
+        ("jwt", "keys=key.pem"),
+        ("jwt", "keys=file:///etc/passwd"),
         ("quotas", "principal_calls_per_second=-1"),
     ],
 )

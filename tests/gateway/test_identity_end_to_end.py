@@ -22,7 +22,7 @@ from engramq.workers.auth.tokens import NewToken, Token, create, revoke
 from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.gateway.conftest import gateway_over
-from tests.gateway.issuer import AUDIENCE, ISSUER, claims, key_for, public_pem, signed
+from tests.gateway.issuer import claims, jwt_setting, key_for, public_pem, signed
 from tests.gateway.test_http import ERAS, Site, site_of
 from tests.gateway.test_http_identity import client_with
 from tests.scenarios.stage import Agent, running_workers, stage_settings
@@ -180,7 +180,7 @@ async def test_one_subject_with_and_without_the_untrusted_claim_is_two_principal
 ) -> None:
     pem = tmp_path / "key.pem"
     pem.write_bytes(public_pem(key_for("RS256")))
-    provider = {"auth": "jwt", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_keys": str(pem)}
+    provider = {"auth": "jwt", "jwt": jwt_setting(keys=str(pem))}
     async with served(settings, **provider) as here:
         here.secrets = {
             "trusted": signed(said=claims()),

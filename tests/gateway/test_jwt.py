@@ -21,6 +21,7 @@ from tests.gateway.issuer import (
     AUDIENCE,
     ISSUER,
     claims,
+    jwt_setting,
     key_for,
     part,
     public_jwk,
@@ -28,13 +29,11 @@ from tests.gateway.issuer import (
     signed,
 )
 
-JWT = {"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT_ISSUER": ISSUER, "ENGRAMQ_JWT_AUDIENCE": AUDIENCE}
-FROM_FILE = {**JWT, "ENGRAMQ_JWT_KEYS": "/key.pem"}
 NOW = int(time.time())
 
 
 def settings_with(**changes: str) -> Settings:
-    return read_settings({**FROM_FILE, **{f"ENGRAMQ_JWT_{name.upper()}": value for name, value in changes.items()}})
+    return read_settings({"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT": jwt_setting(**{"keys": "/key.pem", **changes})})
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ async def test_scopes_come_as_a_text_or_a_list(
 
 
 async def test_claims_have_the_names_that_the_settings_give(pem: Path) -> None:
-    changed = settings_with(claims="namespace=https://example.org/tenant, scope=permissions, untrusted=web")
+    changed = settings_with(namespace="https://example.org/tenant", scope="permissions", untrusted="web")
     authenticator = JwtAuthenticator(changed, FileKey(pem))
     token = with_claims(**{"https://example.org/tenant": "t", "permissions": ["verify"], "web": True})
     principal = Principal(name="ada", scopes=(Scope.VERIFY,), untrusted=True)

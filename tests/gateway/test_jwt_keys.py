@@ -25,7 +25,7 @@ from engramq.gateway.identity.jwt import (
     keys_in,
 )
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.settings import SettingsError, read_settings
+from engramq.schemas.settings import SettingsError
 from tests.gateway.issuer import (
     KeyServer,
     key_for,
@@ -35,7 +35,7 @@ from tests.gateway.issuer import (
     public_pem,
     signed,
 )
-from tests.gateway.test_jwt import JWT, settings_with, whose
+from tests.gateway.test_jwt import settings_with, whose
 
 # Keys in files.
 
@@ -44,7 +44,7 @@ from tests.gateway.test_jwt import JWT, settings_with, whose
 async def test_a_key_file_may_hold_each_kind_of_key(tmp_path: Path, algorithm: str) -> None:
     path = tmp_path / "key.pem"
     path.write_bytes(public_pem(key_for(algorithm)))
-    changed = read_settings({**JWT, "ENGRAMQ_JWT_KEYS": str(path)})
+    changed = settings_with(keys=str(path))
     assert await whose(jwt_authenticator(changed), signed(algorithm)) is not None
     assert await whose(jwt_authenticator(changed), signed(algorithm, kid=None)) is not None
 
@@ -61,7 +61,7 @@ def test_a_file_without_a_usable_public_key_is_refused_at_start(tmp_path: Path, 
     path = tmp_path / "key.pem"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEYS") as refusal:
+    with pytest.raises(SettingsError, match="ENGRAMQ_JWT: ") as refusal:
         FileKey(path)
     assert "PRIVATE" not in str(refusal.value)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engramq.schemas.setting_values import Listening, Quotas, without_password
-from engramq.schemas.settings import GONE, PREFIX, SETTINGS, JwtClaims, SettingsError, read_settings
+from engramq.schemas.setting_values import Jwt, Listening, Quotas, without_password
+from engramq.schemas.settings import GONE, PREFIX, SETTINGS, SettingsError, read_settings
 from tests.architecture.source import ROOT
 
 
@@ -48,7 +48,7 @@ def test_a_zone_that_nobody_knows_is_refused_by_name(zone: str) -> None:
             ("ENGRAMQ_QUOTAS", value)
             for value in ("memories", "tokens=1", "bytes=-1", "bytes=x", "calls=1, calls=2", "=1")
         ),
-        *(("ENGRAMQ_JWT_CLAIMS", value) for value in ("tenant", "audience=aud", "scope=")),
+        *(("ENGRAMQ_JWT", value) for value in ("tenant", "claim=aud", "scope=", "keys=key.pem")),
         *(
             ("ENGRAMQ_HEALTH_PORT", value)
             for value in ("localhost", ":1", "0.0.0.0:", "0.0.0.0:65536", "tcp://10.0.0.1:1")
@@ -63,13 +63,13 @@ def test_what_is_no_list_or_place_of_its_kind_is_refused_by_name(variable: str, 
 def test_lists_and_places_say_what_is_not_as_usual() -> None:
     given = {
         "ENGRAMQ_QUOTAS": "memories=3, principal_calls=60",
-        "ENGRAMQ_JWT_CLAIMS": "namespace=https://example.org/tenant",
+        "ENGRAMQ_JWT": "issuer=i, audience=one two, keys=/k.pem, namespace=https://example.org/tenant",
         "ENGRAMQ_HEALTH_PORT": "9465",
         "ENGRAMQ_METRICS_PORT": "[::]:0",
     }
     read = read_settings(given)
     assert read.quotas == Quotas(memories=3, principal_calls=60)
-    assert read.jwt_claims == JwtClaims(namespace="https://example.org/tenant")
+    assert read.jwt == Jwt("i", ("one", "two"), Path("/k.pem"), namespace="https://example.org/tenant")
     assert (read.health_port, read.metrics_port) == (Listening("127.0.0.1", 9465), Listening("[::]", 0))
 
 

@@ -249,7 +249,7 @@ def test_what_the_gateway_refuses_of_http_is_said_and_the_others_go_on(home: Hom
     ("name", "asked"),
     [
         ("ENGRAMQ_AUTH", "token"),
-        ("ENGRAMQ_JWT_AUDIENCE", "https://memory.example.org/mcp"),
+        ("ENGRAMQ_JWT", "audience=https://memory.example.org/mcp"),
         ("ENGRAMQ_ALLOWED_ORIGINS", "https://app.example.org"),
         ("ENGRAMQ_NAMESPACE", "acme"),
         ("ENGRAMQ_HOST", "::1"),
