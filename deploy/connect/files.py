@@ -13,7 +13,7 @@ from engramq.schemas.command_line import CommandFailed
 
 BYTES: Final = 16 * 1024 * 1024  # Claude Code keeps its history in its configuration
 _BOM: Final = "\ufeff"
-_PRIVATE: Final = 0o600  # of new files: clients keep keys in theirs
+_OWNER_ONLY: Final = 0o600  # of new files: clients keep keys in theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def replace_text(path: Path, text: str) -> Path | None:
                 f"{path} is read-only, as what others manage is. It is as it was. --print shows what belongs into it; "
                 f"or: chmod u+w {path}"
             )
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _PRIVATE
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _OWNER_ONLY
         backup = _kept(path) if path.exists() else None
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
