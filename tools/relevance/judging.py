@@ -6,13 +6,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engramq.workers.search.ranking import Column
-from engramq.workers.search.relevance import FIRST, INPUTS, LEAST_EXPECTED, SAID, SHARE_AMONG_FACTS, SHARE_AMONG_TURNS
+from engramq.workers.search.relevance import (
+    FIRST,
+    INPUTS,
+    LEAST_EXPECTED,
+    SAID,
+    SHARE_AMONG_FACTS,
+    SHARE_AMONG_TURNS,
+    SHARE_FOR_TASKS,
+)
 from tools.measure_confidence import expected_error
 from tools.relevance.learning import SHARES, learn
 from tools.relevance.samples import FOLDS, Kind, Labels, Reply
 
 BOUNDS: Final = (0.07, 0.09, 0.1, LEAST_EXPECTED, 0.16)
-_SAID: Final = INPUTS.index("q_said")
+_SAID, _TASK = INPUTS.index("q_said"), INPUTS.index("q_task")
 _NARROWED: Final = INPUTS.index("q_narrowed")
 
 
@@ -25,7 +33,8 @@ class Judgement(NamedTuple):
     def shown(self, least_expected: float) -> Labels:
         """Return which of the first ten hits are shown where as many have to be expected to help."""
         hits, asked = self.chances[:FIRST], self.reply.inputs[0]
-        share = SHARE_AMONG_FACTS if asked[_SAID] < SAID else SHARE_AMONG_TURNS
+        among_facts = SHARE_FOR_TASKS if asked[_TASK] else SHARE_AMONG_FACTS
+        share = among_facts if asked[_SAID] < SAID else SHARE_AMONG_TURNS
         is_enough = hits.sum() >= least_expected or asked[_NARROWED]
         return self.reply.complete[:FIRST] | (
             hits >= share * hits.max() if is_enough else np.zeros(len(hits), np.bool_)

@@ -35,6 +35,7 @@ FIRST: Final = 10
 FEW: Final = 10  # memories of the smallest home that was learned from
 UNRELATED: Final = 0.05  # the cosine of a question and a memory that has nothing to do with it, about the median
 SHARE_AMONG_FACTS: Final = 0.6
+SHARE_FOR_TASKS: Final = 0.3  # of facts too, where something is to be done: several bear on it, each in its own way
 SHARE_AMONG_TURNS: Final = 0.01
 SAID: Final = 0.34  # the share of what was found that people said, below which it is facts
 WEIGHTS: Final = Path(__file__).with_name("relevance.json")
@@ -319,7 +320,9 @@ class Judge:
         """Return the least chance of a hit that is shown beside the best one."""
         if features.are_of_time or (features.expected < LEAST_EXPECTED and not features.narrowed):
             return math.inf  # what is complete alone is shown
-        return best * (SHARE_AMONG_TURNS if self.history or features.said >= SAID else SHARE_AMONG_FACTS)
+        if self.history or features.said >= SAID:
+            return best * SHARE_AMONG_TURNS
+        return best * (SHARE_FOR_TASKS if features.measure.question.is_task else SHARE_AMONG_FACTS)
 
 
 def answered_by(shown: Sequence[Memory]) -> Answered:

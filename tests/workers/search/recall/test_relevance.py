@@ -48,8 +48,13 @@ def candidates(*cosines: float | None, covered: float | None = 0.8, untrusted: i
     return Candidates(**fields)
 
 
-def judge_of(found: Candidates, curve: Calibration | None = CURVE, *, narrowed: bool = False) -> Judge:
-    measure = Measure.of(Question("Where is the spare key kept?"), found)
+ASKED = "Where is the spare key kept?"
+
+
+def judge_of(
+    found: Candidates, curve: Calibration | None = CURVE, *, narrowed: bool = False, asked: str = ASKED
+) -> Judge:
+    measure = Measure.of(Question(asked), found)
     return Judge.of(measure, rank_by_score(measure, found), curve, narrowed=narrowed)
 
 
@@ -186,6 +191,14 @@ def test_who_asks_for_what_was_replaced_sees_what_replaced_it_too() -> None:
     assert SHARE_AMONG_FACTS * 0.8 > 0.2
     assert judge.shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, False, False]
     assert replace(judge, history=True).shown([0, 1, 2], [0.8, 0.2, 0.03], None) == [True, True, True]
+
+
+@pytest.mark.promise("KN-3")
+def test_of_what_bears_on_a_task_more_is_shown_than_of_what_answers_a_question() -> None:
+    chances, task = [0.8, 0.3, 0.03], "Write a mail to the bank. What is the address?"
+    found = candidates(0.8, 0.5, 0.3)
+    assert judge_of(found).shown([0, 1, 2], chances, None) == [True, False, False]
+    assert judge_of(found, asked=task).shown([0, 1, 2], chances, None) == [True, True, False]
 
 
 def test_of_several_facts_that_are_alike_none_is_left_out() -> None:
