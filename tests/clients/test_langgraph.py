@@ -1,4 +1,4 @@
-"""The store for LangGraph: LangGraph's own InMemoryStore and ours pass one suite, over a real stack."""
+"""The store for LangGraph: LangGraph's own three stores and ours pass one suite, ours over a real stack."""
 
 import os
 import re
@@ -12,6 +12,7 @@ import pytest
 from engramq.schemas.settings import Settings
 from tests.architecture.source import ROOT
 from tests.clients.conftest import INSTALLED, PROGRAMS, Stack
+from tests.conftest import Database
 from tests.gateway.conftest import keys, redis_url
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.integrations.two_principals import invite_both, keep_under_one_name
@@ -23,7 +24,7 @@ BOUND_S = 300.0
 
 @pytest.mark.promise("RC-9")
 @pytest.mark.timeout(BOUND_S + 30)
-def test_one_suite_is_passed_by_theirs_and_by_ours(stack: Stack, tmp_path: Path) -> None:
+def test_one_suite_is_passed_by_theirs_and_by_ours(stack: Stack, database: Database, tmp_path: Path) -> None:
     python = str(INSTALLED / "frameworks" / "bin" / "python")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")  # not our own
     how = (
@@ -34,11 +35,14 @@ def test_one_suite_is_passed_by_theirs_and_by_ours(stack: Stack, tmp_path: Path)
         "--confcutdir",
         str(PROGRAMS),
         "--import-mode=importlib",
+        "-p",
+        "tests.clients.programs.loadable_sqlite",
     )
     ended = subprocess.run(
         [python, "-m", "pytest", *how, "-q", "-p", "no:cacheprovider", "-W", "error", "langgraph_suite.py"],
         cwd=PROGRAMS,
-        env=stack.environment | {"PYTHONPATH": str(ROOT), "ENGRAMQ_URL": stack.address},
+        env=stack.environment
+        | {"PYTHONPATH": str(ROOT), "ENGRAMQ_URL": stack.address, "POSTGRES_URL": database.owner_url},
         capture_output=True,
         text=True,
         timeout=BOUND_S,
@@ -47,7 +51,7 @@ def test_one_suite_is_passed_by_theirs_and_by_ours(stack: Stack, tmp_path: Path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     passed = re.search(r"(\d+) passed", ended.stdout)
     assert passed is not None
-    assert int(passed[1]) >= 80
+    assert int(passed[1]) >= 160
     assert "skipped" not in ended.stdout
 
 
