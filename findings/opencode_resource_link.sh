@@ -6,7 +6,7 @@
 # Real: the text alone.
 #
 # Output seen on 2026-11-30:
-#   SEEN
+#   OpenCode 1.18.34: text shown True, link shown False
 #
 # Fails if that is no longer so.
 set -eu

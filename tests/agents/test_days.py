@@ -198,7 +198,9 @@ def test_what_was_said_before_engramq_came_is_brought_in_once(desk: Desk, progra
     desk.ask(program, f"The first prompt. The key is {SECRET}")
     desk.ask(program, "The second prompt", resumed=True)
     row = next(line for line in desk.run("engramq", "import", "--found").splitlines() if line.startswith(program))
-    assert row.split()[1:4] == ["rover", "1", "session"]
+    project, sessions, *_ = row.split()[1:]
+    # Gemini CLI begins another file, without turns of its own, where it goes on in a later minute.
+    assert (project, sessions in {"1", "2"} if program == "gemini" else sessions == "1") == ("rover", True)
     for told in ("stored 4  skipped 0", "stored 0  skipped 4"):
         assert desk.run("engramq", "import", "--found", "--yes").startswith(told)
     turns = desk.kept("--partition", "untrusted")

@@ -23,6 +23,6 @@ async def require_as_seen(tx: Transaction, memory_id: UUID, seen: str | UnsetTyp
 
 
 def require_look(row: Row, seen: str | UnsetType) -> None:
-    """Raise EngramqError where a private memory with this row is to be shared by who does not say what they saw."""
+    """Raise EngramqError where everybody is to see a memory with this row, and its owner does not say what they saw."""
     if row["owner"] is not None and seen is UNSET:
         raise invalid("seen", "To share a memory takes seen, the digest of what you have read.", LOOK)

@@ -378,7 +378,6 @@ def test_a_note_of_claude_code_keeps_its_type_time_and_links(tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.promise("SN-3")
 def test_a_folder_is_not_recognised_by_notes_that_are_links_out_of_it(tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
