@@ -48,6 +48,11 @@ DOORS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def shared_sessions() -> None:
+    """Share none: sessions that were open before have other limits."""
+
+
 @pytest.fixture
 def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
     """Settings of workers that read no memories by themselves."""
