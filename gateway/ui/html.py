@@ -77,7 +77,7 @@ DONE: Final[Mapping[str, str]] = {
 PAGES: Final = (
     ("/ui", "Start", "s", ""),
     ("/ui/memories", "Memories", "m", ""),
-    ("/ui/changes", "What changed", "w", ""),
+    ("/ui/changes", "Changes", "w", ""),
     ("/ui/contradictions", "Contradictions", "c", ""),
     ("/ui/standing", "Standing wishes", "b", ""),
     ("/ui/graph", "Graph", "g", ""),

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.architecture.source import ROOT
 from tests.page.conftest import Watched
+from tests.page.screenshots import PICTURES
 from tests.page.stack import Stack
 
 pytestmark = [pytest.mark.promise("OP-12"), pytest.mark.timeout(400)]
@@ -345,7 +346,9 @@ def test_a_token_is_copied_and_shown_this_once(opened: Callable[..., Watched]) -
     assert secret not in seen.go("/ui/tokens").content()
 
 
-def test_the_pictures_of_the_readme_are_small() -> None:
+def test_the_pictures_of_the_page_are_ten_and_small() -> None:
     pictures = sorted(Path(ROOT / "docs/screenshots").glob("*.png"))
-    assert [picture.name for picture in pictures] == ["graph.png", "overview.png"]
+    assert [picture.stem for picture in pictures] == sorted(name for name, *_ in PICTURES)
     assert all(picture.stat().st_size < 200_000 for picture in pictures)
+    told = (ROOT / "docs/page.md").read_text()
+    assert [picture.name for picture in pictures if f"screenshots/{picture.name}" not in told] == []
