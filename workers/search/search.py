@@ -34,7 +34,7 @@ from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column, Measure, in_order, rank_by_score, rank_by_similarity
 from engramq.workers.search.relevance import DIGITS as RELEVANCE_DIGITS
 from engramq.workers.search.relevance import Judge, answered_by
-from engramq.workers.search.spellings import is_spelled_in
+from engramq.workers.search.spellings import have_misspelt
 from engramq.workers.search.wishes import Wishes
 
 log = logging.getLogger(__name__)
@@ -279,8 +279,8 @@ def apply_relevance(
     del chances[len(rows) :]
     are_shown = judge.shown(rows, chances, least)
     if least is None:  # a word that is misspelt is in no index
-        words, contents = judge.everything.measure.question.telling, [memory.content for _, memory in hits]
-        are_shown = [shown or is_spelled_in(words, text) for shown, text in zip(are_shown, contents, strict=True)]
+        misspelt = have_misspelt(judge.everything.measure.question.telling, [memory.content for _, memory in hits])
+        are_shown = [any(either) for either in zip(are_shown, misspelt, strict=True)]
     for row, (_, memory), chance in zip(rows, hits, chances, strict=True):
         memory.relevance = round(chance, RELEVANCE_DIGITS)
         if explain:

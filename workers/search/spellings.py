@@ -12,6 +12,7 @@ from typing import Final
 from engramq.workers.search.spans import DAY, MONTHS, Span
 
 LONG_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
+READ: Final = 4_000  # characters of a memory, whose words are compared
 SPELLED: Final = 8  # dates, and as many numbers, of a question
 # Groups of three digits with one separator between them; or five digits and more. Then a fraction.
 _GROUPED: Final = re.compile(
@@ -22,10 +23,19 @@ _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _WORD: Final = re.compile(r"\w+")
 
 
-def is_spelled_in(words: Sequence[str], text: str) -> bool:
-    """Say whether a text has all of these words (in lower case); in long ones a letter may be wrong or two swapped."""
-    known = frozenset(_WORD.findall(text.casefold()))
-    return bool(words) and all(word in known or any(_is_off_by_one(word, other) for other in known) for word in words)
+def have_misspelt(words: Sequence[str], texts: Sequence[str]) -> list[bool]:
+    """Say of each text whether it has all of these words (in lower case), with a letter wrong in some that none has.
+
+    A word that any of the texts has is spelled as it is meant: who asks for Maren Holt does not mean Maron Holt.
+    """
+    several = [frozenset(_WORD.findall(text[:READ].casefold())) for text in texts]
+    unknown = [word for word in words if not any(word in each for each in several)]
+    return [
+        bool(unknown)
+        and all(word in each for word in words if word not in unknown)
+        and all(any(_is_off_by_one(word, other) for other in each) for word in unknown)
+        for each in several
+    ]
 
 
 def _is_off_by_one(word: str, other: str) -> bool:

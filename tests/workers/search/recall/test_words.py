@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.workers.search.question import Question, by_share
-from engramq.workers.search.spellings import is_spelled_in
+from engramq.workers.search.spellings import have_misspelt
 from engramq.workers.search.times import read_times
 from tests.workers.search.recall.test_ranking import made_of, ranked
 
@@ -189,4 +189,11 @@ def test_no_row_of_times_is_too_odd(text: str, now: date, day: date) -> None:
     ],
 )  # fmt: skip
 def test_a_letter_that_is_wrong_in_a_long_word_hides_nothing(query: str, text: str, is_spelled: bool) -> None:
-    assert is_spelled_in(Question(query).telling, text) == is_spelled
+    assert have_misspelt(Question(query).telling, [text, "Something else"]) == [is_spelled, False]
+
+
+def test_a_word_that_stands_in_a_hit_is_spelled_as_it_is_meant() -> None:
+    words = Question("Mareen Holt badges").telling
+    assert have_misspelt(words, ["Maren Holt has the badge", "Mareen Holt left"]) == [False, False]
+    assert have_misspelt(words, ["Maren Holt has the badge"]) == [True]
+    assert have_misspelt(Question("the badge").telling, ["Maren Holt has the badge"]) == [False]
