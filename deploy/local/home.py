@@ -222,5 +222,5 @@ def _run_folder(home: Path) -> Path:
     return Path(f"/tmp/engramq-{os.geteuid()}-{name}")  # noqa: S108 - owner and mode are checked by private_folder
 
 
-SEE_DISK = "See that its disk is mounted, writable and whole (dmesg says what failed)."
+SEE_DISK = "See that its disk is mounted, writable, whole and not full (dmesg says what failed)."
 _ELSEWHERE = "Set ENGRAMQ_HOME to a folder of your own."

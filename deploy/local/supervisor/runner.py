@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.home import DeployError
+from engramq.deploy.local.home import SEE_DISK, DeployError
 from engramq.deploy.local.supervisor.silence import until_hung
 from engramq.deploy.local.supervisor.stack import SupervisedService
 from engramq.deploy.local.supervisor.state import StateFile
@@ -227,10 +227,15 @@ class Runner:
         """Note why the service could not be started or watched, and end what runs of it."""
         self._early_deaths += 1
         self._longest_delay_s = LONGEST_DELAY_S
-        self.complaint = "; ".join(str(problem) for problem in problems)
+        self.complaint = "; ".join(map(self._tell, problems))
         extra = {"service": self.service.name, "error": self.complaint}
         logger.warning("Service not started or not watched", extra=extra)
         await self._end(self.service.stop_signals)
+
+    def _tell(self, problem: Exception) -> str:
+        if isinstance(problem, OSError) and problem.strerror:  # of its disk, which says neither what nor how to mend it
+            return f"{self.service.name} cannot be started: {problem.strerror}. {SEE_DISK}"
+        return str(problem)
 
     def _note_death(self, code: int) -> None:
         lived_s = time.time() - self.started_at

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from engramq.deploy.local.ownership import lock_home, read_ownership, who_holds
 from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.conftest import Hold
 from tests.deploy.helpers import await_true, engramq, identity, needs_root, service, status_of
-from tests.faults.disk import made_read_only
+from tests.faults.disk import filled, made_read_only, small_disk
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
@@ -225,6 +226,25 @@ def test_a_home_on_a_read_only_disk_is_named(home: Home, hold: Hold, run: Comman
     for command in ("doctor --fix", "up"):
         assert done[command].returncode == 1
         assert "is read-only" in done[command].stdout + done[command].stderr
+
+
+@needs_root
+def test_a_home_on_a_full_disk_is_named_and_starts_once_there_is_room(home: Home, run: Command) -> None:
+    with small_disk(home.path):
+        home.path.chmod(0o700)
+        with filled(home.path):
+            refused = run("up", "--detach")
+            assert refused.returncode == 1
+            # The checks name it, or where they take too long on a busy machine what could not be written does.
+            assert re.search("has 0 MB left|No space left on device|not full", refused.stderr), refused.stderr
+            assert "Errno" not in refused.stderr
+            assert run("status").returncode == 3
+        assert run("up", "--detach").returncode == 0
+        with filled(home.path):
+            assert run("down").stdout == f"Stopped engramq in {home.path}.\n"
+            assert run("up", "--detach").returncode == 1
+        assert run("up", "--detach").returncode == 0
+        assert run("down").returncode == 0
 
 
 @needs_root
