@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from engramq.schemas.fields import composed, tag_key
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
-from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Partition
+from engramq.schemas.vocabulary import APART, LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 
 def number(low: float, high: float) -> Callable[[str], float]:
@@ -246,28 +246,6 @@ def pairs(text: str, names: Collection[str]) -> dict[str, str]:
     if len(given) < len(parts) or not all(value and name in names for name, value in given.items()):
         raise ValueError(f"must be pairs like {next(iter(names))}=VALUE, with commas, of {', '.join(names)}")
     return given
-
-
-class Jwt(NamedTuple):
-    """Which JWTs are good, and which claims name the tenant, list the scopes, and are true for an untrusted principal.
-
-    `keys`: the URL of the issuer's JWKS, or a file with its public key (PEM).
-    """
-
-    issuer: str = ""
-    audience: tuple[str, ...] = ()
-    keys: str | Path | None = None
-    namespace: str = "namespace"
-    scope: str = "scope"
-    untrusted: str = Partition.UNTRUSTED.value
-
-
-def jwt(text: str) -> Jwt:
-    """Return what a text such as `issuer=https://a.example, audience=one two, keys=/key.pem, namespace=tenant` says."""
-    given = pairs(text, Jwt._fields)
-    audience, place = given.pop("audience", ""), given.pop("keys", "")
-    named = {part: name(value) for part, value in given.items()}
-    return Jwt(**named)._replace(audience=tuple(audience.split()), keys=keys(place))  # type: ignore[arg-type] # texts
 
 
 def quotas(text: str) -> Quotas:

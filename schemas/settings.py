@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from engramq.schemas import limits
 from engramq.schemas import setting_values as take
 from engramq.schemas.limits import LANES_MAX
-from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
 
 PREFIX: Final = "ENGRAMQ_"
 TESTS_PREFIX: Final = f"{PREFIX}TEST_"  # CONTRIBUTING.md says which there are
@@ -45,6 +45,28 @@ class Redact(StrEnum):
     IMPORTS = "imports"
     ALL = "all"
     OFF = "off"
+
+
+class Jwt(NamedTuple):
+    """Which JWTs are good, and which claims name the tenant, list the scopes, and are true for an untrusted principal.
+
+    `keys`: the URL of the issuer's JWKS, or a file with its public key (PEM).
+    """
+
+    issuer: str = ""
+    audience: tuple[str, ...] = ()
+    keys: str | Path | None = None
+    namespace: str = "namespace"
+    scope: str = "scope"
+    untrusted: str = Partition.UNTRUSTED.value
+
+    @classmethod
+    def of(cls, text: str) -> "Jwt":
+        """Return what a text such as `issuer=https://a.example, audience=one two, keys=/key.pem, scope=roles` says."""
+        given = take.pairs(text, cls._fields)
+        audience, keys = given.pop("audience", ""), given.pop("keys", "")
+        named = {part: take.name(value) for part, value in given.items()}
+        return cls(**named)._replace(audience=tuple(audience.split()), keys=take.keys(keys))  # type: ignore[arg-type] # texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +157,14 @@ class Settings:
     trusted_proxies: tuple[str, ...] = _setting(
         "", "Addresses or networks of proxies whose X-Forwarded-For is believed, with commas", take.networks
     )
-    jwt: take.Jwt = _setting(
+    jwt: Jwt = _setting(
         "",
         "Which JWTs are good: `issuer=https://login.example.org/, audience=https://memory.example.org/mcp, "
         "keys=https://login.example.org/jwks.json`. `audience`: one of several, with spaces. `keys`: where the issuer "
         "publishes them (its JWKS), or a file with its public key (PEM). Claims with other names than `namespace` (the "
         "tenant; a JWT without it is refused), `scope` (`scp` if it is missing) and `untrusted` (true for an untrusted "
         "principal) follow: `namespace=tenant, scope=roles`",
-        take.jwt,
+        Jwt.of,
     )
     quotas: take.Quotas = _setting(
         "",
@@ -291,13 +313,10 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_JWT_LEEWAY_S": "The issuer's clock may differ from ours by 30 s.",
     "ENGRAMQ_CONCURRENCY_LIMIT": "A principal with a token may have 100 calls under way at once.",
     "ENGRAMQ_UI": "The page is served wherever HTTP is, by the same sign-in; a proxy that refuses /ui hides it.",
-    **{f"ENGRAMQ_JWT_{part.upper()}": f"Say {part}=... in ENGRAMQ_JWT." for part in ("issuer", "audience", "keys")},
+    **{f"ENGRAMQ_JWT_{part.upper()}": f"Say {part}=... in ENGRAMQ_JWT." for part in Jwt._fields[:3]},
     **{f"ENGRAMQ_JWT_{name}": "Say keys=... in ENGRAMQ_JWT." for name in ("JWKS_URL", "KEY_FILE")},
     "ENGRAMQ_JWT_CLAIMS": "Say the same in ENGRAMQ_JWT, after issuer, audience and keys.",
-    **{
-        f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT."
-        for name in ("namespace", "scope", "untrusted")
-    },
+    **{f"ENGRAMQ_JWT_{name.upper()}_CLAIM": f"Say {name}=CLAIM in ENGRAMQ_JWT." for name in Jwt._fields[3:]},
     "ENGRAMQ_ALLOWED_HOSTS": "Say them in ENGRAMQ_PUBLIC_URL, after the address: https://memory.example.org, pod-7.",
     "ENGRAMQ_HEALTH_HOST": "Say it before the port: ENGRAMQ_HEALTH_PORT=0.0.0.0:9465.",
     "ENGRAMQ_METRICS_HOST": "Say it before the port: ENGRAMQ_METRICS_PORT=0.0.0.0:9464.",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engramq.schemas.setting_values import Jwt, Listening, Quotas, without_password
-from engramq.schemas.settings import GONE, PREFIX, SETTINGS, SettingsError, read_settings
+from engramq.schemas.setting_values import Listening, Quotas, without_password
+from engramq.schemas.settings import GONE, PREFIX, SETTINGS, Jwt, SettingsError, read_settings
 from tests.architecture.source import ROOT
 
 
