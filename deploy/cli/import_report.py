@@ -112,7 +112,8 @@ def print_counts(importer: Importer) -> None:
     print_secrets(importer.secrets.found)
     if importer.degraded:
         print(
-            "Some rows wait for their vectors (the embedder did not answer); they are found by text until then.",
+            "Some rows wait for their vectors (the embedder did not answer); they are found by text until then. They "
+            "get them while a stack runs: engramq up --detach, or your client's own.",
             file=sys.stderr,
         )
 

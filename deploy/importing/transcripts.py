@@ -89,6 +89,16 @@ READERS: Final[Mapping[TranscriptFormat, TranscriptReader]] = {
 
 
 def transcript_format(path: Path) -> TranscriptFormat | None:
-    """Return whose transcript a file is, as its first lines tell; None for another file."""
+    """Return whose transcript a file is, as its first lines tell, or whose folder of sessions; None for another one."""
+    if path.is_dir():
+        return next((TranscriptFormat(client.name) for client in _CLIENTS.values() if _is_home(client, path)), None)
     name = client_of(path, tuple(_CLIENTS.values())) if path.is_file() else ""
     return TranscriptFormat(name) if name else None
+
+
+def _is_home(client: ClientFormat, folder: Path) -> bool:
+    """Say whether a client keeps its sessions in a folder: it has their folders, and one that the client wrote."""
+    if not any((folder / part).is_dir() for part in client.parts):
+        return False
+    first = next((each for each in list_files(client, folder) if isinstance(each, StoredSession)), None)
+    return first is not None and client_of(Path(first.path), (client,)) == client.name

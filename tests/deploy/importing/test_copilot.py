@@ -10,7 +10,7 @@ from engramq.deploy.importing.transcript_files import StoredSession
 from engramq.deploy.importing.transcripts import READERS, transcript_format
 from engramq.deploy.local.hooks.turns import Spoken
 from engramq.schemas.vocabulary import TranscriptFormat
-from tests.deploy.importing.agent_homes import lines_of, moment
+from tests.deploy.importing.agent_homes import WRITERS, lines_of, moment
 
 pytestmark = pytest.mark.promise("SN-1")
 
@@ -74,3 +74,11 @@ def test_what_nobody_said_is_none(tmp_path: Path, kind: str, data: dict[str, Any
 @pytest.mark.promise("SN-2")
 def test_an_event_that_is_not_known_is_counted_by_name(tmp_path: Path) -> None:
     assert "lines of a kind that this version does not know: user.sung" in said(tmp_path, ("user.sung", {}))[1]
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini", "copilot"])
+def test_the_folder_of_a_client_is_known_by_a_session_in_it(tmp_path: Path, client: str) -> None:
+    folder = WRITERS[client](tmp_path, "/work/rover", "5a1e0000-0000-4000-8000-000000000001")
+    home = next(above for above in folder.parents if above.parent == tmp_path)
+    assert transcript_format(home) == client
+    assert transcript_format(tmp_path) is None
