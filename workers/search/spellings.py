@@ -12,6 +12,7 @@ from typing import Final
 from engramq.workers.search.spans import DAY, MONTHS, Span
 
 LONG_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
+AMONG_OTHERS: Final = 5  # the same where other words of the query agree
 READ: Final = 4_000  # characters of a memory, whose words are compared
 SPELLED: Final = 8  # dates, and as many numbers, of a question
 # Groups of three digits with one separator between them; or five digits and more. Then a fraction.
@@ -30,6 +31,9 @@ def have_misspelt(words: Sequence[str], texts: Sequence[str]) -> list[bool]:
     """
     several = [frozenset(_WORD.findall(text[:READ].casefold())) for text in texts]
     unknown = [word for word in words if not any(word in each for each in several)]
+    least = LONG_WORD if len(words) < 2 else AMONG_OTHERS
+    if not all(len(word) >= least and word.isalpha() for word in unknown):
+        return [False] * len(texts)
     return [
         bool(unknown)
         and all(word in each for word in words if word not in unknown)
@@ -39,7 +43,7 @@ def have_misspelt(words: Sequence[str], texts: Sequence[str]) -> list[bool]:
 
 
 def _is_off_by_one(word: str, other: str) -> bool:
-    if len(word) < LONG_WORD or abs(len(word) - len(other)) > 1 or not word.isalpha():
+    if abs(len(word) - len(other)) > 1:
         return False
     pairs = enumerate(zip(word, other, strict=False))
     same = next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(word), len(other)))

@@ -185,6 +185,7 @@ def test_no_row_of_times_is_too_odd(text: str, now: date, day: date) -> None:
         ("Kyotto flights", "Flights to Kyoto are booked", True), ("physiotherpist", "Physiotherapist: Ines", True),
         ("the fetaure flag", "Feature flag new_pdf", True), ("permitt", "The permit ends", True),
         ("sourdogh hydration", "Sourdough in the fridge", False), ("horse", "The house", False),
+        ("Orsni badge", "Badge of Orsini", True),
         ("ORD-44712", "ORD-44713", False), ("what is it", "It is nothing", False), ("abcdef", "abcfed", False),
     ],
 )  # fmt: skip
