@@ -52,10 +52,10 @@ _NO_NOUN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match of a rule. `before`: the word before it, in lower case. `today` counts for rules that are not FIXED."""
+    """A match of a rule. `before`: the word before it, in lower case. `asked_on` counts for rules that are not FIXED."""
 
     found: re.Match[str]
-    today: date
+    asked_on: date
     tense: Tense
     before: str
 
@@ -165,23 +165,23 @@ def _read_week(match: Match) -> Spans:
         if year is not None:
             monday = date.fromisocalendar(year, number, 1)
             return (Span(monday, monday + 6 * DAY),)
-        weeks = [date.fromisocalendar(match.today.isocalendar().year + add, number, 1) for add in (-1, 0, 1)]
+        weeks = [date.fromisocalendar(match.asked_on.isocalendar().year + add, number, 1) for add in (-1, 0, 1)]
     except ValueError:
         return ()
-    begun = max(monday for monday in weeks if monday <= match.today)
-    coming = min(monday for monday in weeks if monday + 6 * DAY >= match.today)
+    begun = max(monday for monday in weeks if monday <= match.asked_on)
+    coming = min(monday for monday in weeks if monday + 6 * DAY >= match.asked_on)
     return by_tense(Span(begun, begun + 6 * DAY), Span(coming, coming + 6 * DAY), match.tense)
 
 
 def _read_near(match: Match) -> Spans:
     text = re.sub(r"\s+", " ", match.text.lower())
     ahead = next((days for word, days in _NEAR.items() if word in text), 0)
-    return (Span(match.today + ahead * DAY, match.today + ahead * DAY),)
+    return (Span(match.asked_on + ahead * DAY, match.asked_on + ahead * DAY),)
 
 
 def _read_which(match: Match) -> Spans:
     """Read last week, this month, next year; "the past week" is the last seven days."""
-    today, unit, which = match.today, _unit(match), match["which"].lower()
+    today, unit, which = match.asked_on, _unit(match), match["which"].lower()
     if which == "past" and unit == "weekend":
         return (period("weekend", today, -1 if today.weekday() < 5 else 0),)
     if which == "past" or not LONG[unit]:
@@ -193,13 +193,13 @@ def _read_which(match: Match) -> Spans:
 
 
 def _read_next_but_one(match: Match) -> Spans:
-    return (period(_unit(match), match.today, -2 if match["but"].lower().startswith("before") else 2),)
+    return (period(_unit(match), match.asked_on, -2 if match["but"].lower().startswith("before") else 2),)
 
 
 def _read_weekend(match: Match) -> Spans:
     """Read "the weekend": the last one that has begun, or the next."""
-    this = period("weekend", match.today, 0)
-    begun = this if this.first <= match.today else period("weekend", match.today, -1)
+    this = period("weekend", match.asked_on, 0)
+    begun = this if this.first <= match.asked_on else period("weekend", match.asked_on, -1)
     return by_tense(begun, this, match.tense)
 
 
@@ -211,8 +211,8 @@ def _read_rolling(match: Match) -> Spans:
     unit, count = _unit(match), amount[1]
     days = LONG[unit] * count if LONG[unit] else -(-count // (24 if unit == "hour" else 1440))
     if match["which"].lower() in {"next", "coming", "following"}:
-        return (Span(match.today, match.today + days * DAY),)
-    return (Span(match.today - days * DAY, match.today),)
+        return (Span(match.asked_on, match.asked_on + days * DAY),)
+    return (Span(match.asked_on - days * DAY, match.asked_on),)
 
 
 def _read_ago(match: Match) -> Spans:
@@ -222,8 +222,8 @@ def _read_ago(match: Match) -> Spans:
         return ()
     unit, (least, most) = _unit(match), amount
     if not LONG[unit]:
-        return (Span(match.today - (most // 24 + 1) * (unit == "hour") * DAY, match.today),)
-    return (spans.away(unit, match.today, -most, -least),)
+        return (Span(match.asked_on - (most // 24 + 1) * (unit == "hour") * DAY, match.asked_on),)
+    return (spans.away(unit, match.asked_on, -most, -least),)
 
 
 def _read_ahead(match: Match) -> Spans:
@@ -231,12 +231,12 @@ def _read_ahead(match: Match) -> Spans:
     amount = _amount(match)
     if amount is None or not match.tense.future or not LONG[_unit(match)]:
         return ()
-    return (spans.away(_unit(match), match.today, *amount),)
+    return (spans.away(_unit(match), match.asked_on, *amount),)
 
 
 def _read_weekday(match: Match) -> Spans:
     """Read on Monday, last Friday, this Thursday, Friday of next week; every Monday and on Mondays are none."""
-    today, which = match.today, match["which"].lower()
+    today, which = match.asked_on, match["which"].lower()
     week = match["week"].lower()
     if match["plural"] or match.before in {"every", "each", "any"} or which in {"every", "each"}:
         return ()
@@ -258,7 +258,7 @@ def _read_weekday(match: Match) -> Spans:
 
 def _read_day_of_month(match: Match) -> Spans:
     """Read "the 20th": of this month or of the one before or after, as the tense wants; the 20th floor is none."""
-    today, day = match.today, match.number("day")
+    today, day = match.asked_on, match.number("day")
     if not 1 <= day <= 31 or not _NO_NOUN.match(match.after):
         return ()
     which = match["which"].lower()
