@@ -52,7 +52,7 @@ _NO_NOUN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match of a rule. `before`: the word before it, in lower case. `asked_on` counts for rules that are not FIXED."""
+    """A match of a rule. `before`: the word before it, in lower case. `asked_on`: for rules that are not FIXED."""
 
     found: re.Match[str]
     asked_on: date
