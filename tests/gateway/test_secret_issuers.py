@@ -258,12 +258,12 @@ NONE_OF_THEM = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "token"), CASES, ids=[f"{kind} {number}" for number, (kind, _) in enumerate(CASES)])
 @pytest.mark.parametrize("around", ["{}", "It is {}, keep it.", '{{"text": "first\\n{}"}}', "(`{}`)"])
-def test_a_token_of_an_issuer_is_taken_out_whole(kind: str, token: str, around: str) -> None:
-    text = Redaction().of_text(around.format(token))
-    assert "[redacted: " in text
-    assert token.rstrip('"}')[-8:] not in text, kind
+def test_a_token_of_an_issuer_is_taken_out_whole(around: str) -> None:
+    for kind, token in CASES:
+        text = Redaction().of_text(around.format(token))
+        assert "[redacted: " in text, (kind, token)
+        assert token.rstrip('"}')[-8:] not in text, (kind, token)
 
 
 def test_every_issuer_of_the_list_has_a_token_here() -> None:
@@ -271,6 +271,5 @@ def test_every_issuer_of_the_list_has_a_token_here() -> None:
     assert len(CASES) >= 120
 
 
-@pytest.mark.parametrize("text", NONE_OF_THEM, ids=[text[:30] for text in NONE_OF_THEM])
-def test_what_only_begins_as_a_token_stays(text: str) -> None:
-    assert Redaction().of_text(text) == text
+def test_what_only_begins_as_a_token_stays() -> None:
+    assert [text for text in NONE_OF_THEM if Redaction().of_text(text) != text] == []
