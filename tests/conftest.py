@@ -75,8 +75,8 @@ UNIT = "unit"
 
 def target_of(path: Path) -> str:
     """Return the make target that runs a test file: `unit` for what `make test` runs."""
-    inside = path.relative_to(TESTS)
-    fitting = [place for place in TARGETS if inside.is_relative_to(place)]
+    inside = f"{path.relative_to(TESTS).as_posix()}/"
+    fitting = [place for place in TARGETS if inside.startswith(f"{place}/")]
     return TARGETS[max(fitting, key=len)] if fitting else UNIT
 
 
