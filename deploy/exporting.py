@@ -182,7 +182,7 @@ class MarkdownForm(_Form):
         said = {key: value for key, value in properties.items() if value} | {OWN: json.dumps(properties[OWN])}
         lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
         with (folder / f"{name}.md").open("x", encoding="utf-8", newline="") as note:
-            note.write("\n".join(["---", *lines, "---", text, ""]))
+            note.write("\n".join(["---", *lines, "---", "", text, ""]))  # basic-memory wants the blank line
         self.written += 1
 
     def close(self) -> int:

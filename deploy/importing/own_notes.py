@@ -47,4 +47,4 @@ def _memory(file: str, line: int, properties: dict[str, Any], own: dict[str, Any
     values = {name: value for name, value in own.items() if name in RECORD_FIELDS}
     given = {"tags": properties.get("tags"), WHEN: properties.get("created")}
     values |= {name: value for name, value in given.items() if value}
-    return Given(line, {**values, "content": text.removesuffix("\n")}, file)
+    return Given(line, {**values, "content": text.removeprefix("\n").removesuffix("\n")}, file)

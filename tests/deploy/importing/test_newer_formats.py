@@ -193,3 +193,24 @@ def test_of_supermemory_the_newest_version_comes_in_and_documents(tmp_path: Path
     assert format_of(file) is ForeignFormat.SUPERMEMORY
     (row,) = rows(read(file, ForeignFormat.SUPERMEMORY))
     assert (row["content"], row["external_id"], row["tags"]) == ("Blue kettles.", "supermemory:page-7", ["shop"])
+
+
+REWRITTEN = [
+    '---\ntitle: "Tea"\ntags: ["tea"]\nengramq: "{\\"metadata\\": {\\"n\\": 1.10}}"\n---\n\nGreen, no sugar\n',
+    '---\ntitle: Tea\ntags:\n- tea\nengramq: \'{"metadata": {"n": 1.10}}\'\npermalink: main/tea\n---\n\nGreen, no sugar\n',
+]
+
+
+@pytest.mark.promise("SN-5")
+@pytest.mark.parametrize("kind", [ForeignFormat.MARKDOWN, ForeignFormat.BASIC_MEMORY])
+@pytest.mark.parametrize("text", REWRITTEN, ids=["ours", "as basic-memory rewrites it"])
+def test_a_note_of_ours_is_the_memory_that_it_was(tmp_path: Path, text: str, kind: ForeignFormat) -> None:
+    (tmp_path / "Tea.md").write_text(text)
+    assert rows(read(tmp_path, kind)) == [{"content": "Green, no sugar", "tags": ["tea"], "metadata": {"n": 1.1}}]
+
+
+@pytest.mark.parametrize("own", ['"[7]"', '"{"', "7", '"{\\"thing\\": \\"x\\", \\"edges\\": [[1], 2]}"'])
+def test_a_spoilt_property_costs_no_note(tmp_path: Path, own: str) -> None:
+    (tmp_path / "Tea.md").write_text(f"---\ntitle: Tea\nengramq: {own}\n---\nGreen\n")
+    found = read(tmp_path, ForeignFormat.MARKDOWN)
+    assert [row["content"] for row in rows(found)] == ["Tea\n\nGreen"] or nodes(found) == [("x", None)]
