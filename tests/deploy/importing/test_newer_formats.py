@@ -196,8 +196,8 @@ def test_of_supermemory_the_newest_version_comes_in_and_documents(tmp_path: Path
 
 
 REWRITTEN = [
-    '---\ntitle: "Tea"\ntags: ["tea"]\nengramq: "{\\"metadata\\": {\\"n\\": 1.10}}"\n---\n\nGreen, no sugar\n',
-    '---\ntitle: Tea\ntags:\n- tea\nengramq: \'{"metadata": {"n": 1.10}}\'\npermalink: main/tea\n---\n\nGreen, no sugar\n',
+    '---\ntitle: "Tea"\ntags: ["tea"]\nengramq: "{\\"metadata\\": {\\"n\\": 1.10}}"\n---\n\nGreen tea\n',
+    '---\ntitle: Tea\ntags:\n- tea\nengramq: \'{"metadata": {"n": 1.10}}\'\npermalink: main/tea\n---\n\nGreen tea\n',
 ]
 
 
@@ -206,7 +206,7 @@ REWRITTEN = [
 @pytest.mark.parametrize("text", REWRITTEN, ids=["ours", "as basic-memory rewrites it"])
 def test_a_note_of_ours_is_the_memory_that_it_was(tmp_path: Path, text: str, kind: ForeignFormat) -> None:
     (tmp_path / "Tea.md").write_text(text)
-    assert rows(read(tmp_path, kind)) == [{"content": "Green, no sugar", "tags": ["tea"], "metadata": {"n": 1.1}}]
+    assert rows(read(tmp_path, kind)) == [{"content": "Green tea", "tags": ["tea"], "metadata": {"n": 1.1}}]
 
 
 @pytest.mark.parametrize("own", ['"[7]"', '"{"', "7", '"{\\"thing\\": \\"x\\", \\"edges\\": [[1], 2]}"'])
