@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib.metadata import version
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, Final, NamedTuple, TextIO
 
 import click
@@ -35,6 +37,24 @@ _OF_THE_MACHINE: Final[Mapping[int | None, tuple[str, str]]] = {
     **dict.fromkeys((errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, getattr(errno, "EUCLEAN", None)), _BROKEN),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), _TOO_FEW),
 }
+
+
+class UnloadedPackage(ModuleType):
+    """A package that is loaded by the first use of what is in it, not by `import`."""
+
+    @classmethod
+    def put(cls, name: str) -> None:
+        """Have a package be loaded so, unless it is loaded already, or is not there."""
+        if name not in sys.modules and (spec := find_spec(name)) is not None:
+            package = sys.modules[name] = cls(name)
+            package.__spec__, package.__path__ = spec, list(spec.submodule_search_locations or ())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # which the import itself looks for
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 class Lazy(NamedTuple):
@@ -207,6 +227,8 @@ def run(arguments: list[str]) -> int:
     """Run a command and return its exit code, having printed what is to be said."""
     # Who called reads what is printed: else Python itself prints warnings where a command has set up no log.
     logging.getLogger("engramq").addHandler(logging.NullHandler())
+    # redis-py imports it, with most of cryptography, for a way to sign in that we do not take: 4 MB of each process.
+    UnloadedPackage.put("jwt")
     with remembering() as failures:
         try:
             code = engramq.main(args=arguments, prog_name="engramq", standalone_mode=False)

@@ -437,6 +437,21 @@ create table memories_trusted partition of memories for values in ('trusted')
 create table memories_untrusted partition of memories for values in ('untrusted')
     with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
+-- How often memories were written, whatever the namespace: a search whose copy has seen as many writes need not look at
+-- rows. A number is taken before the rows are written, and who writes holds a lock until others see them: where nobody
+-- held it when a number was read, its writes had been committed, or undone.
+create sequence memories_written;
+create function note_memories_written() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+    perform pg_advisory_xact_lock_shared(1164012, 1);
+    perform nextval('memories_written');
+    return null;
+end
+$$;
+create trigger memories_written before insert or update or delete or truncate on memories
+    for each statement execute function note_memories_written();
+
 -- No index may hold a sector column, nor name one in its condition: writing the sector of a memory would then pay an
 -- insert into each of its indexes, of which the one of vectors costs milliseconds.
 create index memories_superseded on memories (superseded_by) where superseded_by is not null;
@@ -1442,6 +1457,7 @@ grant select (id, tenant, principal, scopes, untrusted, label, project, visibili
     on tokens to engramq_worker;
 grant update (revoked_at, project) on tokens to engramq_worker;
 grant update (failures, again_at, turn_at) on webhooks to engramq_worker;
+grant select on sequence memories_written to engramq_worker;
 grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking a row takes; nobody changes one
 grant maintain on memories, memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, analyzing
 

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 CopyKey = tuple[str, tuple[Partition, ...], Viewer]
 
 QUESTION_LEXEMES: Final = sql("question_lexemes")
+WRITES_SEEN: Final = sql("writes_seen")
 COPY_STATE: Final = sql("copy_state")
 COPY_IDS: Final = sql("copy_ids")
 COPY_ROWS: Final = sql("copy_rows")
@@ -46,6 +47,7 @@ BYTES_MAX: Final = 64 * 1024 * 1024  # of all copies of a process
 COPY_BYTES_MAX: Final = BYTES_MAX // 2  # of one: nobody drives all others out
 SEARCHES_FIRST: Final = 2  # of a namespace before it is copied: some are searched once
 SEARCHES_LATER: Final = 500  # of one that was too large before it is looked at again
+VIEWERS_MAX: Final = 1_000  # of a copy, whose last look at its rows is remembered
 COUNTED_MAX: Final = 10_000  # namespaces whose searches are counted
 LOADED_AT_A_TIME: Final = 250  # rows; they keep the event loop for some milliseconds
 
@@ -96,8 +98,10 @@ class _Kept:
 
 
 class _State(msgspec.Struct):
-    """The answer to the query `copy_state`."""
+    """The answer to the query `copy_state`; where it `is_same` as the copy has seen it, no row was looked at."""
 
+    is_same: bool
+    written: str
     shared: int
     own: int
     changed: list[str]
@@ -207,38 +211,55 @@ class Copies:
         self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, questions: list[Question]
     ) -> list[CurrentCopy] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
-        namespace, partitions, whose = key
+        namespace, partitions, _ = key
         chosen, store = single_partitions(partitions), self._store.seen_by(viewer)
-        lexemes, answer = await store.look_up(
+        written = {"written": copy.written.get(viewer, "")}
+        # On a cluster no write is counted.
+        counting = [] if store.sharded else [Lookup(WRITES_SEEN, written)]
+        *_, lexemes, answer = await store.look_up(
             namespace,
             [
+                *counting,
                 Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(_texts(questions)).decode()}),
-                Lookup(COPY_STATE, {**chosen, "since": copy.since}),
+                Lookup(COPY_STATE, {**chosen, **written, "since": copy.since}),
             ],
         )
         assert lexemes is not None
         assert answer is not None
         state = _state.decode(answer)
-        if state.own and whose != viewer:  # the copy, which is everybody's, has not what is this one's alone
-            self._own(namespace, viewer)
+        if state.server != copy.server:
             return None
-        memories = state.shared + state.own
-        whole = len(copy) + sum(memory not in copy.row_of for memory in state.changed) == memories
-        too_much = memories > ROWS_MAX or len(state.changed) > max(CHANGED_MAX, CHANGED_SHARE * memories)
-        if not whole or too_much or state.server != copy.server:
+        if not state.is_same and not await self._take_over(key, copy, viewer, state):
             return None
-        if state.changed:
-            values = {**chosen, "ids": state.changed}
-            rows = await store.read(namespace, lambda tx: tx.rows(COPY_ROWS, **values))
-            if len(rows) < len(state.changed):
-                return None
-            copy.put(rows)
-        copy.since, copy.now = state.since, state.now
+        copy.now = state.now
         ask = partial(store.look_up, namespace)
         words = iter(_lexemes.decode(lexemes))
         return [
             CurrentCopy(copy, Asked(lexemes, spellings), ask) for lexemes, spellings in zip(words, words, strict=True)
         ]
+
+    async def _take_over(self, key: CopyKey, copy: NamespaceCopy, viewer: Viewer, state: _State) -> bool:
+        """Take over what a copy lacks; False where that is not all, or too much."""
+        namespace, partitions, whose = key
+        if state.own and whose != viewer:  # the copy, which is everybody's, has not what is this one's alone
+            self._own(namespace, viewer)
+            return False
+        memories = state.shared + state.own
+        whole = len(copy) + sum(memory not in copy.row_of for memory in state.changed) == memories
+        too_much = memories > ROWS_MAX or len(state.changed) > max(CHANGED_MAX, CHANGED_SHARE * memories)
+        if not whole or too_much:
+            return False
+        if state.changed:
+            values = {**single_partitions(partitions), "ids": state.changed}
+            rows = await self._store.seen_by(viewer).read(namespace, lambda tx: tx.rows(COPY_ROWS, **values))
+            if len(rows) < len(state.changed):
+                return False
+            copy.put(rows)
+        copy.since = state.since  # only by a look at rows: writes between the two statements are no older than it
+        if len(copy.written) >= VIEWERS_MAX:
+            copy.written.clear()
+        copy.written[viewer] = state.written  # another viewer may have what the copy lacks
+        return True
 
     def _own(self, namespace: str, viewer: Viewer) -> None:
         if len(self._owning) >= COUNTED_MAX:

@@ -14,15 +14,32 @@ select json_agg(array(
 ) order by place)::text
 from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
+-- name: writes_seen
+-- Note for `copy_state` which writes of memories are committed, by the number of the last; nothing where some is under way.
+-- It comes in a statement before, whose snapshot is older than what it reads.
+select set_config(
+    'app.memories_written',
+    case when last_value::text = %(written)s or not exists (
+        select from pg_locks where locktype = 'advisory' and classid = 1164012 and objid = 1 and objsubid = 2
+    ) then last_value::text else '' end,
+    true
+)
+from memories_written
+
 -- name: copy_state
 -- How many memories of the namespace everybody sees and how many are the viewer's own, and which of them a copy may lack
 -- that was made when %(since)s was the oldest transaction under way: those whose row was written by it or by a later one. (Whether a snapshot sees a row cannot be said
 -- more exactly: subtransactions have ids of their own.) A row that is gone shows in the number. `server` changes when the
--- server has recovered from a crash, which may take back what it showed and give the same transaction ids again.
+-- server has recovered from a crash, which may take back what it showed and give the same transaction ids again. Where
+-- nobody has written since the write %(written)s, which the copy has seen, no row is looked at.
 with since as materialized (
     select age((%(since)s::bigint %% 4294967296)::text::xid) as age
+), is_same as materialized (
+    select %(written)s <> '' and current_setting('app.memories_written', true) = %(written)s as so
 )
 select json_build_object(
+    'is_same', (select so from is_same),
+    'written', coalesce(current_setting('app.memories_written', true), ''),
     'shared', count(*) filter (where m.owner is null),
     'own', count(*) filter (where m.owner is not null),
     -- Ages far below zero are those of rows that are older than ages can tell.
@@ -33,10 +50,10 @@ select json_build_object(
 )::text
 from (
     select s.node_id, s.xmin, s.owner from memories s
-    where s.tenant = %(tenant)s and s.owner is null and s.partition in (%(first)s, %(last)s)
+    where not (select so from is_same) and s.tenant = %(tenant)s and s.owner is null and s.partition in (%(first)s, %(last)s)
     union all
     select o.node_id, o.xmin, o.owner from memories o
-    where o.tenant = %(tenant)s and o.owner between %(owner_first)s and %(owner_last)s
+    where not (select so from is_same) and o.tenant = %(tenant)s and o.owner between %(owner_first)s and %(owner_last)s
         and o.partition in (%(first)s, %(last)s)
 ) m, since
 

@@ -202,6 +202,21 @@ def test_the_list_and_commands_of_tools_load_neither_gateway_nor_workers(argumen
     assert done.returncode == 0, done.stderr
 
 
+def test_what_few_processes_use_is_loaded_by_its_first_use() -> None:
+    program = (
+        "import sys; from engramq.deploy.cli import main; main(sys.argv[1:])\n"
+        "early = {'jwt.api_jwt', 'httpx', 'rich'} & sys.modules.keys()\n"
+        "import jwt; from jwt.exceptions import DecodeError\n"
+        "token = jwt.encode({'sub': 'ada'}, 'k' * 32, algorithm='HS256')\n"
+        "assert jwt.decode(token, 'k' * 32, algorithms=['HS256']) == {'sub': 'ada'}\n"
+        "assert jwt.DecodeError is DecodeError\n"
+        "sys.exit(f'loaded {early}' if early else 0)"
+    )
+    command = [sys.executable, "-c", program, "worker", "-h"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_stdio_reads_its_options_itself_as_click_would(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[dict[str, str]] = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from engramq.workers.db import queries
 from engramq.workers.db.queries import native, sized_sql
+from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.workers.tenants.statements import DIMENSIONS, STATEMENT
 
@@ -68,8 +69,9 @@ def test_every_foreign_key_stays_within_its_tenant_and_cascades_no_update(databa
 
 
 @pytest.mark.promise("SC-6")
-def test_no_table_has_a_trigger(database: Database) -> None:
-    assert database.rows(TRIGGERS) == []
+def test_no_table_has_a_trigger_but_the_one_that_a_cluster_drops(database: Database) -> None:
+    assert [row["tgname"] for row in database.rows(TRIGGERS)] == ["memories_written"]
+    assert "drop trigger memories_written" in (ROOT / "deploy/citus.sql").read_text("utf-8")
 
 
 def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
