@@ -27,7 +27,7 @@ from engramq.schemas.ids import Pair, pair_of, parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, LinkAction, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
-from engramq.workers.db.transaction import Jsonb, Transaction
+from engramq.workers.db.transaction import LOOK_UP, Jsonb, Transaction
 from engramq.workers.links.rules import Displaced, Link, LinkRules, assert_again, assert_new
 from engramq.workers.links.snapshot import LinkTable, columns_of, not_active
 from engramq.workers.links.writer import audit_displaced, make_room, record_displaced
@@ -68,6 +68,7 @@ class Asserted:
 @handles(Connect)
 async def connect(tx: Transaction, command: Connect, context: Context) -> Connected:
     """Assert that two memories are related."""
+    await tx.send(LOOK_UP)
     return await assert_link(tx, command, envelope=context.envelope, rules=context.services[LinkRules])
 
 

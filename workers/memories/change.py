@@ -82,6 +82,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     """
     require_trusted(context.envelope.principal, NOT_CHANGE)
     memory_id = parse_uuid(command.memory_id)
+    await tx.send(LOOK_UP)
     row = None if memory_id is None else await _lock(tx, memory_id, command)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
@@ -245,6 +246,7 @@ async def restore_memory(tx: Transaction, command: RestoreMemory, context: Conte
     """Undo archive and supersession; a memory that is neither stays as it is."""
     require_trusted(context.envelope.principal, NOT_CHANGE)
     memory_id = parse_uuid(command.memory_id)
+    await tx.send(LOOK_UP)
     row = None if memory_id is None else await lock_with_linked(tx, memory_id)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
