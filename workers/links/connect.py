@@ -247,6 +247,7 @@ _REFUSED: Final = tuple(name for name in BatchRefusal.__struct_fields__ if name 
 @handles(Connects)
 async def connect_all(tx: Transaction, command: Connects, context: Context) -> BatchConnected:
     """Carry out requests in their order; raises the first refusal, naming its index, when all or none are wanted."""
+    await tx.send(LOOK_UP)
     ends = [_ends_or_fault(item) for item in command.edges]
     results: list[BatchLinked] = []
     errors: list[BatchRefusal] = []
