@@ -21,6 +21,7 @@ DIMENSIONS = 384
 
 _Feature: TypeAlias = tuple[int, float]  # a number for its name, its weight
 _KNOWN_WORDS = 4_096
+_KNOWN_TEXTS = 512  # each pipeline of a test embeds the same hundred examples
 # A word outweighs its trigrams together, so that a shared spelling fragment alone never makes two texts near.
 _STEM_WEIGHT = 1.0
 _TRIGRAM_WEIGHT = 0.15
@@ -60,6 +61,7 @@ class HashEmbedder(Embedder):
         self._closed = True
 
 
+@lru_cache(_KNOWN_TEXTS)
 def _vector(text: str) -> Vectors:
     totals = [0.0] * DIMENSIONS
     for (number, weight), count in Counter(_features(text)).items():
