@@ -19,7 +19,7 @@ select m.id, case when length(m.data) <= :longest then m.data end, case when len
 from message m
 join part p on p.message_id = m.id
 where m.session_id = :session and length(m.id) <= 1000
-    and (length(p.data) > :longest or instr(p.data, '"text"') > 0)
+    and (length(p.data) > :longest or instr(p.data, '"text"') > 0 or instr(p.data, '"question"') > 0)
 order by m.time_created, m.id, p.id;
 
 -- name: cursor_composers

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from engramq.deploy.importing.exports import LeftOut, moment
+from engramq.deploy.importing.fields import value_at
 from engramq.deploy.importing.plain_files import (
     OBJECT_BYTES,
     ForeignDatabase,
@@ -33,11 +34,12 @@ from engramq.deploy.importing.transcript_files import (
     unreadable,
 )
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parsed
-from engramq.deploy.local.hooks.turns import ASSISTANT, SUMMARY, USER, SessionFacts, Spoken, make_turn, text_at
+from engramq.deploy.local.hooks.turns import ASSISTANT, SUMMARY, USER, SessionFacts, Spoken, Turn, make_turn, text_at
 from engramq.schemas.packed_lines import UnusableFile
 
 _UNFINISHED: Final = LeftOut("answers that are not finished", "answer that is not finished")
 _ID: Final = re.compile(r"[\w-]+")
+_QUESTION: Final = "question"
 _MS: Final = 1000
 
 
@@ -126,10 +128,24 @@ def said_in_opencode(session: StoredSession) -> Iterator[Said]:
             texts.append(text_at(content, "text"))
             is_silent = False
         else:
-            yield OF_TOOLS
+            answer = _answer_in(message, content)
+            yield Spoken(answer) if answer else OF_TOOLS
     yield from _opencode_turn(key, said, texts)
     if is_silent:
         yield SILENT
+
+
+def _answer_in(message: str, part: Mapping[str, Any]) -> Turn | None:
+    """Return what a person has answered to the model's questions, each with its question; None for another tool."""
+    questions, given = value_at(part, "state.input.questions"), value_at(part, "state.metadata.answers")
+    if part.get("tool") != _QUESTION or not isinstance(questions, list) or not isinstance(given, list):
+        return None
+    lines: list[str] = []
+    for question, answer in zip(questions, given, strict=False):
+        if words := ", ".join(map(str, answer)) if isinstance(answer, list) else "":
+            lines += [str(value_at(question, "question") or ""), words]
+    key = f"{message}:{part.get('callID')}"
+    return make_turn(key, USER, "\n".join(lines), _moment(value_at(part, "state.time.end")))
 
 
 def _stored_parts(session: StoredSession) -> Iterator[tuple[str, bytes, bytes | None]]:
