@@ -20,6 +20,7 @@ from typing import IO, Any, Final, Protocol
 from engramq.deploy.importing.fields import ENDS, OFFSET, SINCE, UNTIL, WHEN
 from engramq.deploy.importing.own_notes import OWN, THINGS
 from engramq.deploy.local.new_file import PARTIAL, Unwritable, new_file
+from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Visibility
 
 
 class ExportFormat(StrEnum):
@@ -31,9 +32,6 @@ class ExportFormat(StrEnum):
     MCP_MEMORY = "mcp-memory"
 
 
-_CURRENT: Final = "active"
-_TRUSTED: Final = "trusted"
-_UNTRUSTED: Final = "untrusted"
 # Fields of a memory that an import takes under the same name.
 _SAID: Final = (
     "external_id", "source_type", "speaker", "thread", "position", "project", SINCE, UNTIL, ENDS,
@@ -62,7 +60,7 @@ class Form(Protocol):
 def _is_current(record: Mapping[str, Any], left_out: Counter[str]) -> bool:
     if record["superseded_by"] is not None:
         left_out["memories that another one has replaced"] += 1
-    elif record["state"] != _CURRENT:
+    elif record["state"] == MemoryState.ARCHIVED:
         left_out["archived memories"] += 1
     else:
         return True
@@ -129,7 +127,7 @@ class _Form:
 
     def apart(self, record: Mapping[str, Any]) -> bool:
         """Say whether a form without trust and privacy leaves a memory out, and count why."""
-        if record["partition"] == _UNTRUSTED:
+        if record["partition"] == Partition.UNTRUSTED:
             self.left_out["memories that nobody has looked through"] += 1
         elif record["owner"] is not None:
             self.left_out["private memories"] += 1
@@ -155,20 +153,20 @@ class MarkdownForm(_Form):
     def memory(self, record: dict[str, Any]) -> None:
         """Write a note."""
         own = {name: value for name in _SAID if (value := record[name]) not in (None, {}, [])}
-        if record["partition"] == _UNTRUSTED or record["source_type"] is not None:
+        if record["partition"] == Partition.UNTRUSTED or record["source_type"] is not None:
             own["partition"] = record["partition"]
         if record["confidence"] != 1.0:
             own["confidence"] = record["confidence"]
         if record["owner"] is not None:
-            own["visibility"] = "private"
+            own["visibility"] = Visibility.PRIVATE
         if record["evidence"]:
             own["evidence"] = [{name: each[name] for name in _CITED if each.get(name)} for each in record["evidence"]]
-        if record["sector_source"] == "agent":
+        if record["sector_source"] == SectorSource.MANUAL:
             own["sector"] = record["sector"]
         first = next(line for line in record["content"].splitlines() if line.strip())
         title = "".join(filter(str.isprintable, first)).strip(" #*-")[:_NAME_CHARS] or "note"
         properties = {"title": title, "tags": record["tags"], "created": _occurred(record), OWN: own}
-        parts = [part for part in (record["project"], record["partition"]) if part and part != _TRUSTED]
+        parts = [part for part in (record["project"], record["partition"]) if part and part != Partition.TRUSTED]
         self._note([_file_name(part) for part in parts], title, properties, record["content"])
 
     def _note(self, parts: list[str], title: str, properties: Mapping[str, Any], text: str) -> None:

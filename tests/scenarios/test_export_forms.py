@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import main
+from engramq.deploy.exporting import ExportFormat, opened_form
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.exports import MemoryRecord
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
@@ -28,6 +30,7 @@ MEMORIES: Sequence[dict[str, Any]] = (
     {"content": "I was told so", "source_type": "web", "speaker": "user", "thread": "t", "position": 0},
     {"content": "Made by the oven", "evidence": [{"path": "src/oven.py", "lines": "1-3"}], "standing": True},
     {"content": "For me alone", "visibility": "private"},
+    {"content": "First heat the oven", "sector": "procedural"},
 )
 
 
@@ -74,11 +77,12 @@ async def test_a_folder_of_markdown_comes_back_as_it_went(
             assert left_out in told
         for kind in ("markdown", "obsidian", "basic-memory"):
             assert await run("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
-        assert "stored 0  skipped 8" in capsys.readouterr().out, "however it is read, it comes in once"
+        assert "stored 0  skipped 9" in capsys.readouterr().out, "however it is read, it comes in once"
         assert await run("export", again, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
     assert notes_in(again) == notes_in(folder)
-    assert (folder.stat().st_mode & 0o777, len(notes_in(folder))) == (0o700, 8 + 3)
+    assert (folder.stat().st_mode & 0o777, len(notes_in(folder))) == (0o700, 9 + 3)
     assert "- LIVES_IN [[Oslo]]" in notes_in(folder)["things/Ada.md"]
+    assert "procedural" in notes_in(folder)["First heat the oven.md"]
 
 
 async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
@@ -93,12 +97,22 @@ async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
             assert "1 private memories" in told
             assert "1 memories that nobody has looked through" in told
             assert await run("import", file, "--namespace", kind) == ExitCode.DONE, "its content tells the format"
-    (first, *_), several = json.loads((tmp_path / "mem0.json").read_text())["results"], 6
+    (first, *_), several = json.loads((tmp_path / "mem0.json").read_text())["results"], 7
     assert (first["memory"], first["metadata"]["tags"]) == ("Ada likes mint tea", ["tea", "c++"])
     kept = "select count(*) as n from memories where tenant = tenant_of(%s) and partition = 'trusted'"
     assert [row["n"] for kind in ("mem0", "mcp-memory") for row in database.rows(kept, kind)] == [several, several]
     lines = [json.loads(line) for line in (tmp_path / "memory.jsonl").read_bytes().splitlines()]
     assert {"type": "relation", "from": "Ada", "to": "Oslo", "relationType": "LIVES_IN"} in lines
+
+
+@pytest.mark.parametrize(("state", "count"), [("pending", 1), ("active", 1), ("archived", 0)])
+def test_a_memory_that_waits_for_its_vector_goes_out(tmp_path: Path, state: str, count: int) -> None:
+    memory: dict[str, Any] = dict.fromkeys(MemoryRecord.__struct_fields__)
+    said = {"content": "Ada likes tea", "metadata": {}, "partition": "trusted", "confidence": 1.0, "state": state}
+    with opened_form(ExportFormat.MARKDOWN, tmp_path / "notes") as form:
+        form.write(json.dumps({**memory, **said, "type": "memory"}).encode())
+        assert form.close() == count
+    assert len(notes_in(tmp_path / "notes")) == count
 
 
 @pytest.mark.parametrize(
