@@ -7,7 +7,6 @@ that no stranger's text comes into it: of two of different trust the untrusted o
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import combinations
 from typing import Final
 from uuid import UUID
 
@@ -22,14 +21,14 @@ from engramq.schemas.vocabulary import BOTH_HOLD, Partition, Relation
 from engramq.workers.db.memory_rows import memory_record, visible_now
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement, pairs_that_may_disagree
+from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
 from engramq.workers.memories.duplicates import LookedUp, Sought, model_id_of, near_pairs
 from engramq.workers.runner import Context, handles_without_transaction
 
 LOOKED_UP_TOGETHER: Final = 50  # of one transaction: 5 ms each on two busy cores
 TRANSACTIONS: Final = 4  # of a page at most, which ends sooner where something was seen
 PAIRS: Final = 50  # of a page
-MARKED: Final = 20  # the first of a reply
+MARKED: Final = 20  # the first of a reply; each pair takes up to .2 ms
 OTHERS: Final = 3  # that one memory of a reply is said to differ from
 TRUSTED: Final = (Partition.TRUSTED,)
 
@@ -42,17 +41,11 @@ def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Coll
     `linked`: those that an agent linked as contradicting each other.
     """
     first = memories[:MARKED]
-    compared = [*first, *beside]
-    pairs = pairs_that_may_disagree([memory.content for memory in compared])
-    if linked:
-        pairs |= {pair for pair in combinations(range(len(compared)), 2) if _ends(compared, pair) in linked}
-    for place, other in sorted(pairs):
-        if place < len(first):
-            mark_pair(compared[place], compared[other], linked, beside=other >= len(first))
-
-
-def _ends(memories: Sequence[Memory], pair: tuple[int, int]) -> Ends:
-    return frozenset(memories[place].id for place in pair)
+    for place, memory in enumerate(first):
+        for other in first[place + 1 :]:
+            mark_pair(memory, other, linked)
+        for other in beside:
+            mark_pair(memory, other, linked, beside=True)
 
 
 def mark_pair(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, beside: bool = False) -> None:

@@ -8,11 +8,9 @@ says that it was done. Negations, opposites and verbs are those of English; numb
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from engramq.schemas.sentences import sentences_of
 
@@ -190,36 +188,6 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
                 if places is not None:
                     return Pieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
     return None
-
-
-def pairs_that_may_disagree(texts: Sequence[str]) -> set[tuple[int, int]]:
-    """Return the pairs of some texts, each by its places in order, that `disagreement` has to compare: few of all.
-
-    These hold two statements that `_places` may take, by how many words they have and share, or one that says "never"
-    and what shares a word with it. Words are bits, so that all statements are compared at once.
-    """
-    read = [_read_text(text[:LOOKED_AT_CHARS]) for text in texts]
-    statements = [statement for text in read for statement in text.statements]
-    of_text = [place for place, text in enumerate(read) for _ in text.statements]
-    numbers: dict[str, int] = {}
-    words = [[numbers.setdefault(key, len(numbers)) for key in statement.keys] for statement in statements]
-    has = np.zeros((len(statements), -(-len(numbers) // 64) * 64), dtype=np.bool_)
-    for row, several in zip(has, words, strict=True):
-        row[several] = True
-    bits = np.packbits(has, axis=1).view(np.uint64)
-    shared = np.bitwise_count(bits[:, None] & bits[None]).sum(axis=2, dtype=np.int32)
-    counts = np.array(list(map(len, words)), dtype=np.int32)
-    added = np.maximum.outer(counts, counts) - shared
-    adds_nothing = shared == np.minimum.outer(counts, counts)
-    negated = np.array([statement.negated for statement in statements], dtype=np.bool_)
-    denies = np.not_equal.outer(negated, negated)
-    near = (added <= ADDED) & (denies == adds_nothing) & (added <= np.where(denies, ADDED * (shared >= 2), 2 * shared))
-    pairs = {(of_text[one], of_text[other]) for one, other in np.argwhere(np.triu(near, 1)).tolist()}
-    for place, text in enumerate(read):
-        if any(statement.never_at is not None for statement in text.statements):
-            others = (other for other in range(len(read)) if not text.keys.isdisjoint(read[other].keys))
-            pairs |= {(min(place, other), max(place, other)) for other in others}
-    return {(one, other) for one, other in pairs if one != other}
 
 
 def _candidates(text: _Text, common: frozenset[str]) -> list[_Statement]:
