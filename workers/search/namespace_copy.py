@@ -7,7 +7,7 @@ measure; `copies` keeps the copy current. A copy holds the partitions that a sea
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,6 @@ from engramq.schemas.fields import tag_key
 from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
 from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.vectors import Embedding, HalfBytes, unit, unpack
-from engramq.workers.db.viewers import Viewer
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
 from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
@@ -66,12 +65,12 @@ class NamespaceCopy:
     """Memories of one namespace in some partitions.
 
     `since`, `written` and `server` say how current it is: see `copies.sql`; `written` has the number of the last write
-    by the viewer who looked. `now` is the server's time then, in seconds: what has ended or expired by it is hidden.
+    by whoever looked at the rows. `now` is the server's time then, in seconds: what has ended or expired by it is hidden.
     """
 
     def __init__(self, since: str, server: str, now: float) -> None:
         self.since, self.server, self.now = since, server, now
-        self.written: dict[Viewer, str] = {}
+        self.written: dict[Hashable, str] = {}
         self.known = KnownMemories(KNOWN_MAX)
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
