@@ -65,7 +65,8 @@ class NamespaceCopy:
     """Memories of one namespace in some partitions.
 
     `since`, `written` and `server` say how current it is: see `copies.sql`; `written` has the number of the last write
-    by whoever looked at the rows. `now` is the server's time then, in seconds: what has ended or expired by it is hidden.
+    by whoever looked at the rows. `now` is the server's time then, in seconds: what has ended or expired by then is
+    hidden.
     """
 
     def __init__(self, since: str, server: str, now: float) -> None:
