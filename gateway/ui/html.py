@@ -151,7 +151,7 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
     made.filters |= {"when": when, "day": day, "ago": ago, "since": since, "short": short, "unhidden": reveal}
-    made.filters |= {"markdown": set_markdown, "first_line": first_line}
+    made.filters |= {"markdown": set_markdown}
     made.filters |= {"number": partial(number, language=language), "signed": with_sign, "json": as_json}
     made.filters |= {"t": lambda text: texts.get(text, text)}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
@@ -217,11 +217,6 @@ def since(text: str | None) -> Markup:
     return Markup('<time datetime="{}" title="{} UTC" data-ago>{}</time>').format(
         text, text[:16].replace("T", " "), ago(text)
     )
-
-
-def first_line(text: str) -> str:
-    """Return the first line of a text that says something, for a list."""
-    return next((line.strip() for line in text.splitlines() if line.strip(" `#->*")), "")
 
 
 def ago(text: str, now: datetime | None = None) -> str:
