@@ -205,7 +205,7 @@ class Memory(MemoryFields, kw_only=True):
     `sector_confidence` is the calibrated chance, 0 to 1, that an automatic sector is right, or that none fits; null
     when it was chosen by hand, or is not told yet.
 
-    `standing`: whether it was asked for for good (always, never, from now on); null is no, as far as is known.
+    `standing`: whether it is a standing instruction (always, never, from now on); null is no, as far as is known.
     `standing_source` says who told.
 
     `evidence` are citations, as they were given; `state`, `checked_at` and `checked_by` say what the last comparison

@@ -70,7 +70,7 @@ async def note_seen(page: PageRequest) -> Response:
 
 
 async def show_wishes(page: PageRequest) -> Response:
-    """Show what was asked for for good, of every project."""
+    """Show the standing instructions of every project."""
     shown = await page.ask("list_standing", project=EVERY_PROJECT, include_untrusted=True)
     return page.render("wishes.html", shown=shown)
 

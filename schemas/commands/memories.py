@@ -217,7 +217,7 @@ class MemoryList(Page, kw_only=True, tag="memories"):
     A search says whether what is kept has an answer, in `answered`, and in `left_out` how many hits it does not show
     since their relevance is too low; `min_relevance` 0 shows them. Where nothing is shown `hint` says what was looked
     at; `more` says that further memories name what was asked for, and which call lists them.
-    `standing` are wishes of the user that were asked for for good and bear on the question, beside what was found.
+    `standing` are standing instructions of the user that bear on the question, beside what was found.
     `next_cursor` is on lists only: null at the end. `notice` tells what the caller may not expect, and the next step.
     """
 
@@ -464,7 +464,7 @@ GET_MEMORY: Final = Tool(
 
 
 class ListStanding(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_standing"):
-    """List what was asked for for good."""
+    """List standing instructions of the user."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
@@ -478,7 +478,7 @@ LIST_STANDING: Final = Tool(
     rest="GET /standing",
     client_name="standing",
     title="Standing wishes",
-    summary="List what was asked for for good. Call it when a session starts. For one question call search_memories.",
+    summary="List the user's standing instructions. Call it as a session starts. For one question call search_memories.",
     example="list_standing()",
     detailed=True,
     read_only=True,

@@ -100,7 +100,7 @@ def fill_year(stack: Stack, principal: str, now: datetime, rows: int = ROWS) -> 
 
 
 def _changes(stack: Stack, principal: str) -> dict[str, str]:
-    """Store what changed, what disagrees and what is asked for for good."""
+    """Store what changed, what disagrees and what holds until further notice."""
 
     def store(content: str, **more: Any) -> str:
         stored: str = stack.call(principal, "store_memory", content=content, **more)["stored"]["id"]

@@ -467,7 +467,7 @@ def test_a_session_is_told_standing_wishes_first_in_a_block_of_their_own(owner: 
     owner.stores("Never trust the zebra server.", standing=True, source_type="research")
     owner.stores("The zebra server was moved to the cellar.")
     wishes, _, rest = told(session(), "SessionStart", source="startup").partition("</engramq-recalled>")
-    assert "asked for for good" in wishes
+    assert "Standing instructions of the user" in wishes
     assert "paint the zebra server green" in wishes
     assert "paint" not in rest
     assert "Never trust" not in wishes + rest
