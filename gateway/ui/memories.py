@@ -14,6 +14,7 @@ from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.contents import split_by_relevance
 from engramq.schemas.faults import invalid
+from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import (
     BOTH_HOLD,
     EVERY_PROJECT,
@@ -284,7 +285,8 @@ async def show_contradictions(page: PageRequest) -> Response:
     """Show pairs of memories that say otherwise about the same thing, of one project or of all."""
     project = page.query("project")
     shown = await list_pairs(page, project)
-    return page.render("contradictions.html", shown=shown, project=project, replaced=page.query("replaced"))
+    replaced = parse_uuid(page.query("replaced"))  # nothing else may stand in the address of a form
+    return page.render("contradictions.html", shown=shown, project=project, replaced=replaced)
 
 
 async def decide_pair(page: PageRequest) -> Response:

@@ -456,5 +456,8 @@ async def test_of_two_that_contradict_each_other_one_is_kept_or_both(here: Serve
         (action,) = [form.action for form in done.reader.forms if form.action.endswith("/restore")]
         assert "The memory is back." in (await browser.send(done, action)).text
         assert len((await agent.call("list_contradictions", project="office"))["pairs"]) == 1
+    for odd in ("../consent/x?", "", "x"):
+        foreign = await browser.get("/ui/contradictions", replaced=odd)
+        assert [form.action for form in foreign.reader.forms if form.action.endswith("/restore")] == []
     refused = await browser.send(page, "/ui/contradictions", keep="neither")
     assert (refused.status, "no decision" in refused.text) == (400, True)
