@@ -154,7 +154,8 @@ async def decide(
         raise invalid("verdict", "That is no verdict.", f"There are {', '.join(actions)}.")
     if wanted in (TAG, UNTAG) and not tags_in(tags):
         raise invalid(NEW_TAGS, "No tag is given: nothing was done.", "Write one, or several with commas.")
-    values = page.form.get(_SHOWN if page.entry("which") == _SHOWN else _CHOSEN, [])
+    given = page.form.get(_SHOWN if page.entry("which") == _SHOWN else _CHOSEN, [])
+    values = list(dict.fromkeys(given))  # what is named twice is changed once
     if not values:
         raise invalid(_CHOSEN, "No memory is selected: nothing was done.", "Select some, or choose all that are shown.")
     rows = [Row.of(value) for value in values]

@@ -20,6 +20,7 @@ _SAID: Final = frozenset({"title", "aria-label", "placeholder", "alt"})  # attri
 _KEPT: Final = frozenset({"code", "kbd", "pre"})  # elements whose text is no language
 _TAG: Final = re.compile(r"<(/?)([a-zA-Z][\w-]*)")
 _ATTRIBUTE: Final = re.compile(r"([\w-]+)\s*=\s*$")
+_CODE: Final = re.compile(r"/|\w:\w")  # addresses, and triggers of htmx
 _WORDS: Final = re.compile(r"[^\W\d_]{2}")
 
 
@@ -42,7 +43,8 @@ def choose_language(wanted: str, accepted: str, known: Mapping[str, object]) -> 
 
 def is_for_people(text: str) -> bool:
     """Say whether a string in an expression is a text for people, rather than a word that the page compares."""
-    return bool(_WORDS.search(text)) and (" " in text.strip() or text[:1].isupper()) and "/" not in text
+    says = " " in text.strip() or text[:1].isupper()
+    return says and _WORDS.search(text) is not None and _CODE.search(text) is None
 
 
 class Texts:

@@ -414,7 +414,7 @@ async def test_an_action_on_many_is_one_entry_of_the_audit_and_taken_back_from_t
     assert all(now != was for now, was in zip(changed, before, strict=True))
     audit = await browser.get("/ui/audit")
     (action,) = {form.action for form in audit.reader.forms if "/ui/audit/together/" in form.action}
-    assert f"{'changed' if verdict == 'tag' else verdict}" in audit.text or "3 memories" in audit.text
+    assert ": 3 memories" in audit.text, audit.text[:1500]
     asked = await browser.send(audit, action)
     assert "3 memories? 3 of project bakery ." in asked.text
     assert await look() == changed, "it asks first"
