@@ -146,7 +146,7 @@ def forget(
 
 
 def standing(*, project: str | None = None, include_untrusted: bool | None = None) -> ClientCall[replies.MemoryList]:
-    """List what was asked for for good."""
+    """List the user's standing instructions."""
     return ClientCall("list_standing", locals())
 
 
@@ -232,7 +232,7 @@ def share(
     session: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientCall[replies.Shared]:
-    """Let everybody see your private memory."""
+    """Let everybody see your private memory, as you read it."""
     return ClientCall("share_memory", locals())
 
 
@@ -408,7 +408,7 @@ def find_path(
     max_depth: int | None = None,
     as_of: datetime | date | str | None = None,
 ) -> ClientCall[replies.PathReport | replies.WalkStartMissing]:
-    """Find a shortest path between two nodes, in either direction."""
+    """Find a shortest path between two nodes."""
     return ClientCall("graph_find_path", locals())
 
 
@@ -461,7 +461,7 @@ def guide(*, topic: str | None = None) -> ClientCall[dict[str, Any]]:
     return ClientCall("guide", locals())
 
 
-def get_command(command_id: str) -> ClientCall[replies.CommandReport]:
+def get_command(command_id: str, *, first: int | None = None) -> ClientCall[replies.CommandReport]:
     """Learn what became of a write, and its reply."""
     return ClientCall("get_command", locals())
 
@@ -477,7 +477,7 @@ def audit(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ClientCall[replies.AuditList]:
-    """See who changed what, newest first; of a memory its links and outcomes too."""
+    """See who changed what, newest first."""
     return ClientCall("audit", locals())
 
 

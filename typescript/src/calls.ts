@@ -300,7 +300,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.forget_memory, { memory_id, ...options });
   }
 
-  /** List what was asked for for good. */
+  /** List the user's standing instructions. */
   standing(
     options: Options<"list_standing", never> = {},
   ): Promise<Said["MemoryList"]> {
@@ -372,7 +372,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.list_contradictions, { ...options });
   }
 
-  /** Let everybody see your private memory. */
+  /** Let everybody see your private memory, as you read it. */
   share(
     memory_id: Options<"share_memory", never>["memory_id"],
     options: Options<"share_memory", "memory_id"> = {},
@@ -499,7 +499,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.graph_query_neighbors, { node_name, ...options });
   }
 
-  /** Find a shortest path between two nodes, in either direction. */
+  /** Find a shortest path between two nodes. */
   findPath(
     start_node: Options<"graph_find_path", never>["start_node"],
     end_node: Options<"graph_find_path", never>["end_node"],
@@ -565,7 +565,7 @@ export abstract class Calls {
     return this.call(OPERATIONS.get_command, { command_id, ...options });
   }
 
-  /** See who changed what, newest first; of a memory its links and outcomes too. */
+  /** See who changed what, newest first. */
   audit(
     options: Options<"audit", never> = {},
   ): Promise<Said["AuditList"]> {
