@@ -44,7 +44,7 @@ def edges(found: list[Entry]) -> list[tuple[str, str, str]]:
     return [(item.source, item.relation, item.target) for item in found if isinstance(item, ExportedEdge)]
 
 
-def nodes(found: list[Entry]) -> list[tuple[str, str]]:
+def nodes(found: list[Entry]) -> list[tuple[str, str | None]]:
     return [(item.name, item.label) for item in found if isinstance(item, ExportedNode)]
 
 
