@@ -33,6 +33,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.commands.base import Page
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.commands.memories import MoreNamed
+from engramq.schemas.commands.surveys import Surveyed
 from engramq.schemas.contents import Contents, changed, contents_of, preview_of
 from engramq.schemas.digests import digest_of
 from engramq.schemas.records import (
@@ -188,7 +189,7 @@ def _default_of(field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
 
 # The form of other replies of which a small budget leaves little.
 BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    page: _bare_form(page) for page in (ProposalList, EdgeList, AuditList, ContradictionList)
+    page: _bare_form(page) for page in (ProposalList, EdgeList, AuditList, ContradictionList, Surveyed)
 }
 
 # The brief form of each reply that holds memories.

@@ -49,7 +49,7 @@ async def show_more(page: PageRequest) -> Response:
     except PageCallRefused as refused:
         if refused.status < 500:
             raise  # without a model nothing is compared
-    return page.render("start_more.html", often=often["memories"], pairs=pairs, few=DISAGREEING)
+    return page.render("start_more.html", often=often["most_shown"], pairs=pairs, few=DISAGREEING)
 
 
 async def refresh_health(page: PageRequest) -> Response:

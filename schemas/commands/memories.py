@@ -390,7 +390,7 @@ class ShownOften(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     preview: str
-    shown: int
+    searches: int
     helped: float
     misled: float
 
@@ -399,7 +399,7 @@ class ShownOftenList(Reply, kw_only=True, tag="shown_often"):
     """The few memories that searches have shown most often, the first of these first."""
 
     status: Literal["success"] = "success"
-    memories: list[ShownOften]
+    most_shown: list[ShownOften]
 
 
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):

@@ -52,6 +52,7 @@ DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
         "[PathEdge]": "edges of a path, each with the direction in which it is crossed",
         "[Crossing]": "edges to a neighbour, whose ends the walk names",
         "[EdgeCount]": "memory_stats counts",
+        "[DrawnEdge]": "edges of the page's drawing, between ids alone",
     },
     "entry": {"Overview": "guide, of the whole", "ToolGuide": "guide, of a tool"},
     "more": {

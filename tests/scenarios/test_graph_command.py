@@ -13,7 +13,7 @@ from tests.workers.memories.trust.test_command_lines import Terminal, terminal
 __all__ = ["terminal"]
 
 
-NASTY = "Bob \x1b[31m \u202e"
+NASTY = "Bob \u202e"
 
 
 async def written(agent: Agent, target: str = "Bob") -> dict[str, Any]:

@@ -1466,7 +1466,7 @@ revoke all on function
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, is_repeated, stands_often, make_vector_index, register_embedding_model,
-    use_embedding_model, vectors_by_model, retire_embedding_models, loads_over, drop_broken_indexes
+    use_embedding_model, vectors_by_model, retire_embedding_models, loads_over, drop_broken_indexes, note_memories_written
     from public;
 grant execute on function
     tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,

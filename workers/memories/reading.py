@@ -192,11 +192,11 @@ async def list_shown_often(tx: Transaction, _command: ListShownOften, _context: 
     few = {"beginning_chars": BEGINNING_CHARS, "candidates": _CANDIDATES, "limit": limits.SHOWN_OFTEN}
     rows = await tx.rows("memories_shown_often", **visible_now(DEFAULT_PARTITIONS), **few)
     return ShownOftenList(
-        memories=[
+        most_shown=[
             ShownOften(
                 id=str(row["id"]),
                 preview=preview_of(row["beginning"], limits.PREVIEW_CHARS),
-                shown=row["shown"],
+                searches=row["shown"],
                 helped=row["helped"],
                 misled=row["hindered"],
             )

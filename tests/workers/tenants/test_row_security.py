@@ -236,7 +236,7 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
     assert [row[0] for row in rows] == [
         "advance_audit_ids", "blank_audit", "blank_audit_of_deleted", "changed_namespaces", "decaying_namespaces",
         "delete_revoked_tokens", "drop_broken_indexes", "every_namespace", "expiring_namespaces", "load_covered",
-        "loads_over", "make_tenant", "namespaces_to_tell", "namespaces_without_pieces",
+        "loads_over", "make_tenant", "namespaces_to_tell", "namespaces_without_pieces", "note_memories_written",
         "outdated_namespaces", "rebuilding_namespaces", "register_embedding_model", "retire_embedding_models",
         "settle_changes", "stands_often", "tenant_of", "token_owner", "use_embedding_model",
         "vectors_by_model", "webhook_messages",
