@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from engramq.deploy.local.embedded import process
 from engramq.schemas.settings import Settings, read_settings
+from engramq.schemas.vocabulary import Partition
 from engramq.workers.app import open_store
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.database import Store
@@ -15,8 +17,11 @@ from engramq.workers.db.diagnosis import diagnose
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.search.copies import SEARCHES_FIRST, Copies
+from engramq.workers.search.question import Question
 from tests.faults.proxy import CHUNK, Proxy, Weather
-from tests.scale.standby import DATABASE, PostgresServer, primary
+from tests.scale.standby import BOUND_S, DATABASE, PostgresServer, primary
 from tests.scale.story import tell_agents
 from tests.scale.workshop import running, stored_under
 from tests.scenarios.stage import until
@@ -26,6 +31,15 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.promise("SC-5")]
 CONTENTS = "select m.content from memories m join namespaces n using (tenant) where n.namespace = %s"
 HANGS_MAX_S = 15.0
 CALLERS = 4
+INSERT_MEMORY = """
+    with node as (
+        insert into nodes (id, tenant, label, partition)
+        values (gen_random_uuid(), make_tenant('n'), 'Memory', 'trusted') returning id, tenant
+    )
+    insert into memories (
+        node_id, partition, tenant, content, confidence, source, verification, state, lexemes, created_by
+    ) select id, 'trusted', tenant, 'x', 1, 'extracted', 'unverified', 'pending', '', 'me' from node
+"""
 BETWEEN_S = 1.0  # of load between two disturbances
 
 
@@ -189,3 +203,25 @@ async def test_a_standby_as_the_only_database_is_named_and_taken_when_it_is_prom
     standby.promote()
     async with asyncio.timeout(20), await opening as store:
         await store.write("n", write)
+
+
+async def test_a_copy_that_a_standby_proves_lacks_no_write_of_its_primary(server: PostgresServer) -> None:
+    """Its log brings the number of one write in 33, and no lock of those who write."""
+    standby = server.standby("read")
+    standby.start()
+
+    def has_replayed() -> bool:
+        (end,) = server.ask("select pg_current_wal_lsn()::text as lsn")
+        (row,) = standby.ask("select pg_last_wal_replay_lsn() >= %s::pg_lsn as so", end["lsn"])
+        return bool(row["so"])
+
+    async with await Store.open(standby.url()) as store:
+        copies = Copies(store, Sizes())
+        for count in range(1, 4):
+            server.ask(INSERT_MEMORY)
+            assert await asyncio.to_thread(process.wait_until, has_replayed, BOUND_S)
+            for _ in range(SEARCHES_FIRST):
+                await copies.prepare("n", (Partition.TRUSTED,))
+            proven = await copies.current("n", (Partition.TRUSTED,), Question("kettle"))
+            assert proven is not None
+            assert len(proven.copy) == count
