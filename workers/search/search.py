@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
-from itertools import islice
+from itertools import compress, islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -279,7 +279,7 @@ def apply_relevance(
     del chances[len(rows) :]
     are_shown = judge.shown(rows, chances, least)
     if least is None:  # a word that is misspelt is in no index
-        misspelt = have_misspelt(judge.everything.measure.question.telling, [memory.content for _, memory in hits])
+        misspelt = _are_misspelt(judge.everything.measure.question, [memory for _, memory in hits])
         are_shown = [any(either) for either in zip(are_shown, misspelt, strict=True)]
     for row, (_, memory), chance in zip(rows, hits, chances, strict=True):
         memory.relevance = round(chance, RELEVANCE_DIGITS)
@@ -296,6 +296,15 @@ def apply_relevance(
         judge.named,
         judge.named - judge.named_among(row for row, is_shown in zip(rows, are_shown, strict=True) if is_shown),
     )
+
+
+def _are_misspelt(question: Question, memories: Sequence[Memory]) -> list[bool]:
+    """Say which memories have the words of a question but for a letter; no untrusted one says how a word is spelled."""
+    among_all = have_misspelt(question.telling, [memory.content for memory in memories])
+    trusted = [memory.partition is Partition.TRUSTED for memory in memories]
+    among_trusted = have_misspelt(question.telling, [memory.content for memory in compress(memories, trusted)])
+    own = iter(among_trusted)
+    return [next(own) if side else of_all for side, of_all in zip(trusted, among_all, strict=True)]
 
 
 def _score(memory: Memory, ranking: Boosted, row: int, *, explain: bool) -> Memory:

@@ -132,6 +132,17 @@ def test_what_is_untrusted_moves_nothing_that_is_said_of_what_is_trusted() -> No
         assert {memory.id for memory in planted.memories} - {"0003"} == ids
 
 
+def test_no_untrusted_memory_says_how_a_word_of_the_question_is_spelled() -> None:
+    for untrusted in (0, 1):
+        found = candidates(*[0.05, 0.04][: 1 + untrusted], covered=None, untrusted=untrusted)
+        hits, judge = hits_of(found), judge_of(found, asked="Kyotto flights")
+        for (_, memory), content in zip(hits, ("Flights to Kyoto are booked", "Kyotto"), strict=False):
+            memory.content = content
+        ranking = Boosted(ranked=judge.everything.ranked, via={})
+        shown = apply_relevance(hits, ranking, judge, None, explain=False)
+        assert [memory.content for memory in shown.memories] == ["Flights to Kyoto are booked"]
+
+
 def test_what_untrusted_ones_answer_is_shown_beside_trusted_ones_that_do_not() -> None:
     found = shown_of(candidates(0.02, 0.01, 0.9, covered=None, untrusted=1))
     assert [memory.id for memory in found.memories] == ["0002"]
