@@ -235,7 +235,7 @@ def _principal(environment: dict[str, str], *, is_new: bool) -> str:
         case Auth.TOKEN:
             return "  principal       by token; engramq token create --principal NAME makes one"
         case Auth.JWT:
-            return f"  principal       by a token of {environment.get('ENGRAMQ_JWT_ISSUER')}"
+            return f"  principal       by a token of {read_settings(environment).jwt.issuer}"
     named = environment.get(settings.PRINCIPAL)
     hint = "" if named or not is_new else f" (whoever uses this machine; {settings.PRINCIPAL}=NAME names you)"
     return f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"

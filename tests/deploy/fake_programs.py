@@ -79,7 +79,7 @@ def serve_http(variables: dict[str, str] | None) -> dict[str, Any]:
         listener.close()
     if variables is None:
         return {"ok": True}
-    if variables.get("ENGRAMQ_AUTH") == "jwt":
+    if variables.get("ENGRAMQ_AUTH") == "jwt" and "ENGRAMQ_JWT" not in variables:
         return {"ok": False, "error": "There is no key."}
     HTTP.append(socket.create_server(("127.0.0.1", int(variables["ENGRAMQ_PORT"]))))
     threading.Thread(target=answer_http, args=(HTTP[0], Path(sys.argv[2])), daemon=True).start()

@@ -207,6 +207,11 @@ def test_up_says_who_stores_and_how_to_be_named(home: Home, environment: dict[st
     with Up(environment | {"ENGRAMQ_AUTH": "token"}) as up:
         assert "principal       by token; engramq token create --principal NAME makes one" in up.banner
         up.end(signal.SIGTERM)
+    await_true(lambda: is_stopped(home))
+    of_jwt = "issuer=https://login.example.org/, audience=engramq, keys=https://login.example.org/jwks.json"
+    with Up(environment | {"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT": of_jwt}) as up:
+        assert "principal       by a token of https://login.example.org/\n" in up.banner
+        up.end(signal.SIGTERM)
 
 
 @pytest.mark.promise("SE-3")
