@@ -13,6 +13,7 @@ from engramq.workers.search.spans import DAY, MONTHS, Span
 
 LONG_WORD: Final = 6  # letters of a word that is still itself with one of them wrong: a house is no horse
 AMONG_OTHERS: Final = 5  # the same where other words of the query agree
+WRONG_WORDS: Final = 3  # at most: with more nobody means the same, and to compare hundreds would take seconds
 READ: Final = 4_000  # characters of a memory, whose words are compared
 SPELLED: Final = 8  # dates, and as many numbers, of a question
 # Groups of three digits with one separator between them; or five digits and more. Then a fraction.
@@ -32,7 +33,7 @@ def have_misspelt(words: Sequence[str], texts: Sequence[str]) -> list[bool]:
     several = [frozenset(_WORD.findall(text[:READ].casefold())) for text in texts]
     unknown = [word for word in words if not any(word in each for each in several)]
     least = LONG_WORD if len(words) < 2 else AMONG_OTHERS
-    if not all(len(word) >= least and word.isalpha() for word in unknown):
+    if len(unknown) > WRONG_WORDS or not all(len(word) >= least and word.isalpha() for word in unknown):
         return [False] * len(texts)
     return [
         bool(unknown)

@@ -197,4 +197,6 @@ def test_a_word_that_stands_in_a_hit_is_spelled_as_it_is_meant() -> None:
     words = Question("Mareen Holt badges").telling
     assert have_misspelt(words, ["Maren Holt has the badge", "Mareen Holt left"]) == [False, False]
     assert have_misspelt(words, ["Maren Holt has the badge"]) == [True]
+    assert have_misspelt(["kyotto", "flightz", "bookked", "septembr"], ["kyoto flights booked september"]) == [False]
+    assert have_misspelt(["kyotto", "flightz", "bookked"], ["kyoto flights booked september"]) == [True]
     assert have_misspelt(Question("the badge").telling, ["Maren Holt has the badge"]) == [False]
