@@ -60,7 +60,7 @@ _ENUMS: Final[Mapping[str, type[StrEnum]]] = {
 BETWEEN_TURNS_S: Final = 0.1
 BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
 
-KNOWN_CHARS: Final = 2_000  # of a content that is kept in memory to be shown again
+KNOWN_BYTES: Final = 4_000  # of a memory, as JSON, that is kept to be shown again: metadata may have 64 KB
 
 END_CHARS: Final = 60  # of each end, which may be the content of a memory
 
@@ -182,7 +182,7 @@ class KnownMemories:
         visible, memories = _visible.decode(answer), dict[str, Memory]()
         for row in visible.rows or ():
             memory = memories[row.id] = memory_from_json(row)
-            if self._most and len(memory.content) <= KNOWN_CHARS:
+            if self._most and len(msgspec.json.encode(memory)) <= KNOWN_BYTES:
                 self._known[row.id] = Known(row.version, copy(memory))
         for used in visible.known or ():
             memory = memories[used.id] = copy(known[used.id].memory)

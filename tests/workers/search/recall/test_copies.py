@@ -318,6 +318,10 @@ async def test_what_is_shown_again_is_read_again_if_changed(scene: Scene, monkey
     await scene.world.outcome(job(UpdateMemory(memory_id=first, add_tags=("tall",))))
     assert (await search())[first].tags == ["tall"]
     assert [call.args[0].id for call in read.call_args_list[2:]] == [first]
+    await scene.world.outcome(job(UpdateMemory(memory_id=first, metadata={"page": "x" * memory_rows.KNOWN_BYTES})))
+    await search()
+    await search()
+    assert [call.args[0].id for call in read.call_args_list[3:]] == [first, first], "what is large is not kept"
 
 
 async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
