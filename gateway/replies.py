@@ -245,7 +245,8 @@ def tell_next(body: Body, items: list[list[int]]) -> None:
     """Say which call goes on where a budget left out the last of the items that a reply told of."""
     told, kept = body.get("reply") or body, zip(_receipts_of(body), items, strict=True)
     left = [indexes[len(shown)] for shown, indexes in kept if len(shown) < len(indexes)]
-    if left and told["rest"] == rest_of_items(body):  # the least budgets have no room for it
+    is_further = left and min(left) > min(indexes[0] for indexes in items if indexes)  # one item may be too large
+    if is_further and told["rest"] == rest_of_items(body):  # the least budgets have no room for it
         told["rest"] = f'get_command(command_id="{told["command_id"]}", first={min(left)}) goes on.'
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from engramq.gateway import budget
 from engramq.gateway.brief import BriefMemory, brief_of, withhold_contents
 from engramq.gateway.budget import LEAST_CHARS, Body, fit_to_budget
-from engramq.gateway.replies import body_of, cut_to_part, notice_of, rest_of
+from engramq.gateway.replies import body_of, cut_to_part, items_of, notice_of, rest_of, rest_of_items, tell_next
 from engramq.gateway.service import to_body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body, text_of
@@ -323,6 +323,15 @@ def test_metadata_goes_before_hits_do() -> None:
 def test_what_an_outcome_changed_is_never_cut() -> None:
     report = {"status": "done", "reply": {"status": "success", "updated": [{"note": "n" * 2_000}] * 20}}
     assert json.loads(cut("get_command", dict(report), 8_000)) == report
+
+
+def test_a_reply_that_has_no_room_for_its_first_item_names_no_call_that_would_show_the_same() -> None:
+    ids = {name: str(uuid7()) for name in ("source_id", "target_id", "displaced_id", "replaced_id")}
+    body = {"command_id": uuid7(), "results": [{"index": 4 + number, **ids, "note": LONG} for number in range(3)]}
+    items = items_of(body)
+    fit_to_budget(body, 300, lambda _needed: rest_of_items(body))
+    tell_next(body, items)
+    assert (body["results"], body["rest"]) == ([], rest_of_items(body))
 
 
 def test_a_text_without_sentences_is_cut_at_a_word_and_else_where_the_room_ends() -> None:
