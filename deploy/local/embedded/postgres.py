@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign
+from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.ownership import remove_leftover
 
 POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
@@ -212,6 +213,8 @@ class Postgres:
             )
             if done.returncode == 0:
                 unfinished.rename(self.data)
+                if self.fsync:  # a cluster that has its former name after a power cut is removed, whatever it holds
+                    sync_folder(self.data.parent)
                 return
             complaint = done.stderr.strip() or done.stdout.strip()
             if "locale" not in complaint:

@@ -149,6 +149,20 @@ def test_a_cluster_whose_making_was_interrupted_is_made_anew(home: Home) -> None
         assert remembers(servers)
 
 
+def test_a_new_cluster_has_its_name_on_the_disk_before_anything_is_stored_in_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.ensure()
+    synced: list[tuple[int, bool]] = []
+
+    def noted(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, (home.postgres / "data").exists()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    Postgres(home).prepare()
+    assert (home.postgres.stat().st_ino, True) in synced
+
+
 def test_a_server_that_cannot_start_is_reported_with_its_own_words_and_leaves_nothing_running(home: Home) -> None:
     start_servers(home.path, fsync=False).stop()
     (home.postgres / "local.conf").write_text("shared_buffers = 'plenty'\n")
