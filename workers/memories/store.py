@@ -232,10 +232,11 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
 async def _tell_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
     """Return why a new memory is private: it corrects a private one there, as far as similarity tells; "" if not.
 
-    It would tell everybody what that one does not, so it is private too where a vector is missing and nothing tells.
+    It would tell everybody what that one does not, so it is private too where nothing tells: a vector is missing, or
+    the model cannot read the text.
     """
     embedding = draft.embedding
-    if embedding is None:
+    if embedding is None or embedding.is_blank:
         return _MAY_CORRECT
     query = sized_sql("corrected_private", embedding.dimensions)
     values = {"embedding": embedding.half, "model_id": embedding.model_id, "farthest": 1.0 - _CORRECTED_FROM}

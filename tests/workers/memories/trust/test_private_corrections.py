@@ -1,10 +1,14 @@
 """A correction of a private memory is private unless it says otherwise, and the reply says so (PV-3)."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
 from engramq.schemas.commands import ForgetMemory, Forgotten, GetMemory, MemoryFound, Superseded, SupersedeMemory
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import Visibility
+from engramq.workers.embedders.interface import Vectors
 from engramq.workers.memories.store import NEAREST
 from tests.refusals import refused
 from tests.workers.conftest import World
@@ -41,6 +45,19 @@ async def test_what_may_correct_a_private_memory_is_private_where_no_vector_tell
     waiting = await world.keep(f"{NEW} at nine", principal=ADA)  # the one without a vector is left
     assert waiting.stored.visibility is Visibility.PRIVATE
     assert "nothing tells" in str(waiting.notice)
+
+
+async def test_what_the_model_cannot_read_is_private_where_it_may_correct_a_private_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def embed_blank(texts: Sequence[str], **_how: bool) -> Vectors:
+        return np.zeros((len(texts), world.model.spec.dimensions), dtype=np.float32)
+
+    await kept(world, OLD)
+    monkeypatch.setattr(world.model, "embed", embed_blank)
+    unread = await world.keep("เอดามีนัดที่คลินิกวันอังคาร", principal=ADA)
+    assert unread.stored.visibility is Visibility.PRIVATE
+    assert "nothing tells" in str(unread.notice)
 
 
 async def test_who_says_that_everybody_sees_it_is_heeded(world: World) -> None:
