@@ -345,7 +345,7 @@ def _parse(setting: Setting, text: str) -> Any:
     try:
         return setting.parse(text)
     except ValueError as problem:
-        shown = "its value" if setting.secret else repr(text)
+        shown = "its value" if setting.secret else repr(take.without_password(text))
         raise SettingsError(f"{setting.variable}: {shown} cannot be used: {problem}") from None
 
 

@@ -17,6 +17,8 @@ from tests.architecture.source import ROOT
         ("ENGRAMQ_REDIS_URL", "redis://:sesame@[::1"),
         ("ENGRAMQ_DATABASE_URL", "postgresql://ada:sesame@[::1/memories"),
         ("ENGRAMQ_DATABASE_URL", "postgresql://ada:100%sesame@db/memories"),
+        ("ENGRAMQ_JWT", "issuer=i, audience=a, keys=https://ada:sesame@login.example.org:many/jwks.json"),
+        ("ENGRAMQ_PUBLIC_URL", "https://ada:sesame@memory.example.org"),
     ],
 )
 def test_a_url_that_cannot_be_read_is_refused_without_its_password(variable: str, value: str) -> None:
