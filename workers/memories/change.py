@@ -109,7 +109,9 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
         keys = {"metadata_keys": len(command.cleared_keys())} if command.cleared_keys() else {}
         new |= {"cleared": sorted(command.cleared_fields())} | keys  # the keys may say what metadata say
     said = _retagging(before.tags, after.tags)
-    await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new, reason=said)
+    await audit.record(
+        tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new, reason=said, owner=row["owner"]
+    )
     return MemoryChanged(status="updated", memory=after)
 
 

@@ -16,17 +16,22 @@ from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
     GetCommand,
+    GetMemory,
     ListAudit,
     MakeReceipt,
+    MemoryChanged,
+    MemoryFound,
     Purged,
     PurgeMemories,
     ReceiptMade,
     StoreMemory,
+    UpdateMemory,
     Verified,
     VerifyAudit,
     VerifyMemory,
     WhyMemory,
 )
+from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.receipts import Receipt
 from engramq.schemas.records import AuditEntry
@@ -86,6 +91,18 @@ async def test_why_something_private_was_erased_is_told_to_its_owner_alone(world
     for reader in (ROOT, BOB):
         (entry,) = await entries(world, reader)
         assert (entry.target_id, entry.old, entry.new, entry.reason) == (private, None, None, None)
+
+
+async def test_what_a_memory_was_tagged_with_before_it_was_shared_is_told_to_its_owner_alone(world: World) -> None:
+    private = await kept(world, tags=["knee"])
+    found = await world.ask(MemoryFound, GetMemory(memory_id=private), principal=ADA)
+    assert found.memory is not None
+    update = UpdateMemory(
+        memory_id=private, visibility=Visibility.SHARED, remove_tags=("knee",), seen=digest_of(found.memory)
+    )
+    await world.ask(MemoryChanged, update, principal=ADA)
+    assert await told(world, ADA, action=AuditAction.UPDATE) == ["Removed tags: knee"]
+    assert await told(world, BOB, action=AuditAction.UPDATE) == [None]
 
 
 async def test_a_purge_by_an_administrator_leaves_its_entries_with_the_owner(world: World) -> None:
