@@ -251,7 +251,7 @@ class PurgeMemories(WriteCommand, frozen=True, kw_only=True, omit_defaults=True,
 class Purged(WriteReply, kw_only=True, tag="purged"):
     """How many memories matched, how many are erased or archived now, and the first of their ids, oldest first.
 
-    `by_project` says of a list how many are in the projects with most of them, "" those of none.
+    `by_project` says of a list how many that the caller sees are in the projects with most of them, "" those of none.
 
     `trusted_count` and `untrusted_count` say how many of each are meant, or were taken. `still_resting_on` cites one as
     its ground, of many the newest. `still_hidden` is what they had replaced and nothing replaces now, of many the

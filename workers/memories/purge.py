@@ -266,7 +266,7 @@ async def _list(tx: Transaction, filters: PurgeFilters) -> Purged:
     """Return what a purge would take, without taking anything."""
     async with tx.seeing(EVERYTHING if filters.take_private else tx.viewer):
         counted = await tx.rows("purge_count", **asdict(filters))
-        of_projects = await tx.rows("purge_projects", **asdict(filters), limit=_PROJECTS_NAMED)
+    of_projects = await tx.rows("purge_projects", **asdict(filters), limit=_PROJECTS_NAMED)  # a name may be private
     after, after_id = BEGINNING
     rows = await tx.rows("purge_next", **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)
     ids = [str(row["id"]) for row in rows]

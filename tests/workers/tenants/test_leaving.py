@@ -96,10 +96,10 @@ async def test_handed_over_to_oneself_everything_is_as_it_was(world: World) -> N
 
 @pytest.mark.promise("PV-4")
 async def test_a_purge_erases_what_is_private_and_shows_it_to_nobody(world: World) -> None:
-    private = await kept(world, ADA, "The heron nests by the pond")
+    private = await kept(world, ADA, "The heron nests by the pond", project="divorce")
     shared = (await world.keep("The pond is deep", principal=ADA)).stored.id
     listed = await world.ask(Purged, PurgeMemories(created_by="ada", private=True), principal=ROOT)
-    assert (listed.matched, listed.memory_ids) == (1, [])
+    assert (listed.matched, listed.memory_ids, listed.by_project) == (1, [], {})
     purged = await world.ask(Purged, PurgeMemories(created_by="ada", private=True, erase=True), principal=ROOT)
     assert purged.erased == 1
     assert not await found(world, ADA, private)
