@@ -38,6 +38,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import ALL_SCOPES, Decision, Sector, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Transaction
+from tests.architecture.source import ROOT
 from tests.jobs import job
 from tests.scenarios.conftest import agent, settings, stage
 from tests.scenarios.stage import Agent
@@ -222,3 +223,20 @@ async def test_what_is_never_empty_is_refused_by_name(name: str) -> None:
     with pytest.raises(EngramqError) as refused:
         UpdateMemory(memory_id="m", clear=(name,)).check()
     assert (refused.value.fault.field, name in refused.value.fault.error) == ("clear", True)
+
+
+@pytest.mark.own_database
+@pytest.mark.promise("SE-10")
+async def test_over_a_cluster_the_worker_blanks_entries_that_were_somebody_elses_too(world: World) -> None:
+    memory = await keep(world, "It goes")
+    verdict = VerifyMemory(memory_id=memory, verification=Verification.VERIFIED, reason=MARK)
+    await world.ask(Verified, verdict)
+    world.rows("update audit_log set owner = 'ada'")
+    cluster = (ROOT / "deploy" / "citus.sql").read_text()
+    world.database.owner.execute(cluster[cluster.index("alter function blank_audit(") :].encode())
+    world.store.sharded = True
+    try:
+        assert (await world.ask(Forgotten, ForgetMemory(memory_id=memory, erase=True))).status == "erased"
+    finally:
+        world.store.sharded = False
+    assert words(world) == []
