@@ -4,15 +4,17 @@ All that a memory holds is escaped before a tag is put around it; of HTML in it 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Final
 
 from markupsafe import Markup, escape
 
-COMPARED_WORDS: Final = 800  # of each text; the time of a comparison grows with their product
-_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`\n]*$")
-_HEADING: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*$")
+COMPARED_WORDS: Final = 800  # of each text
+EQUAL_PAIRS: Final = 20_000  # of a word in each text: "a b a b" and "a a a a" of 800 words take 3 s; prose has a third
+_FENCE: Final = re.compile(r"^ {0,3}(`{3,}+(?=[^`]*$)|~{3,}+)")
+_HEADING: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*)$")
 _ITEM: Final = re.compile(r"^ {0,3}(?:([-*+])|(\d{1,6})[.)])[ \t]+(.*)$")
 _QUOTE: Final = re.compile(r"^ {0,3}> ?(.*)$")
 # What stands in a line: code, a link, strong and stressed words. An address ends where a blank or a bracket does.
@@ -43,7 +45,7 @@ def _blocks(lines: list[str]) -> Iterator[Markup]:
             yield Markup('<pre tabindex="0"><code>{}</code></pre>').format("\n".join(lines[at + 1 : end]))
             at = end + 1
         elif heading := _HEADING.match(lines[at]):
-            yield Markup('<p class="heading">{}</p>').format(_inline(heading[1]))
+            yield Markup('<p class="heading">{}</p>').format(_inline(_without_closing(heading[1])))
             at += 1
         else:
             kind = _kind(lines[at])
@@ -52,6 +54,13 @@ def _blocks(lines: list[str]) -> Iterator[Markup]:
                 end += 1
             yield _block(kind, lines[at:end])
             at = end
+
+
+def _without_closing(heading: str) -> str:
+    """Return the words of a heading without the signs that may close it, as in "# Keys #"; "# C#" has none."""
+    words = heading.rstrip()
+    before = words.rstrip("#")
+    return before.rstrip() if not before or before[-1].isspace() else words
 
 
 def _end_of_code(lines: list[str], begin: int, fence: str) -> int:
@@ -114,11 +123,15 @@ def _marked(found: re.Match[str]) -> Markup:
 
 
 def mark_changes(old: str, new: str) -> Markup | None:
-    """Return the new text with what was taken out and put in marked, None for texts that are too long to compare."""
+    """Return the new text with what was taken out and put in marked, None for texts that take too long to compare."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     if max(len(before), len(after)) > COMPARED_WORDS:
         return None
-    matcher = SequenceMatcher(None, [word.strip() for word in before], [word.strip() for word in after], autojunk=False)
+    here, there = ([word.strip() for word in words] for words in (before, after))
+    counts = Counter(there)
+    if sum(counts[word] for word in here) > EQUAL_PAIRS:
+        return None
+    matcher = SequenceMatcher(None, here, there, autojunk=False)
     shown = Markup("")
     for kind, first, last, begin, end in matcher.get_opcodes():
         if kind == "equal":

@@ -16,6 +16,7 @@ HOST = '<span class="muted">(example.org)</span>'
         ("Ada drinks tea", "<p>Ada drinks tea</p>"),
         ("one\ntwo\n\nthree", "<p>one\ntwo</p>\n<p>three</p>"),
         ("# Keys #\ntext", '<p class="heading">Keys</p>\n<p>text</p>'),
+        ("# C#\n## #", '<p class="heading">C#</p>\n<p class="heading"></p>'),
         ("```sh\nrm `x` **y**\n```\nend", '<pre tabindex="0"><code>rm `x` **y**</code></pre>\n<p>end</p>'),
         ("```\nnever closed", '<pre tabindex="0"><code>never closed</code></pre>'),
         ("- a\n- b\n  goes on", "<ul><li>a</li><li>b\ngoes on</li></ul>"),
@@ -65,9 +66,29 @@ def test_what_two_texts_differ_in_is_marked_word_by_word() -> None:
     assert mark_changes("a " * (COMPARED_WORDS + 1), "b") is None
 
 
-@pytest.mark.parametrize("text", ["[" * 32_000, "*" * 32_000, "`" * 32_000, "**a" * 10_000, "[a](https://" * 2_500])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 32_000,
+        "*" * 32_000,
+        "`" * 32_000,
+        "**a" * 10_000,
+        "[a](https://" * 2_500,
+        f"# {'#' * 32_000}x",
+        f"# {' ' * 32_000}x",
+        f"```{'a' * 32_000}`",
+        f"{'~' * 32_000}`",
+    ],
+)
 def test_no_text_takes_long(text: str) -> None:
     began = time.process_time()
     set_markdown(text)
-    mark_changes("a b " * (COMPARED_WORDS // 2), "b a " * (COMPARED_WORDS // 2))
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("new", ["b a ", "a a ", "a c "])
+def test_no_comparison_takes_long(new: str) -> None:
+    began = time.process_time()
+    for words in (199, COMPARED_WORDS):
+        mark_changes("a b " * (words // 2), new * (words // 2))
     assert time.process_time() - began < 1.0
