@@ -9,18 +9,21 @@ import contextlib
 import hashlib
 import json
 import re
+import secrets
 import shutil
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from engramq.deploy.importing.fields import ENDS, OFFSET, SINCE, UNTIL, WHEN
-from engramq.deploy.importing.own_notes import OWN, THINGS
+from engramq.deploy.importing.notes import SUFFIX
+from engramq.deploy.importing.own_notes import OWN, SAID, THINGS
 from engramq.deploy.local.new_file import PARTIAL, Unwritable, new_file
-from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Visibility
+from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Verification, Visibility
 
 
 class ExportFormat(StrEnum):
@@ -32,12 +35,7 @@ class ExportFormat(StrEnum):
     MCP_MEMORY = "mcp-memory"
 
 
-# Fields of a memory that an import takes under the same name.
-_SAID: Final = (
-    "external_id", "source_type", "speaker", "thread", "position", "project", SINCE, UNTIL, ENDS,
-    "standing", "metadata",
-)  # fmt: skip
-_CITED: Final = ("path", "lines", "commit", "sha256", "url", "memory_id")
+_CITED: Final = ("path", "lines", "commit", "sha256", "url")
 _NAME_CHARS: Final = 60  # of a file
 _NO_FILE_NAME: Final = re.compile(r'[\x00-\x1f\\/:*?"<>|#^\[\]]+')
 _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"})  # no file is called so on Windows
@@ -62,6 +60,8 @@ def _is_current(record: Mapping[str, Any], left_out: Counter[str]) -> bool:
         left_out["memories that another one has replaced"] += 1
     elif record["state"] == MemoryState.ARCHIVED:
         left_out["archived memories"] += 1
+    elif record["verification"] == Verification.REJECTED:
+        left_out["rejected memories"] += 1
     else:
         return True
     return False
@@ -81,7 +81,7 @@ class _Things:
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
-        self.edges: dict[str, list[tuple[str, str]]] = {}  # relations and names of targets, by the name of the source
+        self.edges: dict[str, list[tuple[str, str]]] = {}  # relations and names of targets, by the id of the source
 
     def take(self, record: dict[str, Any], left_out: Counter[str]) -> None:
         """Take a node or an edge."""
@@ -92,8 +92,8 @@ class _Things:
         elif record["owner"] is not None:
             left_out["private edges"] += 1
         else:
-            source, target = (self.nodes[record[end]]["name"] for end in ("source_id", "target_id"))
-            self.edges.setdefault(source, []).append((record["relation"], target))
+            target = self.nodes[record["target_id"]]["name"]
+            self.edges.setdefault(record["source_id"], []).append((record["relation"], target))
         if record["properties"]:
             left_out["properties of things and edges"] += 1
 
@@ -126,11 +126,15 @@ class _Form:
         raise NotImplementedError
 
     def apart(self, record: Mapping[str, Any]) -> bool:
-        """Say whether a form without trust and privacy leaves a memory out, and count why."""
+        """Say whether a form without trust, privacy and times leaves a memory out, and count why."""
+        now = datetime.now(UTC)
+        begins, *ends = (at and datetime.fromisoformat(at) for at in (record[SINCE], record[UNTIL], record[ENDS]))
         if record["partition"] == Partition.UNTRUSTED:
             self.left_out["memories that nobody has looked through"] += 1
         elif record["owner"] is not None:
             self.left_out["private memories"] += 1
+        elif (begins and begins > now) or any(end and end <= now for end in ends):
+            self.left_out["memories that do not hold now"] += 1
         else:
             return False
         return True
@@ -148,46 +152,71 @@ class MarkdownForm(_Form):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
-        self._names = Counter[tuple[Path, str]]()
+        self._names = dict[str, int]()  # the last number behind each
 
     def memory(self, record: dict[str, Any]) -> None:
         """Write a note."""
-        own = {name: value for name in _SAID if (value := record[name]) not in (None, {}, [])}
-        if record["partition"] == Partition.UNTRUSTED or record["source_type"] is not None:
+        own = {name: value for name in SAID if (value := record[name]) not in (None, {}, [])}
+        if record["partition"] == Partition.UNTRUSTED:
             own["partition"] = record["partition"]
+        elif own.pop("source_type", None):  # only promotion makes it trusted again
+            self.left_out["source types of promoted memories"] += 1
+        if record["verification"] != Verification.UNVERIFIED:
+            self.left_out["verifications of memories"] += 1
         if record["confidence"] != 1.0:
             own["confidence"] = record["confidence"]
         if record["owner"] is not None:
             own["visibility"] = Visibility.PRIVATE
-        if record["evidence"]:
-            own["evidence"] = [{name: each[name] for name in _CITED if each.get(name)} for each in record["evidence"]]
+            self.left_out["owners of private memories (of whoever imports them then)"] += 1
+        cited = [{name: each[name] for name in _CITED if each.get(name)} for each in record["evidence"] or ()]
+        if without := cited.count({}):  # memories have other ids where they are imported
+            self.left_out["citations of other memories"] += without
+        if any(cited):
+            own["evidence"] = list(filter(None, cited))
         if record["sector_source"] == SectorSource.MANUAL:
             own["sector"] = record["sector"]
         first = next(line for line in record["content"].splitlines() if line.strip())
         title = "".join(filter(str.isprintable, first)).strip(" #*-")[:_NAME_CHARS] or "note"
         properties = {"title": title, "tags": record["tags"], "created": _occurred(record), OWN: own}
-        parts = [part for part in (record["project"], record["partition"]) if part and part != Partition.TRUSTED]
-        self._note([_file_name(part) for part in parts], title, properties, record["content"])
+        apart = (own.get("partition"), own.get("visibility"))
+        parts = [_file_name(part) for part in (record["project"], *apart) if part]
+        self._note(
+            [f"{part} -" if part.casefold().endswith(SUFFIX) else part for part in parts],
+            title,
+            properties,
+            record["content"],
+        )
 
     def _note(self, parts: list[str], title: str, properties: Mapping[str, Any], text: str) -> None:
         folder = self._folder.joinpath(*parts)
         folder.mkdir(parents=True, exist_ok=True)
-        name = _file_name(title)
-        key = folder, name.casefold()
-        self._names[key] += 1
-        name = name if self._names[key] == 1 else f"{name} {self._names[key]}"
+        name = self._free_name(folder, _file_name(title))
         # JSON is YAML. What is ours is one text, so that no program changes its numbers.
         said = {key: value for key, value in properties.items() if value} | {OWN: json.dumps(properties[OWN])}
         lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
-        with (folder / f"{name}.md").open("x", encoding="utf-8", newline="") as note:
+        with (folder / f"{name}{SUFFIX}").open("x", encoding="utf-8", newline="") as note:
             note.write("\n".join(["---", *lines, "---", "", text, ""]))  # basic-memory wants the blank line
         self.written += 1
+
+    def _free_name(self, folder: Path, wanted: str) -> str:
+        """Return a name that no note of the folder has yet: some disks know neither case nor forms of accents."""
+
+        def key(name: str) -> str:
+            return unicodedata.normalize("NFC", str(folder / name)).casefold()
+
+        name, number = wanted, self._names.get(key(wanted), 0)
+        while key(name) in self._names:
+            number += 1
+            name = f"{wanted} {number}"
+        self._names |= {key(wanted): max(number, 1)}
+        self._names.setdefault(key(name), 1)
+        return name
 
     def close(self) -> int:
         """Write a note for each thing, with what it is connected to."""
         for node in self.things.nodes.values():
             name = node["name"]
-            edges = self.things.edges.get(name, [])
+            edges = self.things.edges.get(node["id"], [])
             related = [f"- {relation} [[{target}]]" for relation, target in edges]
             properties = {"title": name, "type": node["label"], OWN: {"thing": name, "edges": edges}}
             self._note([THINGS], name, properties, "\n".join([f"# {name}", "", *related]))
@@ -253,7 +282,7 @@ class McpMemoryForm(_Form):
         """Keep an observation."""
         if self.apart(record):
             return
-        self.omit(record, WHEN, SINCE, UNTIL, "evidence", "speaker", "thread", "tags")
+        self.omit(record, WHEN, SINCE, UNTIL, ENDS, "evidence", "source_type", "speaker", "thread", "standing", "tags")
         entity, kind = record["metadata"].get("entity"), record["metadata"].get("entity_type")
         content = record["content"]
         if isinstance(entity, str) and isinstance(kind, str) and content.startswith(f"{entity}: "):
@@ -271,7 +300,8 @@ class McpMemoryForm(_Form):
             self._line({"type": "entity", "name": name, "entityType": kind, "observations": observations})
         for source, edges in self.things.edges.items():
             for relation, target in edges:
-                self._line({"type": "relation", "from": source, "to": target, "relationType": relation})
+                name = self.things.nodes[source]["name"]
+                self._line({"type": "relation", "from": name, "to": target, "relationType": relation})
         return self.written
 
     def _line(self, record: Mapping[str, Any]) -> None:
@@ -293,7 +323,7 @@ def opened_form(form: ExportFormat, target: Path) -> Iterator[Form]:
         return
     if target.exists():
         raise Unwritable(f"{str(target)!r} is there already: give another name, or remove it.")
-    partial = target.with_name(f"{target.name}{PARTIAL}")
+    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this writer alone
     try:
         partial.mkdir(mode=0o700)
         yield MarkdownForm(partial)

@@ -26,7 +26,7 @@ from engramq.deploy.importing.exports import (
     without_nothing,
 )
 from engramq.deploy.importing.fields import WHEN, Choices
-from engramq.deploy.importing.own_notes import own_properties, read_own
+from engramq.deploy.importing.own_notes import OWN, own_properties, read_own
 from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import FILE, Given, Rejection
 from engramq.schemas import limits
@@ -170,7 +170,13 @@ def read_note(folder: Path, path: Path, *, properties: bool = True) -> MarkdownN
     if found is None or read is None:  # a rule, and no properties
         return MarkdownNote(own, {}, text, 1)
     values, unread = read
+    if OWN not in values and OWN in map(_name_of_property, found[1].splitlines()):
+        values = {**values, OWN: {}}  # it is there, among what cannot be read
     return MarkdownNote(own, values, text[found.end() :], 1 + text.count("\n", 0, found.end()), unread)
+
+
+def _name_of_property(line: str) -> str:
+    return line.partition(":")[0].strip(" '\"")
 
 
 def _read_properties(text: str) -> tuple[dict[str, Any], int] | None:

@@ -5,11 +5,19 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode
-from engramq.deploy.importing.fields import WHEN
-from engramq.deploy.importing.records import RECORD_FIELDS, Given
+from engramq.deploy.importing.fields import ENDS, SINCE, UNTIL, WHEN
+from engramq.deploy.importing.records import Given, Rejection
 
 OWN: Final = "engramq"
 THINGS: Final = "things"  # the folder of notes on things of the graph
+# Fields of a memory that the property holds as the memory has them, and all that it may hold. No verification: else a
+# folder of somebody else would vouch for itself.
+SAID: Final = (
+    "external_id", "source_type", "speaker", "thread", "position", "project", SINCE, UNTIL, ENDS,
+    "standing", "metadata",
+)  # fmt: skip
+_OWN_FIELDS: Final = frozenset({*SAID, "partition", "confidence", "visibility", "evidence", "sector"})
+_SPOILT: Final = f"The property {OWN} cannot be read: mend it, or take it out to import the note as any other."
 
 
 def own_properties(text: str) -> dict[str, Any] | None:
@@ -25,13 +33,19 @@ def own_properties(text: str) -> dict[str, Any] | None:
 
 
 def read_own(file: str, line: int, properties: dict[str, Any], text: str) -> Iterator[Entry] | None:
-    """Return the memory, or the node and edges, that a note is; None for one that is not ours, or was spoilt."""
+    """Return the memory, or the node and edges, that a note is; None for one that is not ours.
+
+    One whose property was spoilt is rejected: it may say that the memory is private, or untrusted.
+    """
+    said = properties.get(OWN)
+    if not isinstance(said, dict) and not (isinstance(said, str) and said.lstrip().startswith("{")):
+        return None
     try:
-        own = json.loads(properties[OWN]) if isinstance(properties.get(OWN), str) else None
+        own = json.loads(said) if isinstance(said, str) else None
     except (ValueError, RecursionError):
         own = None
     if not isinstance(own, dict):
-        return None
+        return iter([Rejection(1, OWN, _SPOILT, file)])
     return _thing(file, properties, own) if "thing" in own else iter([_memory(file, line, properties, own, text)])
 
 
@@ -44,7 +58,7 @@ def _thing(file: str, properties: dict[str, Any], own: dict[str, Any]) -> Iterat
 
 
 def _memory(file: str, line: int, properties: dict[str, Any], own: dict[str, Any], text: str) -> Given:
-    values = {name: value for name, value in own.items() if name in RECORD_FIELDS}
+    values = {name: value for name, value in own.items() if name in _OWN_FIELDS}
     given = {"tags": properties.get("tags"), WHEN: properties.get("created")}
     values |= {name: value for name, value in given.items() if value}
     return Given(line, {**values, "content": text.removeprefix("\n").removesuffix("\n")}, file)
