@@ -277,25 +277,28 @@ async def take_back(page: PageRequest, together: str) -> Verdicts | Question:
         raise invalid(
             AUDITED_TOGETHER, "The audit log has nothing of it that can be taken back.", "Load the page again."
         )
-    memories = {}
-    for entry, _ in found:
-        read = await page.ask("get_memory", memory_id=entry["target_id"], include_untrusted=True)
-        if read["memory"] is not None and _stands(entry, read["memory"]):
-            memories[entry["target_id"]] = read["memory"]
-    still = [way for entry, way in found if entry["target_id"] in memories]
+    memories: dict[str, Body | None] = {}
+    still: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)  # ways back, by the memory
+    for entry, way in found:
+        target = entry["target_id"]
+        if target not in memories:
+            read = await page.ask("get_memory", memory_id=target, include_untrusted=True)
+            memories[target] = read["memory"]
+        memory = memories[target]
+        if memory is not None and _stands(entry, memory):
+            still[target].append(way)
     if page.entry(SURE) != TAKE_BACK:
-        projects = Counter(memory.get("project") for memory in memories.values())
-        ids = [arguments["memory_id"] for _, arguments in still]
-        return Question(TAKE_BACK, ids, projects.most_common(), "", len(found) - len(still))
+        projects = Counter((memories[target] or {}).get("project") for target in still)
+        return Question(TAKE_BACK, list(still), projects.most_common(), "", len(memories) - len(still))
     verdicts = Verdicts(TAKE_BACK, untried=len(still))
     acting = replace(page, together=uuid7())
-    for tool, arguments in still:
+    for target, ways in still.items():
         verdicts.untried -= 1
 
-        async def act(page: PageRequest, _id: str, _seen: str, tool: str = tool, given: Body = arguments) -> Body:
-            return await page.ask(tool, **given)
+        async def act(page: PageRequest, _id: str, _seen: str, ways: list[tuple[str, Body]] = ways) -> Body:
+            return [await page.ask(tool, **given) for tool, given in ways][-1]
 
-        if not await _is_tried(acting, act, verdicts, Row(arguments["memory_id"])):
+        if not await _is_tried(acting, act, verdicts, Row(target)):
             break
     return verdicts
 

@@ -439,6 +439,21 @@ async def test_what_changed_since_is_left_alone_when_an_action_on_many_is_taken_
     assert (gone.status, "nothing of it that can be taken back" in gone.text) == (400, True)
 
 
+async def test_a_later_verdict_stays_when_promotions_are_taken_back(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    ids = [(await agent.store(f"Bakery {number} is open", source_type="web"))["id"] for number in range(2)]
+    await _done_to_many(browser, await browser.get(LIST, partition="untrusted"), "promote")
+    await agent.call("verify_memory", memory_id=ids[0], verification="approved")
+    audit = await browser.get("/ui/audit")
+    (action,) = {form.action for form in audit.reader.forms if "/ui/audit/together/" in form.action}
+    asked = await browser.send(audit, action)
+    assert "2 memories?" in asked.text
+    assert "2 memories are as before." in (await browser.send(asked, action)).text
+    read = [(await agent.call("get_memory", memory_id=one))["memory"] for one in ids]
+    assert [one.get("verification") for one in read] == ["approved", None]
+    assert {one["state"] for one in read} == {"archived"}
+
+
 @pytest.mark.parametrize(
     ("keep", "left"), [("later", ["December"]), ("earlier", ["August"]), ("both", ["December", "August"])]
 )
