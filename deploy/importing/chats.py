@@ -142,7 +142,7 @@ _TYPED: Final = re.compile(r"(?:Prompted with:|Asked (?:Gemini|Bard):|Prompted|A
 _DONE: Final = re.compile(
     r"(?:Created|Used|Added|Gave|Selected|Shared|Deleted|Viewed|Visited|Searched|Edited|Pinned|Renamed|Exported|Updated)\b"
 )
-_ATTACHED: Final = re.compile(r"\s*Attached \d+ files?\.?\s*\Z")
+_ATTACHED: Final = re.compile(r"Attached \d+ files?\.?\Z")
 _APPS: Final = ("gemini", "bard")
 _ACTIVITY: Final = re.compile(r"(?i)my ?activity\.(?:json|html)")
 _BREAKS: Final = re.compile(r"(?i)<(?:br|/p|/li|/h\d|/tr|/div|/pre)\b[^<>]*>\s*")
@@ -189,7 +189,7 @@ def _activity(item: Given, choices: Choices) -> Iterator[Entry]:
     if not isinstance(title, str) or _DONE.match(title) or not (typed or answer):
         yield _ACTIONS
         return
-    prompt = _ATTACHED.sub("", title[typed.end() if typed else 0 :]).strip()
+    prompt = _ATTACHED.sub("", title[typed.end() if typed else 0 :].rstrip()).strip()
     at = values.get("time")
     known = hashlib.blake2b(f"{at}\0{prompt}".encode(errors="surrogatepass"), digest_size=16).hexdigest()
     said = Conversation("gemini-apps", item.line, known, choices)

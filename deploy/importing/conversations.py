@@ -148,7 +148,7 @@ _TEXTS: Final = ("text", "multimodal_text")
 _BIO: Final = "bio"  # the memory, to which a model writes what it is to remember
 _LATEST: Final = 1e12
 _TO_ALL: Final = (None, "all", _BIO)  # another recipient is a tool
-_CITATION: Final = re.compile("\ue200.*?\ue201", re.DOTALL)  # how a source is marked, in characters of private use
+_CITATION: Final = re.compile("\ue200[^\ue200\ue201]*\ue201")  # how a source is marked, in characters of private use
 
 
 def read_chatgpt(path: Path, choices: Choices) -> Iterator[Entry]:

@@ -34,7 +34,7 @@ _TABLE: Final = re.compile(r"\b(?:from|join)\s+(\w+)")
 
 def open_plain(path: str, most_bytes: int = FILE_BYTES) -> IO[bytes]:
     """Open a regular file of at most so many bytes, not by a link. Raises OSError, UnusableFile."""
-    _require_no_link(path)
+    require_no_link(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -64,7 +64,7 @@ def plain_files(folder: Path, *below: str, suffix: str) -> list[Path]:
     """
     for name in below:
         folder = folder / name
-        _require_no_link(str(folder))
+        require_no_link(str(folder))
     return [Path(entry.path) for entry in _entries(folder) if entry.name.endswith(suffix)]
 
 
@@ -72,7 +72,7 @@ def plain_folders(folder: Path, *below: str) -> list[Path]:
     """Return the folders in a folder below another one, as `plain_files` does; links are passed over."""
     for name in below:
         folder = folder / name
-        _require_no_link(str(folder))
+        require_no_link(str(folder))
     return [Path(entry.path) for entry in _entries(folder) if entry.is_dir(follow_symlinks=False)]
 
 
@@ -86,7 +86,8 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _require_no_link(path: str) -> None:
+def require_no_link(path: str) -> None:
+    """Raise UnusableFile for a symbolic link."""
     if os.path.islink(path):  # noqa: PTH114 - a text
         raise UnusableFile("It is a symbolic link, and none is followed.")
 

@@ -30,7 +30,7 @@ from engramq.deploy.importing.fields import (
     source_of,
     value_at,
 )
-from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
+from engramq.deploy.importing.plain_files import ForeignDatabase, is_database, require_no_link
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas.packed_lines import Source, UnusableFile
 
@@ -207,6 +207,8 @@ _CLAUDE_MEM: Final = ItemFields(
 def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
     """Yield observations, summaries and prompts of its database, folder or export; a model has written most."""
     file = path / CLAUDE_MEM_FILE if path.is_dir() else path
+    if path.is_dir():
+        require_no_link(str(file))
     if is_database(file):
         with ForeignDatabase(str(file)) as database:
             for name, tables in _TABLES.items():

@@ -1,6 +1,7 @@
 """What is read of Graphiti and Zep, Copilot's chat, Gemini's apps, claude-mem, OpenClaw, Hindsight and Supermemory."""
 
 import json
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,31 @@ def test_a_takeout_of_pages_says_what_to_choose(tmp_path: Path) -> None:
     assert format_of(tmp_path) is ForeignFormat.GEMINI_APPS
     with pytest.raises(UnusableFile, match="its format JSON"):
         read(tmp_path, ForeignFormat.GEMINI_APPS)
+
+
+@pytest.mark.promise("SN-6")
+def test_what_goes_on_and_on_takes_no_longer_than_its_text(tmp_path: Path) -> None:
+    title = f"Prompted tea{' ' * 50_000}x"
+    (tmp_path / "MyActivity.json").write_text(json.dumps([{"header": "Gemini Apps", "title": title, "time": "x"}]))
+    said = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["\ue200" * 100_000]}}
+    mapping = {"a": {"id": "a", "parent": None, "children": [], "message": {"id": "a", **said}}}
+    (tmp_path / "conversations.json").write_text(
+        json.dumps([{"id": "c", "title": "Tea", "current_node": "a", "mapping": mapping}])
+    )
+    begun = time.process_time()
+    for name, kind in (("MyActivity", ForeignFormat.GEMINI_APPS), ("conversations", ForeignFormat.CHATGPT)):
+        assert rows(read(tmp_path / f"{name}.json", kind))
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.promise("SN-6")
+def test_a_folder_of_claude_mem_leads_nowhere_else(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "claude-mem"
+    elsewhere.mkdir()
+    folder.mkdir()
+    (folder / "claude-mem.db").symlink_to(export_of_claude_mem(elsewhere))
+    with pytest.raises(UnusableFile, match="symbolic link"):
+        read(folder, ForeignFormat.CLAUDE_MEM)
 
 
 def export_of_claude_mem(folder: Path) -> Path:
