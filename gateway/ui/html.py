@@ -97,7 +97,12 @@ ACTIONS: Final[Mapping[str, str]] = {
     "disconnect": "unlinked", "resolve_deferred": "settled a waiting link", "outcome": "recorded an outcome",
     "verify": "verified", "promote": "promoted", "purge": "purged", "create_token": "made a token",
     "revoke_token": "revoked a token", "share": "shared", "unshare": "made private",
-    "hand_over": "handed private memories over",
+    "hand_over": "handed private memories over", "check_evidence": "compared evidence",
+    "rename_project": "renamed a project", "erase_deleted": "erased what was deleted",
+    "erase_proposal": "erased a proposal", "erase_properties": "erased properties", "take_back": "took changes back",
+    "delete_tenant": "deleted the namespace", "restore_tenant": "restored the namespace",
+    "configure_tenant": "configured the namespace", "add_webhook": "added a webhook",
+    "remove_webhook": "removed a webhook", "retry_command": "retried a command", "drop_command": "dropped a command",
 }  # fmt: skip
 
 

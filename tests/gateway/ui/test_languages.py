@@ -1,5 +1,7 @@
 """The page in other languages: every text has its own, and the reader's choice counts before the browser's."""
 
+from typing import get_args, get_type_hints
+
 import pytest
 from jinja2 import Environment
 
@@ -7,13 +9,24 @@ from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, S
 from engramq.gateway.ui.languages import Texts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
 from engramq.gateway.ui.start import STATUS_TEXTS
-from engramq.schemas.vocabulary import MemoryState, Partition, Sector, Verification, Visibility
+from engramq.schemas.checks import Check
+from engramq.schemas.vocabulary import (
+    AuditAction,
+    EvidenceFilter,
+    MemoryState,
+    Partition,
+    ProposalState,
+    Sector,
+    Verification,
+    Visibility,
+)
 from tests.gateway.ui.conftest import Served
 
 pytestmark = pytest.mark.promise("OP-12")
 
 # Words that templates show by `| t` and no other place names.
 COUNTED = ("memory", "memories", "search", "searches", "day", "month", "year", BOTH)
+FIELDS = ("any", "source", "confidence", "position", "expires")
 VERBS = ("back", "shared", "tagged")
 SAME = frozenset({"engramq", "· engramq", "id", "GET"})
 
@@ -21,8 +34,10 @@ SAME = frozenset({"engramq", "· engramq", "id", "GET"})
 def texts() -> set[str]:
     """Return every text of the page."""
     found = {*DONE.values(), *ACTIONS.values(), *PART_MEANINGS.values(), *STATUS_TEXTS.values(), *SCRIPT_WORDS}
-    found |= {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *VERBS}
-    found |= {str(word) for words in (MemoryState, Partition, Sector, Verification, Visibility) for word in words}
+    found |= {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS}
+    found |= set(get_args(get_type_hints(Check)["state"]))
+    shown = (EvidenceFilter, MemoryState, Partition, ProposalState, Sector, Verification, Visibility)
+    found |= {str(word) for words in shown for word in words}
     environment = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=True)
     for file in (HERE / "templates").glob("*.html"):
         pieces = Texts({})
@@ -33,6 +48,10 @@ def texts() -> set[str]:
                 pieces.say(token.value)
         found |= pieces.seen
     return found - SAME
+
+
+def test_each_action_of_the_audit_log_has_words() -> None:
+    assert {str(action) for action in AuditAction} == ACTIONS.keys()
 
 
 @pytest.mark.parametrize("language", [language for language in read_messages() if language != "en"])
