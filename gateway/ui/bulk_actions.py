@@ -22,6 +22,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Verification
 
 VERIFY: Final = "verify"
+PROMOTE: Final = "promote"
 TAG: Final = "tag"
 UNTAG: Final = "untag"
 TOGETHER: Final = "together"  # of a group whose form stands beside its memories: what it means needs no question
@@ -30,13 +31,15 @@ _SHOWN: Final = "shown"
 _FAILING: Final = 500  # statuses from here on, and 429: the rest would only wait for the same answer
 _TOO_MANY: Final = 429
 _VOUCHED: Final = (Verification.VERIFIED.value, Verification.APPROVED.value)
-_ALREADY: Final = "It is verified or approved already."
-_CUT: Final = "Not all of it was shown: open it, and decide there."
-_WORDS: Final = {
+# What came of a memory that an action was not carried out on, by the status of the reply or by the reason here.
+OUTCOMES: Final = {
     "pending": DONE["pending"],
     "not_found": "It is gone.",
     "consent_required": DONE["consent_required"],
     "refused": DONE["built_on"],
+    "vouched_before": "It is verified or approved already.",
+    "rejected_since": "It was rejected since it was shown: open it, and decide there.",
+    "cut": "Not all of it was shown: open it, and decide there.",
 }
 
 TAKE_BACK: Final = "take_back"
@@ -73,9 +76,9 @@ async def _unshare(page: PageRequest, memory_id: str, _seen: str) -> Body:
 VERDICTS: Final[Mapping[str, BulkAction]] = {
     VERIFY: partial(vouch, verification=Verification.VERIFIED.value),
     "reject": partial(vouch, verification=Verification.REJECTED.value),
-    "promote": accept,
+    PROMOTE: accept,
 }
-PUBLISHING: Final[Mapping[str, BulkAction]] = {"promote": accept, "share": _share}  # what is in a list
+PUBLISHING: Final[Mapping[str, BulkAction]] = {PROMOTE: accept, "share": _share}  # what is in a list
 # These judge nothing.
 CHANGES: Final[Mapping[str, BulkAction]] = {
     "archive": _archive,
@@ -177,14 +180,24 @@ async def _carry_out(
     for row in rows:
         verdicts.untried -= 1
         if verdicts.done == VERIFY and row.verification in _VOUCHED:  # Verify would take an approval back
-            verdicts.others[_ALREADY].append(row.id)
+            verdicts.others[OUTCOMES["vouched_before"]].append(row.id)
         elif verdicts.done not in CHANGES and not row.seen:
-            verdicts.others[_CUT].append(row.id)
+            verdicts.others[OUTCOMES["cut"]].append(row.id)
+        elif verdicts.done in (VERIFY, PROMOTE) and await _is_rejected_since(page, row):
+            verdicts.others[OUTCOMES["rejected_since"]].append(row.id)
         elif not await _is_tried(page, action, verdicts, row):
             break
     verdicts.undo = _UNDOING.get(verdicts.done, "")
     verdicts.undone = [each for each in verdicts.ids if verdicts.undo and _comes_back(verdicts, known.get(each))]
     return verdicts
+
+
+async def _is_rejected_since(page: PageRequest, row: Row) -> bool:
+    """Say whether somebody has rejected a memory that was shown as undecided: the digest does not cover verdicts."""
+    if row.verification != Verification.UNVERIFIED:
+        return False
+    memory = (await page.ask("get_memory", memory_id=row.id, include_untrusted=True))["memory"]
+    return memory is not None and memory.get("verification") == Verification.REJECTED
 
 
 def _comes_back(verdicts: Verdicts, before: Body | None) -> bool:
@@ -208,8 +221,8 @@ async def _is_tried(page: PageRequest, action: BulkAction, verdicts: Verdicts, r
     except PageCallRefused as refused:
         verdicts.others[refused.body["error"]].append(row.id)
         return refused.status < _FAILING and refused.status != _TOO_MANY
-    if reply["status"] in _WORDS:
-        verdicts.others[_WORDS[reply["status"]]].append(row.id)
+    if reply["status"] in OUTCOMES:
+        verdicts.others[OUTCOMES[reply["status"]]].append(row.id)
     else:
         verdicts.ids.append(row.id)
     return True

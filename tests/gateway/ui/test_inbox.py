@@ -104,6 +104,18 @@ async def test_who_may_not_judge_is_offered_nothing_to_tick(here: Served) -> Non
     assert (refused.status, "since" in refused.text) == (400, True)
 
 
+@pytest.mark.parametrize("verdict", ["promote", "verify"])
+async def test_what_somebody_rejects_meanwhile_is_not_trusted_by_an_action_on_many(here: Served, verdict: str) -> None:
+    ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
+    page = await browser.get(INBOX, thread="s1")
+    await agent.call("verify_memory", memory_id=ids["two"], verification="rejected")
+    done = await judged(browser, page, verdict)
+    assert "2 memories are" in done.text
+    assert "It was rejected since it was shown" in done.text
+    kept = (await agent.call("get_memory", memory_id=ids["two"], include_untrusted=True))["memory"]
+    assert (kept["verification"], kept["untrusted"]) == ("rejected", True)
+
+
 TALK = [
     ("user", "Use the blue kettle."),
     ("assistant", "I shall use the blue one."),

@@ -5,6 +5,7 @@ from typing import get_args, get_type_hints
 import pytest
 from jinja2 import Environment
 
+from engramq.gateway.ui.bulk_actions import OUTCOMES
 from engramq.gateway.ui.html import ACTIONS, DONE, HERE, PAGES, PART_MEANINGS, SCRIPT_WORDS
 from engramq.gateway.ui.languages import Texts, choose_language, is_for_people, read_messages
 from engramq.gateway.ui.memories import BOTH, FACET_TITLES
@@ -33,7 +34,14 @@ SAME = frozenset({"engramq", "· engramq", "id", "GET"})
 
 def texts() -> set[str]:
     """Return every text of the page."""
-    found = {*DONE.values(), *ACTIONS.values(), *PART_MEANINGS.values(), *STATUS_TEXTS.values(), *SCRIPT_WORDS}
+    found = {
+        *DONE.values(),
+        *OUTCOMES.values(),
+        *ACTIONS.values(),
+        *PART_MEANINGS.values(),
+        *STATUS_TEXTS.values(),
+        *SCRIPT_WORDS,
+    }
     found |= {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS}
     found |= set(get_args(get_type_hints(Check)["state"]))
     shown = (EvidenceFilter, MemoryState, Partition, ProposalState, Sector, Verification, Visibility)
