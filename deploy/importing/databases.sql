@@ -36,6 +36,10 @@ select key from cursorDiskKV where key >= 'bubbleId:' || :composer || ':' and ke
 -- name: cursor_workspace
 select value from ItemTable where key = 'composer.composerData' and length(value) <= :longest;
 
+-- name: computed_columns
+-- The generated columns of a table.
+select name from pragma_table_xinfo(:table) where hidden in (2, 3);
+
 -- name: claude_mem_observations
 select * from observations order by id;
 

@@ -141,8 +141,14 @@ class ForeignDatabase:
         yield from self._bounded(self._execute(name, **values))
 
     def records(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a query by the names of their columns; bytes are texts."""
+        """Yield the rows of a query by the names of their columns; bytes are texts.
+
+        UnusableFile also for a table that computes columns: a few bytes of it may give any length.
+        """
         self._require_tables(_QUERIES[name])
+        for table in sorted({*_TABLE.findall(_QUERIES[name])}):
+            if any(self._bounded(self._execute("computed_columns", table=table))):
+                raise UnusableFile(f"Its table {table} computes columns, which are not read.")
         found = self._execute(name, **values)
         names = [column for column, *_ in found.description]
         for row in self._bounded(found):

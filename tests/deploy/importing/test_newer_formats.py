@@ -1,6 +1,8 @@
 """What is read of Graphiti and Zep, Copilot's chat, Gemini's apps, claude-mem, OpenClaw, Hindsight and Supermemory."""
 
+import contextlib
 import json
+import sqlite3
 import time
 import zipfile
 from pathlib import Path
@@ -106,6 +108,21 @@ def test_what_goes_on_and_on_takes_no_longer_than_its_text(tmp_path: Path) -> No
     for name, kind in (("MyActivity", ForeignFormat.GEMINI_APPS), ("conversations", ForeignFormat.CHATGPT)):
         assert rows(read(tmp_path / f"{name}.json", kind))
     assert time.process_time() - begun < 2
+
+
+@pytest.mark.promise("SN-6")
+def test_a_database_that_computes_its_columns_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "claude-mem.db"
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        database.execute(
+            "create table observations (id integer primary key, title text,"
+            " text text generated always as (hex(zeroblob(30000000))) virtual)"
+        )
+        database.execute("create table sdk_sessions (id integer primary key)")
+        database.execute("insert into observations (title) values ('Tea')")
+        database.commit()
+    with pytest.raises(UnusableFile, match="observations computes columns"):
+        read(tmp_path, ForeignFormat.CLAUDE_MEM)
 
 
 @pytest.mark.promise("SN-6")
