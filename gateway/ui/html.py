@@ -155,7 +155,7 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         lstrip_blocks=True,
         extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
-    made.filters |= {"when": when, "day": day, "ago": ago, "since": since, "short": short, "unhidden": reveal}
+    made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal}
     made.filters |= {"markdown": set_markdown}
     made.filters |= {"number": partial(number, language=language), "signed": with_sign, "json": as_json}
     made.filters |= {"t": lambda text: texts.get(text, text)}

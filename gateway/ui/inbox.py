@@ -136,7 +136,7 @@ def _undo_of(action: str, memory: Body, reply: Body) -> Undo | None:
     """Return what undoes a decision. A promotion has nothing: only promotion moves memories between partitions."""
     row = f"/ui/inbox/{memory['id']}"
     if action == "verify" and reply.get("old_verification") not in (None, reply.get("new_verification")):
-        return verify_again(row, str(reply["old_verification"]), memory.get("digest", ""), "Undo: back to")
+        return verify_again(row, str(reply["old_verification"]), memory.get("digest", ""))
     if action == "forget" and reply["status"] == "archived":
         return Undo(f"{row}/restore", (), "Undo: restore")
     if action == "promote" and reply["status"] == "promoted":

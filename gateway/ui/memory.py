@@ -194,7 +194,7 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
         return None
     memory = f"/ui/memories/{target}"
     if action == AuditAction.VERIFY and old.get("verification"):
-        return verify_again(memory, str(old["verification"]), seen, "Back to")
+        return verify_again(memory, str(old["verification"]), seen)
     if action in _RESTORED:
         return Undo(f"{memory}/restore", (), "Restore") if is_hidden else None
     if action in _GRAPH:
@@ -205,11 +205,11 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
     return Undo(f"{memory}/set_back", (*fields, *as_seen), "Set back") if fields else None
 
 
-def verify_again(place: str, word: str, seen: str, label: str) -> Undo | None:
+def verify_again(place: str, word: str, seen: str) -> Undo | None:
     """Return the form that sets a verification back, None for one that vouches for what is not shown whole."""
     if not seen and word not in _WITHOUT_A_LOOK:
         return None
-    return Undo(f"{place}/verify", (("verification", word), (SEEN, seen)), f"{label} {word}")
+    return Undo(f"{place}/verify", (("verification", word), (SEEN, seen)), f"Back to {word}")
 
 
 def _set_back(old: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -179,9 +179,9 @@ class PageRequest:
             response.headers["retry-after"] = str(max(1, round(wait_s)))
         return response
 
-    def missing(self, what: str | None = None) -> HTMLResponse:
+    def missing(self, what: str = "page") -> HTMLResponse:
         """Return the page that says that there is no such page, or no such `what`."""
-        return self.render("missing.html", status=404, **({} if what is None else {"what": what}))
+        return self.render("missing.html", status=404, said=f"There is no such {what}")
 
     def go(self, path: str, **query: str) -> Response:
         """Send the visitor on, by GET; a part of the page is told to load the whole of that one."""

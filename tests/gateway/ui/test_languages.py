@@ -27,8 +27,10 @@ pytestmark = pytest.mark.promise("OP-12")
 
 # Words that templates show by `| t` and no other place names.
 COUNTED = ("memory", "memories", "search", "searches", "day", "month", "year", BOTH)
-FIELDS = ("any", "source", "confidence", "position", "expires")
 VERBS = ("back", "shared", "tagged")
+FIELDS = ("any", "confidence", "expires", "external id", "holds from", "holds until", "position", "source")
+UNDONE = ("Set back", "Undo: restore", "Hide it again: archive")
+MISSING = ("page", "memory", "proposal", "token")
 SAME = frozenset({"engramq", "· engramq", "id", "GET"})
 
 
@@ -42,7 +44,8 @@ def texts() -> set[str]:
         *STATUS_TEXTS.values(),
         *SCRIPT_WORDS,
     }
-    found |= {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS}
+    found |= {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS, *UNDONE}
+    found |= {f"There is no such {kind}" for kind in MISSING} | {f"Back to {word}" for word in Verification}
     found |= set(get_args(get_type_hints(Check)["state"]))
     shown = (EvidenceFilter, MemoryState, Partition, ProposalState, Sector, Verification, Visibility)
     found |= {str(word) for words in shown for word in words}
@@ -119,3 +122,25 @@ async def test_a_german_page_stays_german_and_goes_back(here: Served) -> None:
     assert (english.path, "New memory" in english.text) == ("/ui/memories", True)
     refused = await browser.send(english, "/ui/language", language="xx")
     assert (refused.status, "no such language" in refused.text) == (400, True)
+
+
+async def test_a_german_reader_meets_no_english_label(here: Served) -> None:
+    """From findings of newcomers: facts, undo, actions, states and missing pages were English."""
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.store("A forum says so", source_type="research")
+    stored = await agent.store("Ada drinks tea")
+    await agent.call("forget_memory", memory_id=stored["id"])
+    browser.client.headers["accept-language"] = "de"
+    shown = {
+        address: (await browser.get(address)).text
+        for address in ("/ui/inbox", "/ui/audit", "/ui/consent", "/ui/imports", "/ui/nothing")
+    }
+    for address, german, english in (
+        ("/ui/inbox", "Sicherheit 1.0", "confidence"),
+        ("/ui/inbox", "Bestätigen", "Prüfen"),
+        ("/ui/audit", "Wiederherstellen", "Restore"),
+        ("/ui/audit", "änderte einen Knoten", "update_node"),
+        ("/ui/consent", "verwendet", "used"),
+        ("/ui/nothing", "Es gibt keine solche Seite", "page"),
+    ):
+        assert (address, german in shown[address], english in shown[address]) == (address, True, False)
