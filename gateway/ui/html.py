@@ -2,8 +2,6 @@
 
 import hashlib
 import mimetypes
-import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,17 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from engramq.gateway.ui.languages import ENGLISH, extension_for, read_messages
-from engramq.gateway.ui.texts import mark_changes, set_markdown
+from engramq.gateway.ui.texts import mark_changes, reveal, set_markdown
 from engramq.schemas.vocabulary import Scope
 
 LIST_CHARS: Final = 320  # of a text in a list; what is longer is cut there
 # What a digest covers beside and lists do not show; metadata may hold as much to be obeyed as a text.
 _UNSHOWN: Final = ("metadata", "external_id", "position", "valid_from", "valid_until", "expires_at", "evidence")
-_UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-# Letters and marks that show nothing: fillers, joiners of combining marks, variation selectors, the blank of braille.
-_UNSEEN: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
 
 # The parts of which a score is the sum, as search's `explain` names them.
 PART_MEANINGS: Final[Mapping[str, str]] = {
@@ -177,25 +170,6 @@ def row_seen(memory: Mapping[str, Any]) -> str:
     """Return a row of a list as it was seen: its id, and the digest where the list shows all that it covers."""
     is_whole = len(memory["content"]) <= LIST_CHARS and all(memory.get(name) in (None, "", {}, []) for name in _UNSHOWN)
     return f"{memory['id']}.{memory['digest']}" if is_whole and memory.get("digest") else str(memory["id"])
-
-
-def reveal(text: str) -> Markup:
-    """Return a text with what is invisible in it named: an instruction may hide in it from whom it asks to be promoted.
-
-    Of variation selectors and tags too, which can carry any text.
-    """
-    return Markup("").join(_name_character(char) if _is_unseen(char) else char for char in text)
-
-
-def _is_unseen(char: str) -> bool:
-    if char in "\n\t" or " " <= char <= "~":
-        return False
-    return unicodedata.category(char) in _UNSEEN_KINDS or _UNSEEN.match(char) is not None
-
-
-def _name_character(char: str) -> Markup:
-    name = unicodedata.name(char, "no character")
-    return Markup('<span class="unseen" title="{}">U+{}</span>').format(name, f"{ord(char):04X}")
 
 
 def when(text: str | None) -> Markup:

@@ -4,16 +4,18 @@ All that a memory holds is escaped before a tag is put around it; of HTML in it 
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Final
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 COMPARED_WORDS: Final = 800  # of each text
 EQUAL_PAIRS: Final = 20_000  # of a word in each text: "a b a b" and "a a a a" of 800 words take 3 s; prose has a third
 _FENCE: Final = re.compile(r"^ {0,3}(`{3,}+(?=[^`]*$)|~{3,}+)")
+_LANGUAGE: Final = re.compile(r"[\w+#.-]{0,20}")
 _HEADING: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*)$")
 _ITEM: Final = re.compile(r"^ {0,3}(?:([-*+])|(\d{1,6})[.)])[ \t]+(.*)$")
 _QUOTE: Final = re.compile(r"^ {0,3}> ?(.*)$")
@@ -27,7 +29,31 @@ _INLINE: Final = re.compile(
 )
 _LISTS: Final = {"ul": Markup("<ul{}>{}</ul>"), "ol": Markup("<ol{}>{}</ol>")}
 _CHANGES: Final = {"del": Markup("<del>{}</del>{}"), "ins": Markup("<ins>{}</ins>{}")}
+_UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+# Letters and marks that show nothing: fillers, joiners of combining marks, variation selectors, the blank of braille.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 _WORD: Final = re.compile(r"\S+\s*|\s+")
+
+
+def reveal(text: str) -> Markup:
+    """Return a text with what is invisible in it named: an instruction may hide in it from whom it asks to be promoted.
+
+    Of variation selectors and tags too, which can carry any text.
+    """
+    return Markup("").join(_name_character(char) if _is_unseen(char) else char for char in text)
+
+
+def _is_unseen(char: str) -> bool:
+    if char in "\n\t" or " " <= char <= "~":
+        return False
+    return unicodedata.category(char) in _UNSEEN_KINDS or _UNSEEN.match(char) is not None
+
+
+def _name_character(char: str) -> Markup:
+    name = unicodedata.name(char, "no character")
+    return Markup('<span class="unseen" title="{}">U+{}</span>').format(name, f"{ord(char):04X}")
 
 
 def set_markdown(text: str) -> Markup:
@@ -42,7 +68,8 @@ def _blocks(lines: list[str]) -> Iterator[Markup]:
             at += 1
         elif fence := _FENCE.match(lines[at]):
             end = _end_of_code(lines, at, fence[1])
-            yield Markup('<pre tabindex="0"><code>{}</code></pre>').format("\n".join(lines[at + 1 : end]))
+            begin = at + 1 if _LANGUAGE.fullmatch(lines[at].strip(" \t`~")) else at  # more than that is not hidden
+            yield Markup('<pre tabindex="0"><code>{}</code></pre>').format(reveal("\n".join(lines[begin:end])))
             at = end + 1
         elif heading := _HEADING.match(lines[at]):
             yield Markup('<p class="heading">{}</p>').format(_inline(_without_closing(heading[1])))
@@ -104,20 +131,20 @@ def _block(kind: str, lines: list[str]) -> Markup:
 def _inline(text: str) -> Markup:
     shown, at = Markup(""), 0
     for found in _INLINE.finditer(text):
-        shown += escape(text[at : found.start()]) + _marked(found)
+        shown += reveal(text[at : found.start()]) + _marked(found)
         at = found.end()
-    return shown + escape(text[at:])
+    return shown + reveal(text[at:])
 
 
 def _marked(found: re.Match[str]) -> Markup:
     if found["code"] is not None:
-        return Markup("<code>{}</code>").format(found["code"])
+        return Markup("<code>{}</code>").format(reveal(found["code"]))
     if found["strong"] is not None:
         return Markup("<strong>{}</strong>").format(_inline(found["strong"]))
     if found["stress"] is not None:
-        return Markup("<em>{}</em>").format(found["stress"])
+        return Markup("<em>{}</em>").format(reveal(found["stress"]))
     address = found["url"] or found["bare"]
-    link = Markup('<a href="{}" rel="noopener noreferrer">{}</a>').format(address, found["text"] or address)
+    link = Markup('<a href="{}" rel="noopener noreferrer">{}</a>').format(address, reveal(found["text"] or address))
     # Where the words of a link say something else than it, the reader sees where it leads.
     return link + Markup(' <span class="muted">({})</span>').format(address.split("/")[2]) if found["text"] else link
 
@@ -135,10 +162,10 @@ def mark_changes(old: str, new: str) -> Markup | None:
     shown = Markup("")
     for kind, first, last, begin, end in matcher.get_opcodes():
         if kind == "equal":
-            shown += escape("".join(after[begin:end]))
+            shown += reveal("".join(after[begin:end]))
             continue
         for tag, words in (("del", before[first:last]), ("ins", after[begin:end])):
             said: str = "".join(words)
             if said:
-                shown += _CHANGES[tag].format(said.rstrip(), said[len(said.rstrip()) :] or " ")
+                shown += _CHANGES[tag].format(reveal(said.rstrip()), said[len(said.rstrip()) :] or " ")
     return shown

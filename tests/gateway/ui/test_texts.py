@@ -35,6 +35,16 @@ def test_markdown_is_set_as_people_read_it(text: str, shown: str) -> None:
     assert str(set_markdown(text)) == shown
 
 
+def test_what_is_invisible_in_a_text_is_named() -> None:
+    hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
+    said = f"a{hidden}\n\n`b{hidden}`\n\n[c{hidden}](https://example.org)\n\n- **d{hidden}**\n\n~~~ e {hidden}\nf\n~~~"
+    shown = str(set_markdown(said))
+    assert shown.count("U+E006F") == 5
+    assert "\U000e006f" not in shown
+    assert "~~~ e" in shown, "only the name of a language is left out"
+    assert str(mark_changes("a", f"a b{hidden}")).count("U+E006F") == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
