@@ -16,7 +16,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import MemoryList, SearchMemories, SurveyMemories
 from engramq.schemas.commands.memories import MoreNamed
 from engramq.schemas.pastes import read_prompt
-from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Ranking
+from engramq.schemas.vocabulary import EVERY_PROJECT, LIKELY, Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import mark_visibility
 from engramq.workers.db.queries import sql
@@ -188,9 +188,14 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
-    # An untrusted principal keeps no trusted memory from fading.
-    untrusted = context.envelope.principal.untrusted
-    counting = [memory for memory in memories if not (untrusted and memory.partition is Partition.TRUSTED)]
+    # An untrusted principal keeps no trusted memory from fading. People see unlikely hits too, which count as not found.
+    untrusted, unlikely = context.envelope.principal.untrusted, command.min_relevance == 0
+    counting = [
+        memory
+        for memory in memories
+        if not (untrusted and memory.partition is Partition.TRUSTED)
+        and not (unlikely and (memory.relevance or 0.0) < LIKELY)
+    ]
 
     async def follow(use: SessionUse | None) -> None:
         if refresh is not None:

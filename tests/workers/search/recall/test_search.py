@@ -237,6 +237,21 @@ async def test_what_was_found_is_counted_afterwards_and_get_memory_counts_nothin
     assert again.accessed_at is not None
 
 
+async def test_unlikely_hits_that_people_are_shown_are_not_counted(scene: Scene) -> None:
+    """From findings of newcomers: each search on the page counted twenty memories as found, and linked them."""
+    kept = await scene.keep("A needle in the hay")
+    for number in range(5):
+        await scene.keep(f"Fact {number} of the harbour")
+    outcome = await scene.world.outcome(job(SearchMemories(query="A needle in the hay", min_relevance=0)))
+    assert outcome.session_state is not None
+    assert len(outcome.session_state.recalled) > 1
+    assert outcome.after_reply is not None
+    await outcome.after_reply(None)
+    assert scene.world.rows("select node_id::text, access_count from memory_usage") == [
+        {"node_id": kept, "access_count": 1}
+    ]
+
+
 async def test_what_was_found_and_erased_since_is_not_counted(scene: Scene) -> None:
     kept = await scene.keep("A needle in the hay")
     outcome = await scene.world.outcome(job(SearchMemories(query="needle")))
