@@ -188,7 +188,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         await context.store.read(context.envelope.namespace, partial(mark_grounds, memories=memories))
     notices = [notice, LEFT_OUT.format(left_out) if left_out and memories else UNSET]
     context.session_state = SessionState(recalled=tuple(memory.id for memory in memories))
-    # An untrusted principal keeps no trusted memory from fading. People see unlikely hits too, which count as not found.
+    # An untrusted principal keeps no trusted memory from fading. Unlikely hits, which people see, do not count.
     untrusted, unlikely = context.envelope.principal.untrusted, command.min_relevance == 0
     counting = [
         memory

@@ -244,7 +244,7 @@ async def test_unlikely_hits_that_people_are_shown_are_not_counted(scene: Scene)
         await scene.keep(f"Fact {number} of the harbour")
     outcome = await scene.world.outcome(job(SearchMemories(query="A needle in the hay", min_relevance=0)))
     assert outcome.session_state is not None
-    assert len(outcome.session_state.recalled) > 1
+    assert len(outcome.session_state.recalled or ()) > 1
     assert outcome.after_reply is not None
     await outcome.after_reply(None)
     assert scene.world.rows("select node_id::text, access_count from memory_usage") == [
