@@ -20,6 +20,7 @@ SURE: Final = "sure"
 SEEN: Final = "seen"
 EDIT: Final = "edit"
 REWORD: Final = "reword"
+REPLACE: Final = "replace"
 
 # What an update leaves of its old values in the audit log, and an update can write again.
 SET_BACK: Final = ("sector", "confidence", "position", *TIMES)
@@ -162,7 +163,7 @@ ACTIONS_ON_MEMORIES: Final[Mapping[str, Action]] = {
     EDIT: correct,
     REWORD: write_anew,
     "end_wish": end_wish,
-    "replace": replace_by,
+    REPLACE: replace_by,
 }
 
 _SAID: Final = {"success": "verified", "updated": "changed", "refused": "built_on"}
@@ -299,7 +300,8 @@ async def change_memory(page: PageRequest) -> Response:
     if isinstance(reply, Response):
         return reply
     if reply["status"] == "superseded":
-        return page.go(f"/ui/memories/{reply['new']['id']}", done=outcome_of(reply))
+        done = "decided" if page.request.path_params["action"] == REPLACE else outcome_of(reply)
+        return page.go(f"/ui/memories/{reply['new']['id']}", done=done)
     if reply["status"] == "erased":
         return page.go("/ui/memories", done=outcome_of(reply))
     return page.go(f"/ui/memories/{page.request.path_params['memory_id']}", done=outcome_of(reply))

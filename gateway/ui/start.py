@@ -1,4 +1,4 @@
-"""Show the start page: what is new to the visitor, what waits for them, and what agents are shown most."""
+"""Show the start page: what is new to the visitor, what waits for them, and what searches show most."""
 
 from typing import Final
 
@@ -41,7 +41,7 @@ async def show_start(page: PageRequest) -> Response:
 
 
 async def show_more(page: PageRequest) -> Response:
-    """Show what takes longer to find: what agents are shown most, and what disagrees."""
+    """Show what takes longer to find: what searches show most, and what disagrees."""
     often: Body = await page.ask("list_shown_often")
     pairs: list[Body] = []
     try:

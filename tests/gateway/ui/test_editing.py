@@ -216,3 +216,15 @@ async def test_fields_for_a_project_offer_those_that_there_are(here: Served) -> 
         assert [given["hx-get"] for given in lists] == ["/ui/projects"], path
         fields = [given for tag, given in elements if tag == "input" and given.get("name") == "project"]
         assert {given.get("list") for given in fields} == {lists[0]["id"]}, path
+
+
+async def test_a_memory_that_another_replaces_says_so_and_can_be_restored(here: Served) -> None:
+    """From findings of newcomers: a replacement was told as new words that are stored."""
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    old, new = await agent.store("The port is 8081"), await agent.store("Since May the port is 8082")
+    place = f"{LIST}/{old['id']}"
+    done = await browser.send(await browser.get(place), f"{place}/replace", new_memory_id=new["id"])
+    assert (done.path, "One holds in the place of the other" in done.text) == (f"{LIST}/{new['id']}", True)
+    await browser.send(await browser.get(place), f"{place}/restore")
+    memory = (await agent.call("get_memory", memory_id=old["id"], detail="full"))["memory"]
+    assert memory.get("superseded_by") is None
