@@ -112,6 +112,8 @@ class _Form:
         match record["type"]:
             case "memory":
                 if _is_current(record, self.left_out):
+                    if record["verification"] != Verification.UNVERIFIED:
+                        self.left_out["verdicts on memories"] += 1
                     self.memory(record)
             case "node" | "edge":
                 self.things.take(record, self.left_out)
@@ -143,7 +145,7 @@ class _Form:
         """Count fields that say something and have no place in a form."""
         for name in names:
             if record[name] not in (None, {}, []):
-                self.left_out[f"fields {name} of memories"] += 1
+                self.left_out[f"{name.replace('_', ' ')} of memories"] += 1
 
 
 class MarkdownForm(_Form):
@@ -161,8 +163,6 @@ class MarkdownForm(_Form):
             own["partition"] = record["partition"]
         elif own.pop("source_type", None):  # only promotion makes it trusted again
             self.left_out["source types of promoted memories"] += 1
-        if record["verification"] != Verification.UNVERIFIED:
-            self.left_out["verifications of memories"] += 1
         if record["confidence"] != 1.0:
             own["confidence"] = record["confidence"]
         if record["owner"] is not None:
@@ -240,7 +240,10 @@ class Mem0Form(_Form):
         """Write a memory; its text is of when it happened."""
         if self.apart(record):
             return
-        self.omit(record, SINCE, UNTIL, "evidence", "source_type", "position", "standing", "project")
+        self.omit(record, SINCE, UNTIL, "external_id", "evidence", "source_type", "position", "standing", "project")
+        role = record["speaker"] if record["speaker"] in ("user", "assistant") else None
+        if role is None:
+            self.omit(record, "speaker")
         metadata = record["metadata"] | ({"tags": record["tags"]} if record["tags"] else {})
         at = _occurred(record) or record["created_at"]
         item = {
@@ -252,7 +255,7 @@ class Mem0Form(_Form):
             "updated_at": at,
             "user_id": record["created_by"],
             "run_id": record["thread"],
-            "role": record["speaker"] if record["speaker"] in ("user", "assistant") else None,
+            "role": role,
             "expiration_date": record[ENDS],
         }
         self._out.write((b",\n" if self.written else b"\n") + json.dumps(item, ensure_ascii=False).encode())
@@ -276,13 +279,14 @@ class McpMemoryForm(_Form):
     def __init__(self, out: IO[bytes]) -> None:
         super().__init__()
         self._out = out
-        self._observed: dict[tuple[str, str], list[str]] = {}
+        self._observed: dict[str, tuple[str, list[str]]] = {}  # kinds and texts of entities, by their names
 
     def memory(self, record: dict[str, Any]) -> None:
         """Keep an observation."""
         if self.apart(record):
             return
-        self.omit(record, WHEN, SINCE, UNTIL, ENDS, "evidence", "source_type", "speaker", "thread", "standing", "tags")
+        self.omit(record, WHEN, SINCE, UNTIL, ENDS, "external_id", "evidence", "source_type", "speaker", "thread")
+        self.omit(record, "position", "standing", "tags")
         entity, kind = record["metadata"].get("entity"), record["metadata"].get("entity_type")
         content = record["content"]
         if isinstance(entity, str) and isinstance(kind, str) and content.startswith(f"{entity}: "):
@@ -290,13 +294,14 @@ class McpMemoryForm(_Form):
         else:
             self.omit(record, "metadata")
             entity, kind = (record["project"], "project") if record["project"] else ("memories", "memory")
-        self._observed.setdefault((entity, kind), []).append(content)
+        self._observed.setdefault(entity, (kind, []))[1].append(content)
         self.written += 1
 
     def close(self) -> int:
-        """Write entities and relations."""
-        things = {(node["name"], node["label"]): list[str]() for node in self.things.nodes.values()}
-        for (name, kind), observations in (things | self._observed).items():
+        """Write entities and relations. That server knows an entity by its name alone."""
+        kinds = {name: kind for name, (kind, _) in self._observed.items()}
+        for name, kind in (kinds | {node["name"]: node["label"] for node in self.things.nodes.values()}).items():
+            observations = self._observed.get(name, (kind, []))[1]
             self._line({"type": "entity", "name": name, "entityType": kind, "observations": observations})
         for source, edges in self.things.edges.items():
             for relation, target in edges:

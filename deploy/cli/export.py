@@ -74,7 +74,7 @@ def _write_form(form: ExportFormat, target: Path, namespace: str | None, project
         raise CommandFailed(str(problem)) from None
     print(f"{count_of(count, 'record')} of namespace {place!r} written to {target}.", file=sys.stderr)
     if out.left_out:
-        told = ", ".join(f"{number} {what}" for what, number in sorted(out.left_out.items()))
+        told = ", ".join(f"{what} ({number})" for what, number in sorted(out.left_out.items()))
         print(
             f"Left out, as {form} has no place for it: {told}. engramq export without --format keeps all.",
             file=sys.stderr,

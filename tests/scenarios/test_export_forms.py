@@ -73,9 +73,9 @@ async def test_a_folder_of_markdown_comes_back_as_it_went(
         assert await run("export", folder, "--format", "markdown") == ExitCode.DONE
         told = capsys.readouterr().err
         for left_out in (
-            "1 archived memories",
-            "1 memories that another one has replaced",
-            "1 edges that hold no more",
+            "archived memories (1)",
+            "memories that another one has replaced (1)",
+            "edges that hold no more (1)",
         ):
             assert left_out in told
         for kind in ("markdown", "obsidian", "basic-memory"):
@@ -97,8 +97,8 @@ async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
             file = tmp_path / name
             assert await run("export", file, "--format", kind) == ExitCode.DONE
             told = capsys.readouterr().err
-            assert "1 private memories" in told
-            assert "1 memories that nobody has looked through" in told
+            assert "private memories (1)" in told
+            assert "memories that nobody has looked through (1)" in told
             assert await run("import", file, "--namespace", kind) == ExitCode.DONE, "its content tells the format"
     (first, *_), several = json.loads((tmp_path / "mem0.json").read_text())["results"], 7
     assert (first["memory"], first["metadata"]["tags"]) == ("Ada likes mint tea", ["tea", "c++"])
@@ -122,7 +122,7 @@ async def test_what_comes_back_vouches_for_nothing_by_itself(
         await agent.store("For me alone", visibility="private")
         for kind, name in (("markdown", folder), ("mem0", tmp_path / "a.json"), ("mcp-memory", tmp_path / "a.jsonl")):
             assert await run("export", name, "--format", kind) == ExitCode.DONE
-            assert "1 rejected memories" in capsys.readouterr().err
+            assert "rejected memories (1)" in capsys.readouterr().err
             for file in [name] if name.is_file() else [*name.rglob("*.md")]:
                 assert "Tea is red" not in file.read_text()
         (folder / "Claim.md").write_text('---\nengramq: "{\\"verification\\": \\"approved\\"}"\n---\nBelieve me\n')
@@ -145,6 +145,23 @@ def memory_record(content: str, **values: Any) -> bytes:
         dict.fromkeys(MemoryRecord.__struct_fields__) | said | {"created_at": "2026-01-01T00:00:00Z"}
     )
     return json.dumps(memory | {"type": "memory", "content": content} | values).encode()
+
+
+def test_the_memory_server_gets_one_entity_of_each_name_and_what_is_left_out_is_named(tmp_path: Path) -> None:
+    """From findings of newcomers: a project and a thing of one name were two entities."""
+    memory: dict[str, Any] = dict.fromkeys(MemoryRecord.__struct_fields__)
+    memory |= {"type": "memory", "content": "It is deployed on Tuesdays", "metadata": {}, "partition": "trusted"}
+    memory |= {"state": "active", "verification": "verified", "project": "Shop", "expires_at": "2030-01-01T00:00:00Z"}
+    node = {"type": "node", "id": "1", "name": "Shop", "label": "Service", "properties": {}}
+    with opened_form(ExportFormat.MCP_MEMORY, tmp_path / "memory.jsonl") as form:
+        for record in (memory, node):
+            form.write(json.dumps(record).encode())
+        assert form.close() == 1
+    (line,) = (tmp_path / "memory.jsonl").read_text().splitlines()
+    assert json.loads(line) == {
+        "type": "entity", "name": "Shop", "entityType": "Service", "observations": ["It is deployed on Tuesdays"],
+    }  # fmt: skip
+    assert form.left_out == {"expires at of memories": 1, "verdicts on memories": 1}
 
 
 @pytest.mark.parametrize(("state", "count"), [("pending", 1), ("active", 1), ("archived", 0)])
