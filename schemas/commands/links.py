@@ -69,14 +69,14 @@ class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """Raise EngramqError for what the JSON Schema cannot say, and for a link from a memory to itself."""
         if self.weight is not UNSET and not math.isfinite(self.weight):
             raise invalid("weight", "weight must be a finite number.")
-        refuse_control_characters(relation=self.relation)
-        refuse_reserved(self.relation)
+        refuse_relation(self.relation)
         if self.source == self.target:
             raise refuse(FaultCode.SELF_LOOP, "A memory cannot be linked to itself.")
 
 
-def refuse_reserved(relation: str | UnsetType) -> None:
-    """Raise EngramqError for the relation that only supersede_memory may write."""
+def refuse_relation(relation: str | UnsetType) -> None:
+    """Raise EngramqError for a relation that is no name, and for the one that only supersede_memory may write."""
+    refuse_control_characters(relation=relation)
     if relation == Relation.SUPERSEDES:
         error = "relation 'supersedes' is written by supersede_memory alone."
         raise invalid("relation", error, "Leave it out, or use another word. supersede_memory writes that one.")
@@ -228,7 +228,7 @@ class ConnectByQuery(WriteCommand, frozen=True, kw_only=True, omit_defaults=True
 
     def check(self) -> None:
         """Raise EngramqError for a relation that is not the caller's to write."""
-        refuse_reserved(self.relation)
+        refuse_relation(self.relation)
 
 
 class QueryConnected(WriteReply, kw_only=True, tag="query_connected"):

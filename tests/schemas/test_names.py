@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from engramq.schemas.commands import AddEdge, AddNode, Connect, ImportRow, StoreMemory, UpdateMemory
+from engramq.schemas.commands import AddEdge, AddNode, Connect, ConnectByQuery, ImportRow, StoreMemory, UpdateMemory
 from engramq.schemas.faults import FaultCode
 from tests.refusals import refused
 
@@ -26,7 +26,9 @@ def test_a_name_with_control_characters_is_refused(field: str, broken: str) -> N
 @BROKEN
 def test_nothing_in_the_graph_is_called_so(broken: str) -> None:
     edge = AddEdge(source_name="Ada", target_name="Engine", relation="DESIGNED")
-    for command in (AddNode(name="Ada"), edge, Connect(source="@stored", target="@recalled[0]", relation="similar")):
+    by_query = ConnectByQuery(source_query="tea", target_query="jam")
+    link = Connect(source="@stored", target="@recalled[0]", relation="similar")
+    for command in (AddNode(name="Ada"), edge, link, by_query):
         names = {"name", "label", "source_name", "target_name", "relation", "source_label", "target_label"}
         for field in names & set(type(command).__struct_fields__):
             with refused(FaultCode.INVALID_PARAMETER) as faults:
