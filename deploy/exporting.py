@@ -21,7 +21,7 @@ from typing import IO, Any, Final, Protocol
 
 from engramq.deploy.importing.fields import ENDS, OFFSET, SINCE, UNTIL, WHEN
 from engramq.deploy.importing.notes import SUFFIX
-from engramq.deploy.importing.own_notes import OWN, SAID, THINGS
+from engramq.deploy.importing.own_notes import OWN, THINGS
 from engramq.deploy.local.new_file import PARTIAL, Unwritable, new_file
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Verification, Visibility
 
@@ -35,6 +35,11 @@ class ExportFormat(StrEnum):
     MCP_MEMORY = "mcp-memory"
 
 
+# Fields of a memory that an import takes under the same name.
+_SAID: Final = (
+    "external_id", "source_type", "speaker", "thread", "position", "project", SINCE, UNTIL, ENDS,
+    "standing", "metadata",
+)  # fmt: skip
 _CITED: Final = ("path", "lines", "commit", "sha256", "url")
 _NAME_CHARS: Final = 60  # of a file
 _NO_FILE_NAME: Final = re.compile(r'[\x00-\x1f\\/:*?"<>|#^\[\]]+')
@@ -158,7 +163,7 @@ class MarkdownForm(_Form):
 
     def memory(self, record: dict[str, Any]) -> None:
         """Write a note."""
-        own = {name: value for name in SAID if (value := record[name]) not in (None, {}, [])}
+        own = {name: value for name in _SAID if (value := record[name]) not in (None, {}, [])}
         if record["partition"] == Partition.UNTRUSTED:
             own["partition"] = record["partition"]
         elif own.pop("source_type", None):  # only promotion makes it trusted again

@@ -5,18 +5,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode
-from engramq.deploy.importing.fields import ENDS, SINCE, UNTIL, WHEN
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.fields import WHEN
+from engramq.deploy.importing.records import RECORD_FIELDS, Given, Rejection
 
 OWN: Final = "engramq"
 THINGS: Final = "things"  # the folder of notes on things of the graph
-# Fields of a memory that the property holds as the memory has them, and all that it may hold. No verification: else a
-# folder of somebody else would vouch for itself.
-SAID: Final = (
-    "external_id", "source_type", "speaker", "thread", "position", "project", SINCE, UNTIL, ENDS,
-    "standing", "metadata",
-)  # fmt: skip
-_OWN_FIELDS: Final = frozenset({*SAID, "partition", "confidence", "visibility", "evidence", "sector"})
+# No verification: a folder of somebody else would vouch for itself.
+_OWN_FIELDS: Final = RECORD_FIELDS - {"verification"}
 _SPOILT: Final = f"The property {OWN} cannot be read: mend it, or take it out to import the note as any other."
 
 

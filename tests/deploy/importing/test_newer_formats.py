@@ -95,7 +95,7 @@ def test_a_takeout_of_pages_says_what_to_choose(tmp_path: Path) -> None:
         read(tmp_path, ForeignFormat.GEMINI_APPS)
 
 
-@pytest.mark.promise("SN-6")
+@pytest.mark.promise("SN-3")
 def test_what_goes_on_and_on_takes_no_longer_than_its_text(tmp_path: Path) -> None:
     title = f"Prompted tea{' ' * 50_000}x"
     (tmp_path / "MyActivity.json").write_text(json.dumps([{"header": "Gemini Apps", "title": title, "time": "x"}]))
@@ -110,7 +110,7 @@ def test_what_goes_on_and_on_takes_no_longer_than_its_text(tmp_path: Path) -> No
     assert time.process_time() - begun < 2
 
 
-@pytest.mark.promise("SN-6")
+@pytest.mark.promise("SN-3")
 def test_a_database_that_computes_its_columns_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "claude-mem.db"
     with contextlib.closing(sqlite3.connect(file)) as database:
@@ -125,7 +125,7 @@ def test_a_database_that_computes_its_columns_is_not_read(tmp_path: Path) -> Non
         read(tmp_path, ForeignFormat.CLAUDE_MEM)
 
 
-@pytest.mark.promise("SN-6")
+@pytest.mark.promise("SN-3")
 def test_a_folder_of_claude_mem_leads_nowhere_else(tmp_path: Path) -> None:
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "claude-mem"
     elsewhere.mkdir()
