@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.bulk_actions import Question, Verdicts, group_entries, take_back
-from engramq.gateway.ui.memory import SEEN, explain_conflict, require_look, undo_of
+from engramq.gateway.ui.memory import SEEN, explain_conflict, require_look, undo_among
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, invalid
@@ -48,7 +48,7 @@ async def _audit(page: PageRequest, decided: Verdicts | Question | None = None) 
         refusal=refusal,
         entries=group_entries(shown["entries"]),
         decided=decided,
-        undo_of=undo_of,
+        undo_of=undo_among(shown["entries"]),
         actions=list(AuditAction),
     )
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.router import PAGE_PATH
-from engramq.gateway.ui.bulk_actions import Group, group_entries
-from engramq.gateway.ui.memory import undo_of
+from engramq.gateway.ui.bulk_actions import group_entries
+from engramq.gateway.ui.memory import undo_among
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Scope
 
@@ -26,7 +26,7 @@ async def show_changes(page: PageRequest) -> Response:
     now = datetime.now(UTC)
     since = page.query("since") or last_seen(page)
     stored: Body = {"memories": [], "next_cursor": None}
-    entries: list[Body | Group] | None = None
+    entries: list[Body] | None = None
     refusal = None
     try:
         stored = await page.ask(
@@ -38,7 +38,7 @@ async def show_changes(page: PageRequest) -> Response:
             cursor=page.query("cursor"),
         )
         if page.may(Scope.ADMIN):
-            entries = group_entries((await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"])
+            entries = (await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"]
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
@@ -47,11 +47,11 @@ async def show_changes(page: PageRequest) -> Response:
         "changes.html",
         status=400 if refusal else 200,
         stored=stored,
-        entries=entries,
+        entries=None if entries is None else group_entries(entries),
         since=since,
         until=now.isoformat(),
         refusal=refusal,
-        undo_of=undo_of,
+        undo_of=undo_among(entries or ()),
     )
 
 

@@ -1,7 +1,7 @@
 """Show one memory, and do and undo what its buttons ask for."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -204,6 +204,18 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
     left = [(f"{LEFT}{name}", _text_of(new.get(name))) for name in SET_BACK if name in old]
     as_seen = [(SEEN, seen)] if seen else left
     return Undo(f"{memory}/set_back", (*fields, *as_seen), "Set back") if fields else None
+
+
+def undo_among(entries: Iterable[Body]) -> Callable[[Body], Undo | None]:
+    """Return how each of these entries is undone, the newest first: no more if a later one has restored or erased."""
+    found: dict[Any, Undo | None] = {}
+    back, erased = set[str](), set[str]()
+    for entry in entries:
+        target, action = entry["target_id"], entry["action"]
+        found[entry["id"]] = None if target in erased else undo_of(entry, is_hidden=target not in back)
+        if action in (AuditAction.RESTORE, AuditAction.ERASE):
+            (back if action == AuditAction.RESTORE else erased).add(target)
+    return lambda entry: found[entry["id"]]
 
 
 def verify_again(place: str, word: str, seen: str) -> Undo | None:

@@ -476,3 +476,18 @@ async def test_of_two_that_contradict_each_other_one_is_kept_or_both(here: Serve
         assert [form.action for form in foreign.reader.forms if form.action.endswith("/restore")] == []
     refused = await browser.send(page, "/ui/contradictions", keep="neither")
     assert (refused.status, "no decision" in refused.text) == (400, True)
+
+
+async def test_the_audit_offers_no_way_back_from_what_is_back_or_erased(here: Served) -> None:
+    """From findings of newcomers: Restore stood beside memories that were restored, and erased."""
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    back, erased, hidden = [(await agent.store(f"Fact {number}"))["id"] for number in range(3)]
+    for memory_id in (back, erased, hidden):
+        await agent.call("forget_memory", memory_id=memory_id)
+        await agent.call("restore_memory", memory_id=memory_id)
+    await agent.call("forget_memory", memory_id=hidden)
+    await agent.call("forget_memory", memory_id=erased, erase=True)
+    for address in ("/ui/audit", "/ui/changes"):
+        page = await browser.get(address)
+        ways = [form.action for form in page.reader.forms if form.action.endswith("/restore")]
+        assert (address, ways) == (address, [f"{LIST}/{hidden}/restore"])
