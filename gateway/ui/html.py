@@ -150,7 +150,11 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
     )
     made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal}
     made.filters |= {"markdown": set_markdown}
-    made.filters |= {"number": partial(number, language=language), "signed": with_sign, "json": as_json}
+    made.filters |= {
+        "number": partial(number, language=language),
+        "signed": partial(with_sign, language=language),
+        "json": as_json,
+    }
     made.filters |= {"t": lambda text: texts.get(text, text)}
     made.globals |= {"asset": lambda name: assets[name].path, "bar": bar, "column": column, "row_seen": row_seen}
     made.globals |= {
@@ -223,9 +227,10 @@ def number(value: float | None, digits: int = 0, *, language: str = ENGLISH) -> 
     return written if language == ENGLISH else written.translate(_OTHER_SIGNS)
 
 
-def with_sign(value: float) -> str:
+def with_sign(value: float, *, language: str = ENGLISH) -> str:
     """Return a number with its sign and three digits; what is nothing by then has no sign to its disadvantage."""
-    return f"{round(value, 3) + 0.0:+.3f}"
+    written = f"{round(value, 3) + 0.0:+.3f}"
+    return written if language == ENGLISH else written.translate(_OTHER_SIGNS)
 
 
 def short(identifier: str) -> str:

@@ -21,6 +21,7 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
+from engramq.workers.search.relevance import KINDS
 from tests.gateway.ui.conftest import Served
 
 pytestmark = pytest.mark.promise("OP-12")
@@ -44,7 +45,9 @@ def texts() -> set[str]:
         *STATUS_TEXTS.values(),
         *SCRIPT_WORDS,
     }
-    found |= {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS, *UNDONE}
+    found |= (
+        {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS, *UNDONE, *KINDS}
+    )
     found |= {f"There is no such {kind}" for kind in MISSING} | {f"Back to {word}" for word in Verification}
     found |= set(get_args(get_type_hints(Check)["state"]))
     shown = (EvidenceFilter, MemoryState, Partition, ProposalState, Sector, Verification, Visibility)
@@ -133,7 +136,7 @@ async def test_a_german_reader_meets_no_english_label(here: Served) -> None:
     browser.client.headers["accept-language"] = "de"
     shown = {
         address: (await browser.get(address)).text
-        for address in ("/ui/inbox", "/ui/audit", "/ui/consent", "/ui/imports", "/ui/nothing")
+        for address in ("/ui/inbox", "/ui/audit", "/ui/consent", "/ui/imports", "/ui/nothing", "/ui/memories/new")
     }
     for address, german, english in (
         ("/ui/inbox", "Sicherheit 1.0", "confidence"),
@@ -141,6 +144,8 @@ async def test_a_german_reader_meets_no_english_label(here: Served) -> None:
         ("/ui/audit", "Wiederherstellen", "Restore"),
         ("/ui/audit", "änderte einen Knoten", "update_node"),
         ("/ui/consent", "verwendet", "used"),
+        ("/ui/memories/new", "ungeprüft", "untrusted"),
+        ("/ui/memories/new", "Anleitung", "procedural"),
         ("/ui/nothing", "Es gibt keine solche Seite", "page"),
     ):
         assert (address, german in shown[address], english in shown[address]) == (address, True, False)
