@@ -319,6 +319,9 @@ async def take_back(page: PageRequest, together: str) -> Verdicts | Question:
 async def _read_group(page: PageRequest, together: str) -> list[Body]:
     """Return the entries of an action on many, which were written between the times that the form names."""
     span = {"since": page.entry("since"), "until": page.entry("until")}
+    for name, at in span.items():
+        if not at:  # else the whole log would be read
+            raise invalid(name, "The form does not say when it was.", "Load the page again.")
     found: list[Body] = []
     cursor = None
     while len(found) < MANY_ROWS:

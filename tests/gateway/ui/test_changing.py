@@ -437,6 +437,9 @@ async def test_what_changed_since_is_left_alone_when_an_action_on_many_is_taken_
     audit.form(action).fields["since"] = audit.form(action).fields["until"] = "2020-01-01T00:00:00Z"
     gone = await browser.send(audit, action)
     assert (gone.status, "nothing of it that can be taken back" in gone.text) == (400, True)
+    audit.form(action).fields["since"] = ""
+    gone = await browser.send(audit, action)
+    assert (gone.status, "does not say when it was" in gone.text) == (400, True)
 
 
 async def test_a_later_verdict_stays_when_promotions_are_taken_back(here: Served) -> None:
