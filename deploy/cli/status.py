@@ -200,7 +200,7 @@ def _lags(found: Mapping[str, object]) -> list[str]:
     if unfinished.get("namespaces"):
         more = " or more" if unfinished["pending"] >= limits.PENDING_COUNTED else ""
         pending = f": {memories(unfinished['pending'])}{more} without a vector" if unfinished["pending"] else ""
-        lines.append(f"  left for upkeep in {count_of(unfinished['namespaces'], 'namespace')}{pending}")
+        lines.append(f"  upkeep has work left in {count_of(unfinished['namespaces'], 'namespace')}{pending}")
     change = _dictionary(found.get("reembedding"))
     if change:
         lines.append(_reembedding(change))

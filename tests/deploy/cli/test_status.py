@@ -32,10 +32,10 @@ def lines(**told: Any) -> list[str]:
     ("namespaces", "pending", "line"),
     [
         (0, 0, None),
-        (1, 0, "  left for upkeep in 1 namespace"),
-        (1, 1, "  left for upkeep in 1 namespace: 1 memory without a vector"),
-        (2, 1_200, "  left for upkeep in 2 namespaces: 1,200 memories without a vector"),
-        (2, 10_000, "  left for upkeep in 2 namespaces: 10,000 memories or more without a vector"),
+        (1, 0, "  upkeep has work left in 1 namespace"),
+        (1, 1, "  upkeep has work left in 1 namespace: 1 memory without a vector"),
+        (2, 1_200, "  upkeep has work left in 2 namespaces: 1,200 memories without a vector"),
+        (2, 10_000, "  upkeep has work left in 2 namespaces: 10,000 memories or more without a vector"),
     ],
 )
 def test_what_is_left_for_upkeep_is_counted(namespaces: int, pending: int, line: str | None) -> None:
