@@ -454,7 +454,7 @@ create trigger memories_written before insert or update or delete or truncate on
 
 -- No index may hold a sector column, nor name one in its condition: writing the sector of a memory would then pay an
 -- insert into each of its indexes, of which the one of vectors costs milliseconds.
-create index memories_superseded on memories (superseded_by) where superseded_by is not null;
+create index memories_superseded on memories (tenant, superseded_by) where superseded_by is not null;
 create index memories_lexemes on memories using gin (lexemes);
 -- Without node_id, or a lookup by key could look as cheap here while the table was never analyzed: among equals in time
 -- the sort that follows decides.

@@ -102,21 +102,26 @@ returning m.node_id
 {all_replaced_by}
 
 -- name: around
--- The memories that these replaced, and those that replaced them.
+-- The memories that these replaced, and those that replaced them. Each is looked up by its key, since one plan serves all
+-- tenants: where most are small it would read all that is superseded, which of a large one takes long.
 select o.node_id as id from memories o
 where o.tenant = %(tenant)s and o.superseded_by = any(%(ids)s)
 union all
-select s.node_id from memories m
+select s.node_id from unnest(%(ids)s::uuid[]) as given (id)
+cross join lateral (
+    select o.superseded_by from memories o where o.tenant = %(tenant)s and o.node_id = given.id offset 0
+) m
 join memories s on s.tenant = %(tenant)s and s.node_id = m.superseded_by
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)
 
 -- name: lock_around
 -- Lock memories with those, and with others beside.
 {locked_memories}
 where n.tenant = %(tenant)s and n.id = any(%(ids)s::uuid[] || %(beside)s::uuid[]
     || array(select o.node_id from memories o where o.tenant = %(tenant)s and o.superseded_by = any(%(ids)s))
-    || array(select o.superseded_by from memories o
-        where o.tenant = %(tenant)s and o.node_id = any(%(ids)s) and o.superseded_by is not null))
+    || array(select m.superseded_by from unnest(%(ids)s::uuid[]) as given (id)
+        cross join lateral (
+            select o.superseded_by from memories o where o.tenant = %(tenant)s and o.node_id = given.id offset 0
+        ) m where m.superseded_by is not null))
 order by n.id
 for no key update of n, m
 

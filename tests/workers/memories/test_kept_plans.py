@@ -1,0 +1,47 @@
+"""Plans that a session keeps serve the tenant that is larger than all others, too: they go by keys."""
+
+import psycopg
+import pytest
+
+from engramq.workers.db.queries import native, sql
+from engramq.workers.db.transaction import LOOK_UP
+from tests.conftest import Database
+from tests.workers.db.test_keys import scans
+
+TRUSTED = "memories_trusted"
+ID = "00000000-0000-0000-0000-000000000001"
+FILL = b"""
+    with made as (
+        insert into nodes (id, tenant, label, partition)
+        select gen_random_uuid(), least(number, 300), 'Memory', 'trusted' from generate_series(1, 300) number,
+            generate_series(1, case number when 300 then 10000 else 20 end)
+        returning id, tenant, random() < .03 as is_old
+    )
+    insert into memories (
+        node_id, partition, tenant, content, confidence, source, verification, state, lexemes, created_by,
+        superseded_by, superseded_at
+    )
+    select id, 'trusted', tenant, 'x', 1, 'extracted', 'unverified', 'pending', '', 'me',
+        case when is_old then gen_random_uuid() end, case when is_old then now() end from made
+"""
+
+
+@pytest.mark.own_database
+@pytest.mark.promise("MT-19")
+def test_an_erasure_in_a_large_tenant_beside_small_ones_reads_by_keys(database: Database) -> None:
+    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
+    database.owner.execute(FILL)
+    database.owner.execute(b"analyze")
+    look_up, _ = native(LOOK_UP)
+    given = {"tenant": "300", "ids": f"'{{{ID}}}'", "beside": "'{}'", "limit": "5"}
+    for name in ("lock_around", "around", "erase_memories"):
+        text, parameters = native(sql(name))
+        with psycopg.connect(database.owner_url) as connection:
+            connection.execute(look_up)
+            connection.execute(b"prepare kept as " + text)
+            values = ", ".join(given[parameter] for parameter in parameters)
+            row = connection.execute(f"explain (format json) execute kept({values})".encode()).fetchone()
+        assert row is not None
+        read = [scan.get("Index Cond") for scan in scans(row[0][0]["Plan"]) if scan["Relation Name"] == TRUSTED]
+        assert read
+        assert [condition for condition in read if not condition or " AND " not in condition] == [], name
