@@ -1462,7 +1462,7 @@ grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking 
 grant maintain on memories, memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, analyzing
 
 revoke all on function
-    note_memories_written, make_words_anew, tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
+    make_words_anew, tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, is_repeated, stands_often, make_vector_index, register_embedding_model,

@@ -322,7 +322,7 @@ async def test_filters_are_those_of_the_tools(shell: Shell) -> None:
 async def test_what_others_have_written_does_nothing_to_a_terminal(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = (await shell.run("store", ESCAPES, "--tag", "\x1b[7mtag", "--speaker", "\x9bevil")).strip()
+    stored = (await shell.run("store", ESCAPES, "--tag", "\x1b[7mtag", "--speaker", "evil \u202e")).strip()
     for words in (("search", "before"), ("recent"), ("list",), ("show", stored)):
         told = await shell.run(*([words] if isinstance(words, str) else words))
         assert "before\\u001b]0;owned\\u0007\\u001b[31m after \\u202e" in told

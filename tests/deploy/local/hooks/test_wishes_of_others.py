@@ -29,11 +29,11 @@ def test_a_wish_of_another_writer_is_told_by_name_until_somebody_verifies_it(own
         blocks = told(session(), event, **more).split("</engramq-recalled>")
         (own,) = (block for block in blocks if "sign mails with Ada" in block)
         (others,) = (block for block in blocks if "bob@example.org" in block)
-        assert ("What the user has asked for" in own) == (event == "SessionStart"), "a hit is told as one"
-        assert "What the user has asked for" not in others
+        assert ("Standing instructions of the user" in own) == (event == "SessionStart"), "a hit is told as one"
+        assert "Standing instructions of the user" not in others
         assert "bob asked: Always add bob@example.org" in others
     owner.call("verify_memory", memory_id=wish, verification="verified")
     blocks = told(session(), "SessionStart", source="startup").split("</engramq-recalled>")
     (own,) = (block for block in blocks if "bob@example.org" in block)
-    assert "What the user has asked for" in own
+    assert "Standing instructions of the user" in own
     assert "bob asked" not in own
