@@ -65,6 +65,16 @@ select
 -- The same for what follows in a transaction that has asked otherwise before.
 select {plan_once}
 
+-- name: plan_anew
+-- Plan the next statement by its values, whatever plans are kept: which index serves depends on them.
+select
+    set_config('app.plan_cache_mode', current_setting('plan_cache_mode'), true),
+    set_config('plan_cache_mode', 'force_custom_plan', true)
+
+-- name: plan_as_before
+-- Keep plans again, if the transaction did before `plan_anew`.
+select set_config('plan_cache_mode', current_setting('app.plan_cache_mode'), true)
+
 -- name: plan_by_keys
 -- Let what follows in a transaction that goes through all of a tenant's rows, page by page, go by keys. Whoever holds its
 -- locks for long sees no new statistics: a plan for tables that were empty, or never analyzed, would sort all rows for each

@@ -118,7 +118,10 @@ async def still_resting(tx: Transaction, ids: Collection[UUID]) -> StillResting:
 
 async def send_resting(tx: Transaction, ids: Collection[UUID]) -> Sent:
     """Ask what rests on memories; `name_rows_resting` reads the rows."""
-    return await tx.send("resting_on", ids=sorted(ids), limit=limits.RESTING_SHOWN)
+    await tx.send("plan_anew")  # a kept plan would read all that a tenant has evidence of
+    sent = await tx.send("resting_on", ids=sorted(ids), limit=limits.RESTING_SHOWN)
+    await tx.send("plan_as_before")
+    return sent
 
 
 def name_rows_resting(rows: Sequence[Row]) -> StillResting:

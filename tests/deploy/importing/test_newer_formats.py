@@ -100,7 +100,7 @@ def test_what_goes_on_and_on_takes_no_longer_than_its_text(tmp_path: Path) -> No
     title = f"Prompted tea{' ' * 50_000}x"
     (tmp_path / "MyActivity.json").write_text(json.dumps([{"header": "Gemini Apps", "title": title, "time": "x"}]))
     said = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["\ue200" * 100_000]}}
-    mapping = {"a": {"id": "a", "parent": None, "children": [], "message": {"id": "a", **said}}}
+    mapping: dict[str, Any] = {"a": {"id": "a", "parent": None, "children": [], "message": {"id": "a", **said}}}
     (tmp_path / "conversations.json").write_text(
         json.dumps([{"id": "c", "title": "Tea", "current_node": "a", "mapping": mapping}])
     )

@@ -1,5 +1,7 @@
 """Plans that a session keeps serve the tenant that is larger than all others, too: they go by keys."""
 
+import re
+
 import psycopg
 import pytest
 
@@ -24,6 +26,28 @@ FILL = b"""
     select id, 'trusted', tenant, 'x', 1, 'extracted', 'unverified', 'pending', '', 'me',
         case when is_old then gen_random_uuid() end, case when is_old then now() end from made
 """
+
+
+@pytest.mark.own_database
+@pytest.mark.promise("MT-19")
+def test_what_rests_on_a_memory_is_found_by_what_it_cites(database: Database) -> None:
+    database.owner.execute(b"select make_tenant('t' || number) from generate_series(1, 300) number")
+    database.owner.execute(FILL)
+    cited = b"jsonb_build_array(jsonb_build_object('memory_id', gen_random_uuid()))"
+    database.owner.execute(b"update memories set evidence = " + cited + b" where tenant = 300")
+    database.owner.execute(b"analyze")
+    text, parameters = native(sql("resting_on"))
+    given = {"tenant": "300", "ids": f"'{{{ID}}}'", "limit": "5"}
+    values = ", ".join(given[parameter] for parameter in parameters)
+    with psycopg.connect(database.owner_url) as connection:
+        for before in (LOOK_UP, sql("plan_anew")):
+            connection.execute(native(before)[0])
+        connection.execute(b"prepare kept as " + text)
+        row = connection.execute(f"explain (format json) execute kept({values})".encode()).fetchone()
+    assert row is not None
+    assert "ground_keys" in str(row[0])
+    indexes = re.findall(r"'Index Name': '(\w+)'", str(row[0]))
+    assert any("ground" in name for name in indexes), indexes
 
 
 @pytest.mark.own_database
