@@ -201,8 +201,8 @@ class Tool:
             "scope": Scope.READ if command is None else command.scope,
             "description": f"{self.summary} Example: {self.example}",
             "annotations": {
-                "readOnlyHint": self.read_only,
-                **({} if self.read_only else {"destructiveHint": self.destructive}),
+                # A tool that writes is the protocol's default, which the listing need not repeat.
+                **({"readOnlyHint": True} if self.read_only else {"destructiveHint": self.destructive}),
                 **({"idempotentHint": True} if self.idempotent and not self.read_only else {}),
                 "openWorldHint": False,
             },

@@ -217,8 +217,8 @@ async def test_the_listing_shows_types_bounds_defaults_and_an_example(client: Cl
         hints = tool.annotations
         assert hints is not None
         assert hints.open_world_hint is False
-        assert hints.read_only_hint is not None
-        assert (hints.destructive_hint is None) is hints.read_only_hint
+        assert hints.read_only_hint is (True if TOOLS[tool.name].read_only else None)
+        assert (hints.destructive_hint is None) is TOOLS[tool.name].read_only
         assert (hints.idempotent_hint is True) is (TOOLS[tool.name].idempotent and not hints.read_only_hint)
         for name, schema in tool.input_schema["properties"].items():
             assert "type" in schema, name
