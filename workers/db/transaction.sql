@@ -73,7 +73,7 @@ select
 
 -- name: plan_as_before
 -- Keep plans again, if the transaction did before `plan_anew`.
-select set_config('plan_cache_mode', current_setting('app.plan_cache_mode'), true)
+select set_config('plan_cache_mode', coalesce(nullif(current_setting('app.plan_cache_mode', true), ''), 'auto'), true)
 
 -- name: plan_by_keys
 -- Let what follows in a transaction that goes through all of a tenant's rows, page by page, go by keys. Whoever holds its
