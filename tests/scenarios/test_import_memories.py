@@ -83,6 +83,7 @@ async def test_a_thousand_rows_are_safe_whatever_the_model_and_bad_ones_are_rece
     model.clear()
     async with agent_of(await stage.gateway(), era=era) as agent:
         body = await agent.call("import_memories", records=crates())
+        at_once = body.pop("rejected_rows")
         assert body == {
             "status": "accepted",
             "command_id": body["command_id"],
@@ -93,6 +94,7 @@ async def test_a_thousand_rows_are_safe_whatever_the_model_and_bad_ones_are_rece
         assert len(receipts) == ROWS
         refused = {receipt["index"]: receipt["field"] for receipt in receipts if receipt["status"] == "rejected"}
         assert refused == {index: field for index, (_, field) in BAD.items()}
+        assert [(row["index"], row["field"]) for row in at_once] == list(refused.items())[: len(at_once)]
         assert all(receipt["error"] for receipt in receipts if receipt["status"] == "rejected")
         stored = {receipt["index"]: receipt["memory_id"] for receipt in receipts if receipt["status"] == "stored"}
         assert len(set(stored.values())) == ROWS - len(BAD)
