@@ -88,6 +88,7 @@ def test_the_inbox_is_worked_through_by_keyboard_alone(stack: Stack, opened: Cal
     page.keyboard.press("j")
     expect(current).to_have_text("Keyboard three")
     page.keyboard.press("v")
+    expect(page.locator("#told")).to_contain_text("The verification is changed")
     expect(page.locator("[data-row].current [data-key=v]")).to_have_count(0)
     page.keyboard.press("u")
     expect(page.locator("[data-row].current [data-key=v]")).to_be_visible()

@@ -20,7 +20,7 @@ from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.integrations.turns import FILE, expected, lines_of, without_thread
 from tests.integrations.two_principals import capture_apart, invite_both
 from tests.rest_contract.test_typescript import node
-from tests.scenarios.stage import stage_settings
+from tests.scenarios.stage import stage_settings, until
 
 __all__ = ["settings"]
 
@@ -191,6 +191,11 @@ async def test_the_search_tool_lists_what_was_found_and_recall_keeps_the_floor(
         async with AsyncMemory(f"http://127.0.0.1:{here.site.port}", here.secrets["claw"]) as memory:
             for content in ("Bob drinks tea", "Ada is allergic to walnuts"):
                 await memory.store(content)
+
+            async def are_classified() -> bool:  # sectors count in relevance, and come after the stores
+                return all(found.sector for found in (await memory.recent()).memories)
+
+            await until(are_classified)
             hits = (await memory.search("what is Ada allergic to?", min_relevance=0)).memories
         recalled, listed = (await played(here, asked, search))["gave"]
     assert nothing == "Nothing was found in trusted memories."
