@@ -42,11 +42,18 @@ class HomeSite:
         return list(await asyncio.gather(*(StdioCaller.start(ENGRAMQ, self.environment) for _ in range(count))))
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """Ask the database as its owner."""
+        """Ask the database as its owner, once it takes sessions: workers answer by those that they have."""
         url = Postgres(self.home).url(OWNER_ROLE)
+        assert process.wait_until(self.is_reachable, BOUND_S)
         with psycopg.connect(url, autocommit=True, row_factory=dict_row) as owner:
             cursor = owner.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description else []
+
+    def is_reachable(self) -> bool:
+        """Say whether the database takes a new session."""
+        with suppress(psycopg.OperationalError), psycopg.connect(Postgres(self.home).url(OWNER_ROLE)):
+            return True
+        return False
 
     async def dead_letters(self) -> list[DeadLetter]:
         """Return the commands that were given up."""
