@@ -23,6 +23,8 @@ from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.app import build_services
 from engramq.workers.db.database import Store
+from engramq.workers.db.queries import Query
+from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
@@ -123,3 +125,17 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
         upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
         settings = read_settings({"ENGRAMQ_MIN_RELEVANCE": "0", "ENGRAMQ_WEBHOOKS_KEY": "k" * 32})
         yield World(database, store, model, embedder, upkeep, mailboxes, settings)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Query]:
+    """Return the queries that transactions send from now on."""
+    queries: list[Query] = []
+    send = Transaction.send
+
+    async def note(self: Transaction, query: Query, **values: Any) -> Sent:
+        queries.append(query)
+        return await send(self, query, **values)
+
+    monkeypatch.setattr(Transaction, "send", note)
+    return queries

@@ -27,7 +27,6 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import IfExists, Verification
 from engramq.workers.db.queries import Query
-from engramq.workers.db.transaction import Transaction
 from tests.jobs import job, repeated
 from tests.workers.conftest import World
 
@@ -130,18 +129,9 @@ async def test_an_erasure_leaves_no_preview(world: World, redis_url: str, key_pr
 
 
 @pytest.mark.promise("AG-12")
-async def test_a_reference_costs_a_refusal_and_a_read_no_statement(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reference_costs_a_refusal_and_a_read_no_statement(world: World, sent: list[Query]) -> None:
     one = (await world.keep(LONG)).stored.id
-    sent: list[Query] = []
-    send = Transaction.send
-
-    async def noting(tx: Transaction, query: Query, **values: Any) -> Any:
-        sent.append(query)
-        return await send(tx, query, **values)
-
-    monkeypatch.setattr(Transaction, "send", noting)
+    sent.clear()
     counts = []
     for references in ({}, {"@stored": one}):
         await world.ask(MemoryFound, GetMemory(memory_id=one), references=references)

@@ -1,7 +1,6 @@
 """Memories whose vectors another model made: searches say so, and ask nothing where there is one model only."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from msgspec import UNSET
@@ -9,7 +8,6 @@ from msgspec import UNSET
 from engramq.schemas.commands import ConnectByQuery, ForgetMemory, Forgotten, MemoryList, QueryConnected
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.queries import Query
-from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders import other_models
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec
@@ -84,17 +82,10 @@ async def test_a_notice_goes_when_nothing_foreign_is_left(
 @pytest.mark.own_database  # which knows of no other model
 @pytest.mark.promise("AG-20")
 async def test_nothing_is_counted_where_one_model_made_all_vectors(
-    scene: Scene, other_model: BatchingEmbedder, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, other_model: BatchingEmbedder, sent: list[Query]
 ) -> None:
-    sent: list[Query] = []
-    send = Transaction.send
-
-    async def noting(tx: Transaction, query: Query, **values: Any) -> Any:
-        sent.append(query)
-        return await send(tx, query, **values)
-
     await scene.keep("The launch is on May 4th")
-    monkeypatch.setattr(Transaction, "send", noting)
+    sent.clear()
     for _ in range(2):
         await ask_both_ways(scene)
     assert "count_by_model" not in sent
