@@ -72,7 +72,7 @@ def _is_current(record: Mapping[str, Any], left_out: Counter[str]) -> bool:
     return False
 
 
-def _occurred(record: Mapping[str, Any]) -> str | None:
+def _say_when(record: Mapping[str, Any]) -> str | None:
     """Return when it happened, in the offset in which it was said."""
     at: str | None = record[WHEN]
     if not at or not record[OFFSET]:
@@ -119,7 +119,7 @@ class _Form:
                 if _is_current(record, self.left_out):
                     if record["verification"] != Verification.UNVERIFIED:
                         self.left_out["verdicts on memories"] += 1
-                    self.memory(record)
+                    self.take_memory(record)
             case "node" | "edge":
                 self.things.take(record, self.left_out)
             case "link":
@@ -128,11 +128,11 @@ class _Form:
                 self.left_out["proposals"] += 1
         return None
 
-    def memory(self, record: dict[str, Any]) -> None:
+    def take_memory(self, record: dict[str, Any]) -> None:
         """Write a current memory."""
         raise NotImplementedError
 
-    def apart(self, record: Mapping[str, Any]) -> bool:
+    def leaves_out(self, record: Mapping[str, Any]) -> bool:
         """Say whether a form without trust, privacy and times leaves a memory out, and count why."""
         now = datetime.now(UTC)
         begins, *ends = (at and datetime.fromisoformat(at) for at in (record[SINCE], record[UNTIL], record[ENDS]))
@@ -161,7 +161,7 @@ class MarkdownForm(_Form):
         self._folder = folder
         self._names = dict[str, int]()  # the last number behind each
 
-    def memory(self, record: dict[str, Any]) -> None:
+    def take_memory(self, record: dict[str, Any]) -> None:
         """Write a note."""
         own = {name: value for name in _SAID if (value := record[name]) not in (None, {}, [])}
         if record["partition"] == Partition.UNTRUSTED:
@@ -182,7 +182,7 @@ class MarkdownForm(_Form):
             own["sector"] = record["sector"]
         first = next(line for line in record["content"].splitlines() if line.strip())
         title = "".join(filter(str.isprintable, first)).strip(" #*-")[:_NAME_CHARS] or "note"
-        properties = {"title": title, "tags": record["tags"], "created": _occurred(record), OWN: own}
+        properties = {"title": title, "tags": record["tags"], "created": _say_when(record), OWN: own}
         apart = (own.get("partition"), own.get("visibility"))
         parts = [_file_name(part) for part in (record["project"], *apart) if part]
         self._note(
@@ -241,16 +241,16 @@ class Mem0Form(_Form):
         self._out = out
         out.write(b'{"results": [')
 
-    def memory(self, record: dict[str, Any]) -> None:
+    def take_memory(self, record: dict[str, Any]) -> None:
         """Write a memory; its text is of when it happened."""
-        if self.apart(record):
+        if self.leaves_out(record):
             return
         self.omit(record, SINCE, UNTIL, "external_id", "evidence", "source_type", "position", "standing", "project")
         role = record["speaker"] if record["speaker"] in ("user", "assistant") else None
         if role is None:
             self.omit(record, "speaker")
         metadata = record["metadata"] | ({"tags": record["tags"]} if record["tags"] else {})
-        at = _occurred(record) or record["created_at"]
+        at = _say_when(record) or record["created_at"]
         item = {
             "id": record["id"],
             "memory": record["content"],
@@ -286,9 +286,9 @@ class McpMemoryForm(_Form):
         self._out = out
         self._observed: dict[str, tuple[str, list[str]]] = {}  # kinds and texts of entities, by their names
 
-    def memory(self, record: dict[str, Any]) -> None:
+    def take_memory(self, record: dict[str, Any]) -> None:
         """Keep an observation."""
-        if self.apart(record):
+        if self.leaves_out(record):
             return
         self.omit(record, WHEN, SINCE, UNTIL, ENDS, "external_id", "evidence", "source_type", "speaker", "thread")
         self.omit(record, "position", "standing", "tags")

@@ -12,12 +12,12 @@ from urllib.parse import unquote
 from engramq.deploy.importing.exports import (
     Entry,
     LeftOut,
-    all_listed,
     is_archive,
     items,
     members,
     opened,
     own_id,
+    read_lists,
     tags,
     without_nothing,
 )
@@ -43,7 +43,7 @@ _NO_BLOCK: Final = LeftOut("blocks without text", "block without text")
 
 def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
     """Yield the blocks of memory, and what was said to each agent and what it answered."""
-    for name, item in all_listed(path, "agents", *LETTA_LISTS):
+    for name, item in read_lists(path, "agents", *LETTA_LISTS):
         if isinstance(item, Rejection):
             yield item
         elif name == "blocks":
@@ -70,12 +70,12 @@ def _letta_messages(path: Path, agent: Given, choices: Choices) -> Iterator[Entr
             yield NOT_SPOKEN
             continue
         text = text_in(message.get("content"))
-        text = _unpacked(text) if role == USER else text
+        text = _unpack(text) if role == USER else text
         known = f"{thread}:{message.get('id') or position}"
         yield said.turn(known, position, role, text, message.get("created_at")) if text.strip() else NOT_SPOKEN
 
 
-def _unpacked(text: str) -> str:
+def _unpack(text: str) -> str:
     """Return the words of a user's message, which the program packs into JSON; "" for one of its own."""
     try:
         packed = json.loads(text) if text.startswith("{") else None

@@ -152,10 +152,10 @@ def opened(path: Path, member: str) -> Iterator[IO[bytes]]:
 ANY_DOCUMENT: Final = re.compile(r".*\.json")
 
 
-def all_listed(
+def read_lists(
     path: Path, mark: str, *keys: str, name: re.Pattern[str] = ANY_DOCUMENT
 ) -> Iterator[tuple[str, Given | Rejection]]:
-    """Yield the items of each of the `members` as `listed` does; objects in lines are of the list "".
+    """Yield the items of each of the `members` as `read_list` does; objects in lines are of the list "".
 
     A document that is one object, or begins with one, is of this form only if that has the `mark`. Raises UnusableFile
     when there is no member.
@@ -170,12 +170,12 @@ def all_listed(
             if begins.name is None and mark in begins.members:
                 yield from (("", item) for item in objects(stream))
             else:
-                yield from listed(stream, *keys)
+                yield from read_list(stream, *keys)
 
 
 def all_items(path: Path, mark: str, *keys: str, name: re.Pattern[str] = ANY_DOCUMENT) -> Iterator[Given | Rejection]:
     """Yield the items of each of the `members` without the names of their lists."""
-    return (item for _, item in all_listed(path, mark, *keys, name=name))
+    return (item for _, item in read_lists(path, mark, *keys, name=name))
 
 
 class Beginning(NamedTuple):
@@ -240,11 +240,11 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def items(stream: IO[bytes], *keys: str) -> Iterator[Given | Rejection]:
-    """Yield the objects of a document's lists as `listed` does, without the name of their list."""
-    return (item for _, item in listed(stream, *keys))
+    """Yield the objects of a document's lists as `read_list` does, without the name of their list."""
+    return (item for _, item in read_list(stream, *keys))
 
 
-def listed(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
+def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Rejection]]:
     """Yield the objects of the document, each with its line and the name of its list; what is no object is a rejection.
 
     The document is a list, whose name is "", or an object that has lists under some of the `keys`. Raises UnusableFile

@@ -192,17 +192,17 @@ def _format_of_database(path: Path) -> ForeignFormat | None:
 
 def _format_of_line(line: bytes) -> ForeignFormat | None:
     try:
-        return _known(Beginning({}, "", msgspec.json.decode(line)))
+        return _recognise(Beginning({}, "", msgspec.json.decode(line)))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def _format_of_document(stream: IO[bytes]) -> ForeignFormat | None:
     """Return the format of a JSON list by its first item, or of an object by its keys or that of its list."""
-    return _known(look_at(stream, *_LISTS))
+    return _recognise(look_at(stream, *_LISTS))
 
 
-def _known(begin: Beginning) -> ForeignFormat | None:
+def _recognise(begin: Beginning) -> ForeignFormat | None:
     """Return whose an item is, else whose a document is with these members."""
     for item in (begin.item, begin.members):
         for name, reader in FORMATS.items():

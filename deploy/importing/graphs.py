@@ -12,10 +12,10 @@ from engramq.deploy.importing.exports import (
     ExportedEdge,
     ExportedNode,
     LeftOut,
-    all_listed,
     look_at,
     moment,
     opened,
+    read_lists,
     tags,
     without_nothing,
 )
@@ -62,7 +62,7 @@ def _graph_rows(path: Path) -> Iterator[tuple[object, Given | Rejection]]:
         are_lines = look_at(stream, *GRAPH_LISTS).name is None
     with path.open("rb") as raw:  # a line that is broken costs no other
         lines = read_json_lines(Source(raw).lines()) if are_lines else ()
-        for name, row in (("", row) for row in lines) if are_lines else all_listed(path, "", *GRAPH_LISTS):
+        for name, row in (("", row) for row in lines) if are_lines else read_lists(path, "", *GRAPH_LISTS):
             yield _KINDS.get(name) or (None if isinstance(row, Rejection) else graph_kind(row.values)), row
 
 
@@ -147,10 +147,10 @@ def read_graphiti(path: Path, choices: Choices) -> Iterator[Entry]:
     A document has several of the lists, or is one of them; their items are told by their form.
     """
     things: dict[object, tuple[object, str]] = {}
-    for _, item in all_listed(path, "uuid", *ZEP_LISTS):
+    for _, item in read_lists(path, "uuid", *ZEP_LISTS):
         if isinstance(item, Given) and item.values.keys() >= OF_NODE:
             things[str(first_at(item.values, _ID))] = (item.values.get("name"), _label(item.values))
-    for _, item in all_listed(path, "uuid", *ZEP_LISTS):
+    for _, item in read_lists(path, "uuid", *ZEP_LISTS):
         if isinstance(item, Rejection):
             yield item
         elif item.values.keys() >= OF_FACT:

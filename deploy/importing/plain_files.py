@@ -138,7 +138,7 @@ class ForeignDatabase:
     def rows(self, name: str, **values: Any) -> Iterator[Any]:
         """Yield the rows of a query of databases.sql; UnusableFile for a view, too many rows and what takes long."""
         self._require_tables(_QUERIES[name])
-        yield from self._bounded(self._execute(name, **values))
+        yield from self._take_rows(self._execute(name, **values))
 
     def records(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
         """Yield the rows of a query by the names of their columns; bytes are texts.
@@ -147,11 +147,11 @@ class ForeignDatabase:
         """
         self._require_tables(_QUERIES[name])
         for table in sorted({*_TABLE.findall(_QUERIES[name])}):
-            if any(self._bounded(self._execute("computed_columns", table=table))):
+            if any(self._take_rows(self._execute("computed_columns", table=table))):
                 raise UnusableFile(f"Its table {table} computes columns, which are not read.")
         found = self._execute(name, **values)
         names = [column for column, *_ in found.description]
-        for row in self._bounded(found):
+        for row in self._take_rows(found):
             texts = (value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row)
             yield dict(zip(names, texts, strict=True))
 
@@ -159,7 +159,7 @@ class ForeignDatabase:
         self._until = time.monotonic() + STEP_S
         return self._connection.execute(_QUERIES[name], {"longest": LONGEST_LINE, "most": FOLDER_FILES, **values})
 
-    def _bounded(self, found: sqlite3.Cursor) -> Iterator[Any]:
+    def _take_rows(self, found: sqlite3.Cursor) -> Iterator[Any]:
         for _ in range(_ROWS):
             self._until = time.monotonic() + STEP_S
             row = found.fetchone()
@@ -174,7 +174,7 @@ class ForeignDatabase:
 
     def _known_tables(self) -> set[str]:
         if not self._tables:
-            self._tables = {name.decode("utf-8", "replace") for (name,) in self._bounded(self._execute("tables"))}
+            self._tables = {name.decode("utf-8", "replace") for (name,) in self._take_rows(self._execute("tables"))}
         return self._tables
 
     def _require_tables(self, query: str) -> None:

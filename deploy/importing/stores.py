@@ -13,12 +13,12 @@ from engramq.deploy.importing.exports import (
     Entry,
     LeftOut,
     all_items,
-    all_listed,
     is_archive,
     items,
     members,
     moment,
     opened,
+    read_lists,
 )
 from engramq.deploy.importing.fields import (
     TURN,
@@ -218,7 +218,7 @@ def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
                     yield _claude_mem(name, Given(0, row), choices)
         return
     sessions: dict[str, dict[str, Any]] = {}  # which a prompt names by the client's id; they stand first
-    for name, item in all_listed(file, "observations", *CLAUDE_MEM_LISTS, "sessions"):
+    for name, item in read_lists(file, "observations", *CLAUDE_MEM_LISTS, "sessions"):
         if isinstance(item, Rejection):
             yield item
             continue

@@ -131,12 +131,12 @@ def _block(kind: str, lines: list[str]) -> Markup:
 def _inline(text: str) -> Markup:
     shown, at = Markup(""), 0
     for found in _INLINE.finditer(text):
-        shown += reveal(text[at : found.start()]) + _marked(found)
+        shown += reveal(text[at : found.start()]) + _set_mark(found)
         at = found.end()
     return shown + reveal(text[at:])
 
 
-def _marked(found: re.Match[str]) -> Markup:
+def _set_mark(found: re.Match[str]) -> Markup:
     if found["code"] is not None:
         return Markup("<code>{}</code>").format(reveal(found["code"]))
     if found["strong"] is not None:

@@ -36,7 +36,7 @@ class Looks:
 
         monkeypatch.setattr(module, "_state", Decoder(self.states))
 
-    async def copied(self) -> "Looks":
+    async def prepare(self) -> "Looks":
         for _ in range(module.SEARCHES_FIRST):
             await self.copies.prepare(DEFAULT_NAMESPACE, TRUSTED)
         return self
@@ -48,7 +48,7 @@ class Looks:
 
 async def test_rows_are_looked_at_once_after_a_write(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     await scene.keep("The red kettle whistles")
-    looks = await Looks(scene, monkeypatch).copied()
+    looks = await Looks(scene, monkeypatch).prepare()
     assert [await looks.has_looked() for _ in range(3)] == [True, False, False]
     await scene.keep("The blue kettle sings", namespace="another")
     assert [await looks.has_looked() for _ in range(2)] == [True, False]
@@ -58,7 +58,7 @@ async def test_rows_are_looked_at_once_after_a_write(scene: Scene, monkeypatch: 
 
 async def test_a_write_under_way_is_looked_for_until_it_is_over(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = await scene.keep("The red kettle whistles")
-    looks = await Looks(scene, monkeypatch).copied()
+    looks = await Looks(scene, monkeypatch).prepare()
     with psycopg.connect(scene.world.database.owner_url) as slow:
         slow.execute("update memories set speaker = 'Ada' where node_id = %s", (kept,))
         assert [await looks.has_looked() for _ in range(2)] == [True, True]
@@ -70,7 +70,7 @@ async def test_a_write_under_way_is_looked_for_until_it_is_over(scene: Scene, mo
 
 async def test_each_viewer_has_looked_himself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     await scene.keep("The red kettle whistles")
-    looks = await Looks(scene, monkeypatch).copied()
+    looks = await Looks(scene, monkeypatch).prepare()
     ada = Viewer.of(OWNER)
     assert [await looks.has_looked(viewer) for viewer in (PUBLIC, ada, ada, PUBLIC)] == [True, True, False, False]
 
@@ -80,7 +80,7 @@ async def test_a_promotion_is_a_write(scene: Scene, monkeypatch: pytest.MonkeyPa
     await scene.keep("The red kettle whistles")
     other = await scene.keep("The blue kettle sings", partition=Partition.UNTRUSTED)
     await scene.world.outcome(job(VerifyMemory(memory_id=other, verification=Verification.VERIFIED)))
-    looks = await Looks(scene, monkeypatch).copied()
+    looks = await Looks(scene, monkeypatch).prepare()
     assert [await looks.has_looked() for _ in range(2)] == [True, False]
     await scene.world.outcome(job(PromoteMemory(record_id=other)))
     assert await looks.has_looked()
@@ -93,7 +93,7 @@ async def test_a_write_between_the_two_statements_of_a_proof_is_looked_for_next(
 ) -> None:
     """The proof has seen no write, and its later snapshot calls the writer's transaction over."""
     kept = await scene.keep("The red kettle whistles")
-    looks = await Looks(scene, monkeypatch).copied()
+    looks = await Looks(scene, monkeypatch).prepare()
     assert [await looks.has_looked() for _ in range(2)] == [True, False]
     with psycopg.connect(scene.world.database.owner_url) as slow:
         slow.execute(
