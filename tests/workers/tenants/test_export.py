@@ -265,8 +265,9 @@ async def test_a_namespace_is_given_a_language(
 
 @pytest.mark.promise("PV-3")
 async def test_rows_that_do_not_say_who_sees_them_are_imported_as_the_command_says(
-    acme: Tenant, database: Database, tmp_path: Path
+    acme: Tenant, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ENGRAMQ_HOME", str(tmp_path / "home"))  # not that in which a developer works
     rows = [{"content": "The heron is grey"}, {"content": "The pond is deep", "visibility": "shared"}]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
