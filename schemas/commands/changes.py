@@ -1,5 +1,7 @@
 """Commands that change memories, each with its reply and its tool: replaced, updated, forgotten, restored, embedded."""
 
+import re
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -170,9 +172,33 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
         return tuple(dict.fromkeys(name for name in _names(self.clear) if name not in CLEARABLE))
 
 
-# How the reason of an entry in the audit log begins that tells which tags came, and which went.
 ADDED_TAGS: Final = "Added tags:"
 REMOVED_TAGS: Final = "Removed tags:"
+_TAG: Final = r'"(?:[^"\\]|\\.)*"|[^",;]+'  # in quotation marks where it has one of the signs that end it
+_RETAGGED: Final = re.compile(rf"({ADDED_TAGS}|{REMOVED_TAGS}) ((?:{_TAG})(?:, (?:{_TAG}))*)")
+
+
+def describe_retagging(came: Sequence[str], went: Sequence[str]) -> str | None:
+    """Return which tags came and which went as the reason of an entry in the audit log, None where none did."""
+    changed = {ADDED_TAGS: came, REMOVED_TAGS: went}
+    words = {
+        said: [tag if re.fullmatch(r'[^",;]+', tag) else msgspec.json.encode(tag).decode() for tag in tags]
+        for said, tags in changed.items()
+    }
+    return "; ".join(f"{said} {', '.join(tags)}" for said, tags in words.items() if tags) or None
+
+
+def read_retagging(reason: str) -> dict[str, list[str]]:
+    """Return the tags that came and those that went, by how such a reason begins."""
+    return {
+        said: [
+            msgspec.json.decode(tag) if tag.startswith('"') else tag
+            for tag in re.findall(rf"(?:\A|(?<=, ))(?:{_TAG})", tags)
+        ]
+        for said, tags in _RETAGGED.findall(reason)
+    }
+
+
 TIMES: Final = ("valid_from", "valid_until", "expires_at")
 # What may be said of a memory, changed and emptied again, each in the column of its name.
 DETAILS: Final = tuple(

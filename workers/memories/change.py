@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import ForgetMemory, Forgotten, MemoryChanged, Reply, RestoreMemory, UpdateMemory
-from engramq.schemas.commands.changes import ADDED_TAGS, CHANGEABLE, REMOVED_TAGS
+from engramq.schemas.commands.changes import CHANGEABLE, describe_retagging
 from engramq.schemas.digests import require_seen
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, invalid, missing, refuse
@@ -121,8 +121,7 @@ def _retagging(before: Sequence[str], after: Sequence[str]) -> str | None:
     Tags are somebody's words: as a reason they go with the memory, and readers of the log can take the change back.
     """
     came, went = ([tag for tag in some if tag not in others] for some, others in ((after, before), (before, after)))
-    changed = {ADDED_TAGS: came, REMOVED_TAGS: went}
-    return "; ".join(f"{said} {', '.join(tags)}" for said, tags in changed.items() if tags) or None
+    return describe_retagging(came, went)
 
 
 async def _lock(tx: Transaction, memory_id: UUID, command: UpdateMemory) -> Row | None:

@@ -394,7 +394,9 @@ async def _done_to_many(browser: Browser, page: Shown, verdict: str, **words: st
     return await browser.send(asked, f"{LIST}/many", chosen=asked.values("chosen"), verdict=verdict)
 
 
-@pytest.mark.parametrize(("verdict", "words"), [("archive", {}), ("tag", {"new_tags": "old, net"}), ("share", {})])
+@pytest.mark.parametrize(
+    ("verdict", "words"), [("archive", {}), ("tag", {"new_tags": 'old; "net", port'}), ("share", {})]
+)
 async def test_an_action_on_many_is_one_entry_of_the_audit_and_taken_back_from_there(
     here: Served, verdict: str, words: dict[str, str]
 ) -> None:
