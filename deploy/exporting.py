@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
+from itertools import starmap
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from engramq.deploy.importing.fields import ENDS, OFFSET, SINCE, UNTIL, WHEN
 from engramq.deploy.importing.notes import SUFFIX
-from engramq.deploy.importing.own_notes import OWN, THINGS
+from engramq.deploy.importing.own_notes import OWN, THINGS, heading_of, line_of
 from engramq.deploy.local.new_file import PARTIAL, Unwritable, new_file
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Verification, Visibility
 
@@ -166,8 +167,8 @@ class MarkdownForm(_Form):
         own = {name: value for name in _SAID if (value := record[name]) not in (None, {}, [])}
         if record["partition"] == Partition.UNTRUSTED:
             own["partition"] = record["partition"]
-        elif own.pop("source_type", None):  # only promotion makes it trusted again
-            self.left_out["source types of promoted memories"] += 1
+        elif "source_type" in own:  # which keeps it apart where it is imported, until it is promoted there
+            self.left_out["trust in memories that their source type keeps apart"] += 1
         if record["confidence"] != 1.0:
             own["confidence"] = record["confidence"]
         if record["owner"] is not None:
@@ -222,9 +223,8 @@ class MarkdownForm(_Form):
         for node in self.things.nodes.values():
             name = node["name"]
             edges = self.things.edges.get(node["id"], [])
-            related = [f"- {relation} [[{target}]]" for relation, target in edges]
             properties = {"title": name, "type": node["label"], OWN: {"thing": name, "edges": edges}}
-            self._note([THINGS], name, properties, "\n".join([f"# {name}", "", *related]))
+            self._note([THINGS], name, properties, "\n".join([heading_of(name), "", *starmap(line_of, edges)]))
         return self.written
 
 

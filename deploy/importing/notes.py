@@ -7,7 +7,7 @@ an edge."""
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Final
@@ -90,11 +90,6 @@ class MarkdownNote:
         """What links call it: as its file is named."""
         return _NOTION_ID.sub("", self.path.stem)
 
-    @property
-    def own(self) -> Iterator[Entry] | None:
-        """What it says where an export of ours has written it; None for another note."""
-        return read_own(self.file, self.first, self.properties, self.text)
-
     def title_of(self, text: str) -> str:
         """Return a text under its title, by which a note is found too, unless its first line has that already."""
         return text if self.title in text.partition("\n")[0] else f"{self.title}\n\n{text}"
@@ -115,10 +110,12 @@ class MarkdownNote:
                 yield number, line, bool(fence)
 
 
-def notes(folder: Path) -> Iterator[MarkdownNote | Rejection | LeftOut]:
+def notes(folder: Path) -> Iterator[MarkdownNote | Entry]:
     """Yield each note below a folder, in order; links to elsewhere and hidden folders are passed over.
 
-    Raises UnusableFile when it is no folder, or holds no note.
+    Of a note that an export of ours has written, what it says; what somebody has added to the note of a thing is read
+    as basic-memory does, whatever the format, so that it comes in once. Raises UnusableFile when it is no folder, or
+    holds no note.
     """
     if not folder.is_dir():
         raise UnusableFile("Notes are imported from the folder that they are in: unpack an archive, then name that.")
@@ -133,11 +130,20 @@ def notes(folder: Path) -> Iterator[MarkdownNote | Rejection | LeftOut]:
         else:
             count += 1
             note = read_note(folder, path)
-            yield note
-            if isinstance(note, MarkdownNote):
-                yield from [UNREAD] * note.unread
+            yield from [note] if isinstance(note, Rejection) else _said_in(note, folder)
     if not count:
         raise UnusableFile(f"There is no note in it: no file that ends in {SUFFIX}.")
+
+
+def _said_in(note: MarkdownNote, folder: Path) -> Iterator[MarkdownNote | Entry]:
+    if (own := read_own(note.file, note.first, note.properties, note.text)) is None:
+        yield note
+    else:
+        entries, properties, added = own
+        yield from entries
+        if properties is not None:
+            yield from _read_note(replace(note, properties=properties, text=added), folder.resolve().name)
+    yield from [UNREAD] * note.unread
 
 
 def _files(folder: Path) -> Iterator[Path | Rejection]:
@@ -282,9 +288,6 @@ def read_markdown(path: Path, _choices: Choices, kind: str = "markdown") -> Iter
         if not isinstance(note, MarkdownNote):
             yield note
             continue
-        if (own := note.own) is not None:
-            yield from own
-            continue
         name = note.name  # links name the file, whatever the note calls itself
         yield ExportedNode(name, LABEL, 1, note.file)
         yield _memory(note, vault, kind)
@@ -356,7 +359,7 @@ def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
     folder = path.resolve().name
     for note in notes(path):
         if isinstance(note, MarkdownNote):
-            yield from _read_note(note, folder) if (own := note.own) is None else own
+            yield from _read_note(note, folder)
         else:
             yield note
 

@@ -1,10 +1,9 @@
 """Read a note that `engramq export --format markdown` has written: its property `engramq` says what Markdown cannot."""
 
 import json
-from collections.abc import Iterator
 from typing import Any, Final
 
-from engramq.deploy.importing.exports import Entry, ExportedEdge, ExportedNode
+from engramq.deploy.importing.exports import Entry, ExportedEdge, tags
 from engramq.deploy.importing.fields import WHEN
 from engramq.deploy.importing.records import RECORD_FIELDS, Given, Rejection
 
@@ -27,10 +26,13 @@ def own_properties(text: str) -> dict[str, Any] | None:
         return None  # edited since: YAML, maybe
 
 
-def read_own(file: str, line: int, properties: dict[str, Any], text: str) -> Iterator[Entry] | None:
-    """Return the memory, or the node and edges, that a note is; None for one that is not ours.
+def read_own(
+    file: str, line: int, properties: dict[str, Any], text: str
+) -> tuple[list[Entry], dict[str, Any] | None, str] | None:
+    """Return what a note of ours is; None for another one.
 
-    One whose property was spoilt is rejected: it may say that the memory is private, or untrusted.
+    A memory is an entry. The edges of a thing are entries too, and its properties and the text that somebody has added
+    to it follow. One whose property was spoilt is rejected: it may say that the memory is private, or untrusted.
     """
     said = properties.get(OWN)
     if not isinstance(said, dict) and not (isinstance(said, str) and said.lstrip().startswith("{")):
@@ -40,20 +42,34 @@ def read_own(file: str, line: int, properties: dict[str, Any], text: str) -> Ite
     except (ValueError, RecursionError):
         own = None
     if not isinstance(own, dict):
-        return iter([Rejection(1, OWN, _SPOILT, file)])
-    return _thing(file, properties, own) if "thing" in own else iter([_memory(file, line, properties, own, text)])
+        return [Rejection(1, OWN, _SPOILT, file)], None, ""
+    if "thing" not in own:
+        return [_memory(file, line, properties, own, text)], None, ""
+    name, edges = own["thing"], own.get("edges")
+    pairs = [edge for edge in (edges if isinstance(edges, list) else ()) if isinstance(edge, list) and len(edge) == 2]
+    written = {heading_of(name), *(line_of(*pair) for pair in pairs)}
+    added = "\n".join("" if line in written else line for line in text.splitlines())
+    others = {key: value for key, value in properties.items() if key != OWN}
+    return (
+        [ExportedEdge(name, target, relation, 1, file) for relation, target in pairs],
+        others | {"title": name},
+        added,
+    )
 
 
-def _thing(file: str, properties: dict[str, Any], own: dict[str, Any]) -> Iterator[Entry]:
-    yield ExportedNode(own["thing"], properties.get("type"), 1, file)
-    edges = own.get("edges")
-    for edge in edges if isinstance(edges, list) else ():
-        if isinstance(edge, list) and len(edge) == 2:
-            yield ExportedEdge(own["thing"], edge[1], edge[0], 1, file)
+def heading_of(thing: object) -> str:
+    """Return the first line of a thing's note."""
+    return f"# {thing}"
+
+
+def line_of(relation: object, target: object) -> str:
+    """Return the line of an edge in the note of its source."""
+    return f"- {relation} [[{target}]]"
 
 
 def _memory(file: str, line: int, properties: dict[str, Any], own: dict[str, Any], text: str) -> Given:
     values = {name: value for name, value in own.items() if name in _OWN_FIELDS}
-    given = {"tags": properties.get("tags"), WHEN: properties.get("created")}
+    said = properties.get("tags")  # as a text, a person has written them
+    given = {"tags": said if isinstance(said, list) else tags(said), WHEN: properties.get("created")}
     values |= {name: value for name, value in given.items() if value}
     return Given(line, {**values, "content": text.removeprefix("\n").removesuffix("\n")}, file)

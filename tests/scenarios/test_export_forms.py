@@ -33,7 +33,7 @@ MEMORIES: Sequence[dict[str, Any]] = (
     {"content": "I was told so", "source_type": "web", "speaker": "user", "thread": "t", "position": 0},
     {"content": "Made by the oven", "evidence": [{"path": "src/oven.py", "lines": "1-3"}], "standing": True},
     {"content": "For me alone", "visibility": "private"},
-    {"content": "First heat the oven", "sector": "procedural"},
+    {"content": "First heat the oven", "sector": "procedural", "tags": ["hot; red", "tin, iron", "#1"]},
 )
 
 
@@ -88,6 +88,32 @@ async def test_a_folder_of_markdown_comes_back_as_it_went(
     assert "procedural" in notes_in(folder)["First heat the oven.md"]
 
 
+async def test_what_somebody_adds_to_the_note_of_a_thing_comes_in_once(
+    settings: Settings, database: Database, tmp_path: Path
+) -> None:
+    folder = tmp_path / "notes"
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        await fill(agent)
+        assert await run("export", folder, "--format", "markdown") == ExitCode.DONE
+        note = folder / "things" / "Ada.md"
+        note.write_text(f"{note.read_text()}- KNOWS [[Bea]]\n- [drink] Mint tea, never black #tea\n\nShe has a boat.\n")
+        for kind in ("markdown", "obsidian", "basic-memory"):
+            assert await run("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
+    added = "select content, tags from memories where tenant = tenant_of('other') and metadata ->> 'note' = 'Ada'"
+    assert [(row["content"], row["tags"]) for row in database.rows(f"{added} order by content")] == [
+        ("Ada\n\nShe has a boat.", None),
+        ("Ada: Mint tea, never black", ["drink", "tea"]),
+    ]
+    edges = (
+        "select e.relation, t.name, t.label from edges e join nodes s on s.id = e.source_id join nodes t on "
+        "t.id = e.target_id where e.tenant = tenant_of('other') and e.layer = 'knowledge' and s.label = 'Person'"
+    )
+    assert {(row["relation"], row["name"], row["label"]) for row in database.rows(edges)} == {
+        ("LIVES_IN", "Oslo", "Place"),
+        ("KNOWS", "Bea", "note"),
+    }
+
+
 async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
     settings: Settings, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,14 +154,16 @@ async def test_what_comes_back_vouches_for_nothing_by_itself(
         (folder / "Claim.md").write_text('---\nengramq: "{\\"verification\\": \\"approved\\"}"\n---\nBelieve me\n')
         assert await run("import", folder, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
     (folder / "private" / "For me alone.md").read_text()
-    kept = "select content, partition, verification, owner from memories where tenant = tenant_of('other')"
-    assert {
-        row["content"]: (row["partition"], row["verification"], row["owner"] is None) for row in database.rows(kept)
-    } == {
-        "From the web": ("trusted", "unverified", True),
-        "Made of it": ("trusted", "unverified", True),
-        "Believe me": ("trusted", "unverified", True),
-        "For me alone": ("trusted", "unverified", False),
+    kept = "select content, partition, source_type, verification, owner from memories where tenant = tenant_of('other')"
+    assert {(row["verification"], row["owner"] is None) for row in database.rows(kept)} == {
+        ("unverified", True),
+        ("unverified", False),
+    }
+    assert {row["content"]: (row["partition"], row["source_type"]) for row in database.rows(kept)} == {
+        "From the web": ("untrusted", "web"),
+        "Made of it": ("trusted", None),
+        "Believe me": ("trusted", None),
+        "For me alone": ("trusted", None),
     }
 
 
