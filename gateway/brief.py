@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.gateway.budget import KEPT, KNOWN_BY
+from engramq.gateway.budget import KEPT, KNOWN_BY, Body, holders_in
 from engramq.schemas import limits
 from engramq.schemas.commands import (
     AuditList,
@@ -49,6 +49,8 @@ from engramq.schemas.records import (
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, StandingSource, Visibility
 
 SIMILARITY_DIGITS: Final = 2
+OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # what every memory in full has
+TELLING_NULLS: Final = frozenset({"similarity", "sector_source"})
 SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no mention
 _SECONDS: Final = len("2026-01-31T09:00:00")
 
@@ -254,6 +256,17 @@ def _memory(memory: Memory, caller: str, *, digests: bool) -> BriefMemory:
     if brief.similarity:
         brief.similarity = round(brief.similarity, SIMILARITY_DIGITS)
     return brief
+
+
+def omit_nulls(body: Body) -> Body:
+    """Return a reply whose memories in full lack the fields that are null, but where null says something.
+
+    A null `similarity` says that only words were compared, a null `sector_source` that no sector was chosen yet.
+    """
+    for memory in [holder for holder in holders_in(body) if holder.keys() >= OF_RECORD]:
+        for name in [name for name, value in memory.items() if value is None and name not in TELLING_NULLS]:
+            del memory[name]
+    return body
 
 
 def withhold_contents(reply: msgspec.Struct, command: object = None) -> tuple[msgspec.Struct, bool]:

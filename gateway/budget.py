@@ -87,8 +87,6 @@ KEPT: Final = KNOWN_BY | {"content", "confidence", "created_at", "truncated", "e
 _REFERENCES: Final = "resolved_references"  # of ids that the caller gave and the reply tells
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
-OF_RECORD: Final = {"content", "sector_source", "usefulness"}  # what every memory in full has
-TELLING_NULLS: Final = frozenset({"similarity", "sector_source"})
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -106,13 +104,13 @@ def fit_to_budget(body: Body, budget: int, rest: Callable[[int], str], asked: tu
     needed = min(limits.REPLY_CHARS_MAX, math.ceil(len(text) * _MARGIN / _ROUNDED) * _ROUNDED)
     inner["rest"] = rest(needed)  # counts too
     _Fitting(body, inner, budget, needed, asked).run()
-    for holder in [holder for holder in _holders(inner) if _DIGEST in holder and _is_cut(holder)]:
+    for holder in [holder for holder in holders_in(inner) if _DIGEST in holder and _is_cut(holder)]:
         del holder[_DIGEST]  # nobody can judge what they were not shown
     return text_of(body)
 
 
 def _is_cut(holder: Body) -> bool:
-    return any(_TRUNCATED in part or "omitted_fields" in part for part in _holders(holder))
+    return any(_TRUNCATED in part or "omitted_fields" in part for part in holders_in(holder))
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,7 @@ class _Fitting:
             for harsher in (self._leave_out_objects, self._end_lists):
                 if not self._fits():
                     harsher()
-            here = {id(holder) for holder in _holders(self._inner)}
+            here = {id(holder) for holder in holders_in(self._inner)}
             self._texts = [text for text in self._texts if id(text.holder) in here]
         if not self._fits():
             least = SHORTEST_CHARS
@@ -289,20 +287,9 @@ def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
     return least
 
 
-def without_empty_fields(body: Body) -> Body:
-    """Return a reply whose memories lack the fields that are null, but where null says something.
-
-    A null `similarity` says that only words were compared, a null `sector_source` that no sector was chosen yet.
-    """
-    for memory in [holder for holder in _holders(body) if holder.keys() >= OF_RECORD]:
-        for name in [name for name, value in memory.items() if value is None and name not in TELLING_NULLS]:
-            del memory[name]
-    return body
-
-
 def _strings(node: Any, longer_than: int = SHORTEST_CHARS) -> Iterator[tuple[Body, str, str]]:
     """Give every text that may be cut, with its holder and key; what is inside metadata is left alone."""
-    for holder in _holders(node):
+    for holder in holders_in(node):
         for key, value in holder.items():
             if isinstance(value, str) and key not in _NEVER_CUT and len(_encode(value)) > longer_than:  # escaped
                 yield holder, key, value
@@ -311,18 +298,19 @@ def _strings(node: Any, longer_than: int = SHORTEST_CHARS) -> Iterator[tuple[Bod
 def _objects(node: Any) -> list[tuple[Body, str]]:
     return [
         (holder, key)
-        for holder in _holders(node)
+        for holder in holders_in(node)
         for key in (_OBJECTS | _CHANGES if "actor" in holder else _OBJECTS)
         if holder.get(key)
     ]
 
 
-def _holders(node: Any) -> Iterator[Body]:
+def holders_in(node: Any) -> Iterator[Body]:
+    """Give every object of a reply, the outermost first, but what callers wrote."""
     if isinstance(node, list):
         for item in node:
-            yield from _holders(item)
+            yield from holders_in(item)
     elif isinstance(node, dict):
         yield node
         for key, value in node.items():
             if key not in _OBJECTS:
-                yield from _holders(value)
+                yield from holders_in(value)

@@ -106,10 +106,17 @@ def bind(host: str, port: int, *, authenticated: bool = False) -> socket.socket:
 class HttpServer(uvicorn.Server):
     """uvicorn without its signal handlers: the process has its own, since it may serve stdio sessions too."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ended = anyio.Event()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
+        """Leave signals alone while it serves, and say at the end that it has ended."""
+        try:
+            yield
+        finally:
+            self.ended.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no new connections, end those that are kept open with their next answer, then the others."""

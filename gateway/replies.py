@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.gateway.brief import BRIEF_FORMS, brief_of, withhold_contents
+from engramq.gateway.brief import BRIEF_FORMS, brief_of, omit_nulls, withhold_contents
 from engramq.gateway.budget import RECEIPTS, Body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body, text_of
@@ -79,19 +79,22 @@ class ReplyStyle:
     max_chars: int = limits.REPLY_CHARS
 
 
-def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
-    """Return a reply as plain values, in the detail asked for; what waits for a verdict with its digest."""
+def body_of(reply: Reply, detail: Detail, caller: str, *, with_nulls: bool = True) -> Body:
+    """Return a reply as plain values, in the detail asked for; what waits for a verdict with its digest.
+
+    `with_nulls`: memories in full have the fields that are null, as a program wants them.
+    """
     if isinstance(reply, CommandReport):
-        report, recorded = reply_body(reply), _read_recorded(reply.reply)
+        body, recorded = reply_body(reply), _read_recorded(reply.reply)
         if recorded is not None:
-            report["reply"] = body_of(recorded, detail, caller)
-        return report
-    shown: msgspec.Struct = reply
-    if detail is Detail.BRIEF and type(reply) in BRIEF_FORMS:
-        shown = brief_of(reply, caller, digests=True)
-    if shown is reply and may_hold(type(reply), Memory, Proposal):
-        shown = changed(reply, partial(_with_digest, detail))
-    return _in_order(msgspec.to_builtins(shown), reply)
+            body["reply"] = body_of(recorded, detail, caller)
+        return body if with_nulls else omit_nulls(body)
+    is_brief = detail is Detail.BRIEF and type(reply) in BRIEF_FORMS
+    shown: msgspec.Struct = brief_of(reply, caller, digests=True) if is_brief else reply
+    if shown is not reply or not may_hold(type(reply), Memory, Proposal):
+        return _in_order(msgspec.to_builtins(shown), reply)
+    body = msgspec.to_builtins(changed(reply, partial(_with_digest, detail)))
+    return _in_order(body if with_nulls else omit_nulls(body), reply)
 
 
 def _with_digest(detail: Detail, node: msgspec.Struct) -> msgspec.Struct:

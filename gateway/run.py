@@ -265,7 +265,6 @@ class _HttpSwitch:
         self._tasks = tasks
         self._stopping = stopping
         self._web: HttpServer | None = None
-        self._closed = anyio.Event()
 
     async def answer(self, request: HomeRequest) -> object:
         """Do what the supervisor asks, and return the answer."""
@@ -285,8 +284,8 @@ class _HttpSwitch:
 
     def open(self, web: HttpServer, bound: socket.socket) -> None:
         """Serve HTTP on a socket that listens."""
-        self._web, self._closed = web, anyio.Event()
-        self._tasks.start_soon(self._serve, web, bound)
+        self._web = web
+        self._tasks.start_soon(web.serve, [bound])
         host, port = bound.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
         log.info("Serving MCP over HTTP", extra={"host": host, "port": port, "url": url})
@@ -295,14 +294,7 @@ class _HttpSwitch:
         """Serve HTTP no more; return when its last answer is sent."""
         if self._web is not None:
             self._web.should_exit = True
-            await self._closed.wait()
-
-    async def _serve(self, web: HttpServer, bound: socket.socket) -> None:
-        try:
-            await web.serve([bound])
-        finally:
-            self._web = None
-            self._closed.set()
+            await self._web.ended.wait()
 
 
 async def _serve(

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.gateway import cursors
-from engramq.gateway.budget import Body, fit_to_budget, without_empty_fields
+from engramq.gateway.budget import Body, fit_to_budget
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
@@ -250,9 +250,9 @@ class Service:
         if Scope.READ not in caller.scopes:
             body = withheld_body_of(reply, requested, caller.name, notice)
         else:
-            body = body_of(reply, arguments.detail or self.style.detail, caller.acts_for or caller.name)
-            if REPLY_CHARS_MAX not in (arguments.max_chars, self.style.max_chars):  # else it is for a program
-                body = without_empty_fields(body)
+            is_for_program = REPLY_CHARS_MAX in (arguments.max_chars, self.style.max_chars)
+            detail, reader = arguments.detail or self.style.detail, caller.acts_for or caller.name
+            body = body_of(reply, detail, reader, with_nulls=is_for_program)
             if notice is not None:
                 body["notice"] = " ".join(filter(None, (body.get("notice"), notice)))
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, UnsetType
 
-from engramq.gateway.brief import BARE_FORMS, BRIEF_FORMS
-from engramq.gateway.budget import OF_RECORD, TELLING_NULLS
+from engramq.gateway.brief import BARE_FORMS, BRIEF_FORMS, OF_RECORD, TELLING_NULLS
 from engramq.schemas import limits, vocabulary
 from engramq.schemas.commands import Tool
 from engramq.schemas.faults import Fault
