@@ -98,14 +98,10 @@ EXAMPLES: Final = [
         new_path="/memories/todo.txt",
     ),
     _command(
-        "view",
-        "The path /memories/draft.txt does not exist. Please provide a valid path.",
-        path="/memories/draft.txt",
+        "view", "The path /memories/draft.txt does not exist. Please provide a valid path.", path="/memories/draft.txt"
     ),
     _command(
-        "view",
-        "Error: Path /memories/../etc/passwd would escape /memories directory",
-        path="/memories/../etc/passwd",
+        "view", "Error: Path /memories/../etc/passwd would escape /memories directory", path="/memories/../etc/passwd"
     ),
     _command(
         "view",

@@ -161,12 +161,7 @@ class World:
 
 @asynccontextmanager
 async def new_world(
-    *,
-    proxied: bool = False,
-    on_small_disk: bool = False,
-    workers: int = 2,
-    doors: int = 2,
-    redis_url: str = "",
+    *, proxied: bool = False, on_small_disk: bool = False, workers: int = 2, doors: int = 2, redis_url: str = ""
 ) -> AsyncIterator[World]:
     """Start a world; its home is below TMPDIR and removed at the end. `redis_url`: instead of the Redis of its own."""
     home = Path(tempfile.mkdtemp(prefix="engramq-faults-"))

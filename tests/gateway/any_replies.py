@@ -91,8 +91,7 @@ def a_link(note: str | None = None) -> Link:
 CONTENTS = st.text(st.sampled_from('ab \n"\\\u0001ä🦆'), min_size=1, max_size=4_000)
 NAMES = st.none() | st.text(min_size=1, max_size=255)
 REFERENCES = st.dictionaries(
-    st.sampled_from(["@stored", "@recalled[0]"]),
-    st.builds(ReferencedMemory, id=st.builds(uuid7)),
+    st.sampled_from(["@stored", "@recalled[0]"]), st.builds(ReferencedMemory, id=st.builds(uuid7))
 )
 MEMORIES = st.builds(
     memory,

@@ -15,10 +15,7 @@ from engramq.gateway.mcp.wire import ToolCalls, dump_model
 from engramq.gateway.service import Service
 from engramq.gateway.stdio_sessions import Line
 
-Streams = tuple[
-    anyio.abc.ObjectReceiveStream[SessionMessage | Exception],
-    anyio.abc.ObjectSendStream[SessionMessage],
-]
+Streams = tuple[anyio.abc.ObjectReceiveStream[SessionMessage | Exception], anyio.abc.ObjectSendStream[SessionMessage]]
 
 
 @asynccontextmanager

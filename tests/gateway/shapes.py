@@ -6,25 +6,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from engramq.gateway.brief import (
-    BARE_FORMS,
-    BRIEF_FORMS,
-    BriefMemory,
-    SimilarMemory,
-    StoredMemory,
-)
+from engramq.gateway.brief import BARE_FORMS, BRIEF_FORMS, BriefMemory, SimilarMemory, StoredMemory
 from engramq.gateway.mcp.schema import ErasedSince, PendingReply
 from engramq.schemas.commands import REPLIES, TOOLS, Identity, Pong
 from engramq.schemas.faults import Fault
-from engramq.schemas.records import (
-    Candidate,
-    CountedNode,
-    GraphPreview,
-    Memory,
-    MemoryPreview,
-    Neighbor,
-    NodeRef,
-)
+from engramq.schemas.records import Candidate, CountedNode, GraphPreview, Memory, MemoryPreview, Neighbor, NodeRef
 
 # A record and the one that it is with fewer or more fields.
 IS_A: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {

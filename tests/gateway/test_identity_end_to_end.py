@@ -182,10 +182,7 @@ async def test_one_subject_with_and_without_the_untrusted_claim_is_two_principal
     pem.write_bytes(public_pem(key_for("RS256")))
     provider = {"auth": "jwt", "jwt": jwt_setting(keys=str(pem))}
     async with served(settings, **provider) as here:
-        here.secrets = {
-            "trusted": signed(said=claims()),
-            "untrusted": signed(said=claims(untrusted=True)),
-        }
+        here.secrets = {"trusted": signed(said=claims()), "untrusted": signed(said=claims(untrusted=True))}
         trusted, untrusted = [await here.agent(name, ERAS[1]) for name in here.secrets]
         plan = {"session": "plan", "idempotency_key": "monday"}
         ours = await trusted.store("The launch budget is forty thousand euros", **plan)
@@ -235,10 +232,7 @@ async def test_neither_tokens_nor_contents_are_logged(
         assert secret not in str(failed)
         secrets = [*here.secrets.values()]
     ours = [record for record in caplog.records if record.name.startswith(("engramq", "uvicorn", "mcp.server"))]
-    assert {record.name.split(".")[1] for record in ours if "." in record.name} >= {
-        "gateway",
-        "workers",
-    }
+    assert {record.name.split(".")[1] for record in ours if "." in record.name} >= {"gateway", "workers"}
     written = JsonFormatter()
     for record in ours:
         line = written.format(record) + str({**record.__dict__, "exc_info": None, "exc_text": None})

@@ -17,17 +17,7 @@ from engramq.gateway.identity.jwt import TOKEN_CHARS, FileKey, JwtAuthenticator,
 from engramq.schemas.envelope import Principal
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import Scope
-from tests.gateway.issuer import (
-    AUDIENCE,
-    ISSUER,
-    claims,
-    jwt_setting,
-    key_for,
-    part,
-    public_jwk,
-    public_pem,
-    signed,
-)
+from tests.gateway.issuer import AUDIENCE, ISSUER, claims, jwt_setting, key_for, part, public_jwk, public_pem, signed
 
 NOW = int(time.time())
 

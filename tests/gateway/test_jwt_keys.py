@@ -26,15 +26,7 @@ from engramq.gateway.identity.jwt import (
 )
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.settings import SettingsError
-from tests.gateway.issuer import (
-    KeyServer,
-    key_for,
-    key_server,
-    part,
-    public_jwk,
-    public_pem,
-    signed,
-)
+from tests.gateway.issuer import KeyServer, key_for, key_server, part, public_jwk, public_pem, signed
 from tests.gateway.test_jwt import settings_with, whose
 
 # Keys in files.

@@ -32,11 +32,7 @@ def caller(name: str = "p", namespace: str = "ns", *, untrusted: bool = False) -
     return Caller(namespace, Principal(name=name, scopes=ALL_SCOPES, untrusted=untrusted))
 
 
-@given(
-    rate=st.floats(0.1, 1_000),
-    burst=st.floats(1, 100),
-    pauses=st.lists(st.floats(0, 3), min_size=1, max_size=60),
-)
+@given(rate=st.floats(0.1, 1_000), burst=st.floats(1, 100), pauses=st.lists(st.floats(0, 3), min_size=1, max_size=60))
 def test_a_bucket_gives_its_burst_and_its_rate_and_no_more(rate: float, burst: float, pauses: list[float]) -> None:
     clock = Clock()
     buckets = Buckets(rate, burst, clock)

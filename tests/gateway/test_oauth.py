@@ -85,10 +85,7 @@ async def signing_in(site: Site, person: Person) -> AsyncIterator[Client]:
 
 
 async def test_a_client_that_knows_the_url_alone_signs_in_and_calls(redis_url: str, keys: Keys) -> None:
-    async with (
-        provider(sub="ada", namespace="acme") as there,
-        guarded_by(there, redis_url, keys) as (site, workers),
-    ):
+    async with provider(sub="ada", namespace="acme") as there, guarded_by(there, redis_url, keys) as (site, workers):
         person = Person()
         async with signing_in(site, person) as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
@@ -105,10 +102,7 @@ async def test_a_client_that_knows_the_url_alone_signs_in_and_calls(redis_url: s
 
 
 async def test_a_person_of_no_tenant_gets_a_token_and_is_not_let_in(redis_url: str, keys: Keys) -> None:
-    async with (
-        provider(sub="eve") as there,
-        guarded_by(there, redis_url, keys) as (site, workers),
-    ):
+    async with provider(sub="eve") as there, guarded_by(there, redis_url, keys) as (site, workers):
         with pytest.raises((MCPError, httpx2.HTTPStatusError, ExceptionGroup)):
             async with signing_in(site, Person()) as client:
                 await client.list_tools()

@@ -13,14 +13,7 @@ from engramq.gateway.redaction import Redaction, redact_command
 from engramq.gateway.secret_names import passwords
 from engramq.gateway.secret_patterns import KEY_MARK, without_private_keys
 from engramq.schemas import limits
-from engramq.schemas.commands import (
-    ImportBatch,
-    ImportMemories,
-    ImportRecord,
-    ImportRow,
-    StoreMemory,
-    UpdateMemory,
-)
+from engramq.schemas.commands import ImportBatch, ImportMemories, ImportRecord, ImportRow, StoreMemory, UpdateMemory
 from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import new_token

@@ -35,12 +35,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
 from engramq.schemas.passages import Passages, words_of
-from engramq.schemas.records import (
-    Memory,
-    MemoryPreview,
-    ReferencedMemory,
-    Via,
-)
+from engramq.schemas.records import Memory, MemoryPreview, ReferencedMemory, Via
 from engramq.schemas.vocabulary import (
     CommandStatus,
     Detail,

@@ -20,11 +20,7 @@ pytestmark = pytest.mark.promise("SE-18")
 NOTICES = (ROOT / "THIRD_PARTY_NOTICES").read_text()
 UPSTREAM = Path(__file__).with_name("upstream")
 # A licence's name in older metadata.
-NAMES = {
-    "MIT License": "MIT",
-    "BSD License": "BSD-3-Clause",
-    "Apache Software License": "Apache-2.0",
-}
+NAMES = {"MIT License": "MIT", "BSD License": "BSD-3-Clause", "Apache Software License": "Apache-2.0"}
 
 
 def words(text: str) -> str:

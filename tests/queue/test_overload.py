@@ -174,12 +174,7 @@ async def test_who_is_refused_later_is_told_to_come_later_but_not_without_end(st
 
 @pytest.mark.parametrize(
     "record",
-    [
-        {"busy": 500},
-        {"ago_ms": 11_000},
-        {"full": 100},
-        {"per_s": 0.0},
-    ],
+    [{"busy": 500}, {"ago_ms": 11_000}, {"full": 100}, {"per_s": 0.0}],
     ids=["known for too short a time", "seen too long ago", "workers are not busy", "nothing was served"],
 )
 async def test_nothing_is_refused_for_its_wait_when_that_is_not_known(stage: Stage, record: dict[str, Any]) -> None:

@@ -59,10 +59,7 @@ async def main() -> None:
         return Outcome(Stored(stored=a_memory(command.content)), replayed=not new)
 
     ready = asyncio.Event()
-    actors = [
-        WorkerSpec(WorkerKind.RECALL, {Ping: ping}),
-        WorkerSpec(WorkerKind.EMBEDDING, {StoreMemory: store}),
-    ]
+    actors = [WorkerSpec(WorkerKind.RECALL, {Ping: ping}), WorkerSpec(WorkerKind.EMBEDDING, {StoreMemory: store})]
     settings = read_settings({"ENGRAMQ_REDIS_URL": url, "ENGRAMQ_KEY_PREFIX": prefix})
     async with asyncio.TaskGroup() as group:
         group.create_task(serve(actors, settings, grace_s=1.0, ready=ready))

@@ -53,10 +53,7 @@ def counted(capsys: pytest.CaptureFixture[str]) -> list[int]:
 
 @pytest.mark.promise("IM-3")
 async def test_rows_with_metadata_go_in(
-    stage: Stage,
-    database: Database,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "notes.jsonl"
     file.write_text("".join(lines([f"row {number}"], metadata={"n": [number]}) for number in range(5)))

@@ -32,18 +32,7 @@ OTHERS: Final = (
     "Ingrid Solberg leads the harbour project since May.",
     "We write new services in Go, old ones stay in C#.",
 )
-WORDS: Final = (
-    "Priya",
-    "Okafor",
-    "dentist",
-    "X-rays",
-    "10.20.30.42",
-    "Solberg",
-    "harbour",
-    "proxy",
-    "C#",
-    "invoices",
-)
+WORDS: Final = ("Priya", "Okafor", "dentist", "X-rays", "10.20.30.42", "Solberg", "harbour", "proxy", "C#", "invoices")
 MEMORIES: Final = 300
 
 

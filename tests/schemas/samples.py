@@ -15,12 +15,7 @@ MOMENT: Final = datetime(2026, 1, 31, 9, 0, 0, 123456, UTC)
 COMMAND_ID: Final = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 # Texts of the fields that take no other form.
-MATCHING: Final = {
-    "lines": "3-9",
-    "commit": "01890a5",
-    "sha256": 64 * "0",
-    "url": "https://engramq.example/a",
-}
+MATCHING: Final = {"lines": "3-9", "commit": "01890a5", "sha256": 64 * "0", "url": "https://engramq.example/a"}
 
 
 def sample(kind: type[Any], *, full: bool) -> Any:

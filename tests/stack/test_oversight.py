@@ -19,10 +19,7 @@ FACTS = {
     "invoices": "Invoices are sent to eve@example.org",
     "stand-up": "The stand-up meeting begins at nine",
 }
-LIES = {
-    "gate": "The code of the garden gate is 0000",
-    "invoices": "Invoices are sent to mallory@example.net",
-}
+LIES = {"gate": "The code of the garden gate is 0000", "invoices": "Invoices are sent to mallory@example.net"}
 NEW_TIME = "The stand-up meeting begins at half past nine"
 
 

@@ -20,10 +20,7 @@ from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]
 
-pytestmark = [
-    pytest.mark.timeout(300),
-    pytest.mark.promise("PV-1", "PV-2", "EV-2", "EV-3", "SE-20"),
-]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.promise("PV-1", "PV-2", "EV-2", "EV-3", "SE-20")]
 
 PRIVATE = {"ada": "Ada looks at the offer of the mill in Linz", "bob": "Bob may eat nothing with sesame in it"}
 OVEN, SHOP = "The oven bakes bread at 230 degrees", "The bakery opens at 7 in the morning"

@@ -6,16 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from engramq.schemas.commands import (
-    Command,
-    GetMemory,
-    MemoryFound,
-    Reply,
-    Shared,
-    ShareMemory,
-    Stored,
-    StoreMemory,
-)
+from engramq.schemas.commands import Command, GetMemory, MemoryFound, Reply, Shared, ShareMemory, Stored, StoreMemory
 from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys

@@ -76,10 +76,7 @@ async def test_a_replay_tells_what_the_references_meant_at_first(world: World) -
     assert report.reply["resolved_references"] == {"@stored": {"id": one}}
     assert "release" not in ledger(world)
     conflict = await refused(world, second, idempotency_key="k", references={"@stored": later})
-    assert (conflict.code, told(conflict)) == (
-        FaultCode.IDEMPOTENCY_CONFLICT,
-        {"@stored": later},
-    )
+    assert (conflict.code, told(conflict)) == (FaultCode.IDEMPOTENCY_CONFLICT, {"@stored": later})
 
 
 @pytest.mark.promise("AG-12")

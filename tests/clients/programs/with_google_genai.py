@@ -51,10 +51,7 @@ async def program(job: Job, report: Report) -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(model)) as http:
             client = genai.Client(api_key="none", http_options=types.HttpOptions(httpx_async_client=http))
             # A dictionary: a config object would be copied deeply, which the session does not survive.
-            config = {
-                "tools": [session],
-                "automatic_function_calling": {"maximum_remote_calls": len(job.calls) + 1},
-            }
+            config = {"tools": [session], "automatic_function_calling": {"maximum_remote_calls": len(job.calls) + 1}}
             await client.aio.models.generate_content(model="gemini-none", contents="Go on.", config=config)
         sent = [declaration for tool in model.sent[0]["tools"] for declaration in tool["functionDeclarations"]]
         report.tools = {item["name"]: item["parameters"] for item in sent}

@@ -19,11 +19,7 @@ from tests.architecture.source import ROOT
 from tests.deploy.helpers import BOUND_S
 
 GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "config", "hand-over", "delete")}
-PLACES = [
-    (),
-    *((name,) for name in COMMANDS),
-    *((group, name) for group, names in GROUPS.items() for name in names),
-]
+PLACES = [(), *((name,) for name in COMMANDS), *((group, name) for group, names in GROUPS.items() for name in names)]
 ID = "0199c1de-0000-7000-8000-000000000000"
 
 

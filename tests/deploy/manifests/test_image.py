@@ -160,12 +160,7 @@ async def until_ready(url: str) -> None:
 
 def called(port: str, token: str, tool: str, arguments: dict[str, str]) -> dict[str, object]:
     """Call a tool over HTTP without a session, and return what it answered."""
-    message = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "tools/call",
-        "params": {"name": tool, "arguments": arguments},
-    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     headers = {
         "Authorization": f"Bearer {token}",
         "Content-Type": "application/json",

@@ -273,9 +273,7 @@ async def test_a_query_whose_answer_nobody_waited_for_undoes_the_transaction_too
     assert notes(database) == 0
 
 
-async def test_a_cancelled_transaction_leaves_nothing_and_frees_its_connection(
-    database: Database,
-) -> None:
+async def test_a_cancelled_transaction_leaves_nothing_and_frees_its_connection(database: Database) -> None:
     async with await Store.open(database.url, pool_size=1) as store:
         begun = asyncio.Event()
 

@@ -155,10 +155,7 @@ async def test_no_connection_is_kept_beyond_its_age(database: Database, monkeypa
             psycopg.OperationalError('FATAL:  password authentication failed for user "ada"'),
             "The database refused the workers' password.",
         ),
-        (
-            psycopg.OperationalError("fe_sendauth: no password supplied"),
-            "The database refused the workers' password.",
-        ),
+        (psycopg.OperationalError("fe_sendauth: no password supplied"), "The database refused the workers' password."),
         (psycopg.OperationalError('FATAL:  database "x" does not exist'), "The database does not exist on its server."),
     ],
 )

@@ -46,11 +46,7 @@ async def test_what_writing_again_changes_is_audited_with_old_and_new(harness: H
     (row,) = harness.audit(edge["edge_id"])
     assert (row["actor"], row["action"]) == ("bob", "update_edge")
     assert row["old"] == {"weight": 0.5, "memory_sector": "semantic", "properties": {"b": {"c": 2}}}
-    assert row["new"] == {
-        "weight": 0.7,
-        "memory_sector": "emotional",
-        "properties": {"b": {"c": 3}, "emotion": "joy"},
-    }
+    assert row["new"] == {"weight": 0.7, "memory_sector": "emotional", "properties": {"b": {"c": 3}, "emotion": "joy"}}
     await harness.body(AddNode(name="Bob", properties={"born": 1815}))
     await harness.body(AddNode(name="Bob", properties={"born": 1816}), by=BOB)
     await harness.body(AddNode(name="Bob", properties={"born": 1816}), by=CAY)

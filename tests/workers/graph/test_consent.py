@@ -6,14 +6,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from engramq.schemas.commands import (
-    AddNode,
-    DecideProposal,
-    DeleteEdge,
-    DeleteNode,
-    ListProposals,
-    ProposalList,
-)
+from engramq.schemas.commands import AddNode, DecideProposal, DeleteEdge, DeleteNode, ListProposals, ProposalList
 from engramq.schemas.digests import digest_of
 from engramq.schemas.faults import FaultCode, missing
 from engramq.schemas.vocabulary import Decision, ProposalState, Sector, Thing

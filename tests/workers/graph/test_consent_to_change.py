@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from engramq.schemas import limits
-from engramq.schemas.commands import (
-    AddEdge,
-    AddNode,
-    Command,
-    DeleteEdge,
-    DeleteNode,
-    ListProposals,
-)
+from engramq.schemas.commands import AddEdge, AddNode, Command, DeleteEdge, DeleteNode, ListProposals
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import Decision
@@ -319,12 +312,7 @@ async def test_a_large_change_is_summed_up_in_words_and_listed_whole(harness: Ha
 
 
 def joining(edge_id: str, node_id: str) -> list[Command]:
-    return [
-        fact(weight=0.5),
-        reclassified("episodic"),
-        DeleteEdge(edge_id=edge_id),
-        DeleteNode(node_id=node_id),
-    ]
+    return [fact(weight=0.5), reclassified("episodic"), DeleteEdge(edge_id=edge_id), DeleteNode(node_id=node_id)]
 
 
 @pytest.mark.promise("OV-2")

@@ -166,12 +166,7 @@ async def test_success_is_logged_with_its_four_extras_after_the_commit(
         logging.getLogger().removeHandler(watch)
     (record,) = said(caplog)
     extras = {name: getattr(record, name) for name in ("edge_id", "from_sector", "to_sector", "actor")}
-    assert extras == {
-        "edge_id": edge["edge_id"],
-        "from_sector": "semantic",
-        "to_sector": "procedural",
-        "actor": "ada",
-    }
+    assert extras == {"edge_id": edge["edge_id"], "from_sector": "semantic", "to_sector": "procedural", "actor": "ada"}
     assert (record.levelno, record.args) == (logging.INFO, ())
     assert seen == ["procedural"]
 

@@ -6,15 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramq.workers.sectors.cues import NAMES, cues
-from engramq.workers.sectors.model import (
-    NOTHING,
-    Heads,
-    Matrix,
-    Standard,
-    assemble,
-    softmax,
-    with_intercept,
-)
+from engramq.workers.sectors.model import NOTHING, Heads, Matrix, Standard, assemble, softmax, with_intercept
 from tools.sectors import evaluation, regression
 
 

@@ -83,10 +83,7 @@ PROBES: dict[str, list[dict[str, Any]]] = {
         {"source": MEMORY, "target": MINE, "relation": "supports", "if_exists": "update"},
         {"source": MEMORY, "target": MEMORY},
     ],
-    "disconnect": [
-        {"source": MINE, "target": MEMORY},
-        {"source": MEMORY, "target": MINE, "guard_relation": "similar"},
-    ],
+    "disconnect": [{"source": MINE, "target": MEMORY}, {"source": MEMORY, "target": MINE, "guard_relation": "similar"}],
     "connect_by_query": [
         {"source_query": CONTENT, "target_query": CONTENT, "min_confidence": 0.0, "dry_run": True},
         {"source_query": CONTENT, "target_query": "mine", "min_confidence": 0.0},

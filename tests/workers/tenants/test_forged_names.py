@@ -54,11 +54,7 @@ async def test_breadcrumbs_and_references_are_their_principals_alone(stage: Stag
     for forged in FORGED:
         trail = await ask(service, forged, "get_breadcrumbs")
         if trail["status"] == "success":
-            told = (
-                trail["last_stored_id"],
-                trail["last_recalled_ids"],
-                trail["session_memory_ids"],
-            )
+            told = (trail["last_stored_id"], trail["last_recalled_ids"], trail["session_memory_ids"])
             assert told == (None, [], []), forged
         else:
             assert (trail["status"], trail["field"]) == ("invalid_parameter", "session"), forged

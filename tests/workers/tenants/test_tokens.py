@@ -90,10 +90,7 @@ async def test_revoking_finds_a_token_anywhere_once_and_is_audited(store: Store,
             "where target_id = %s order by id",
             [kept.id],
         ).fetchall()
-    assert rows == [
-        ("globex", "operator", "create_token", None, "ada"),
-        ("globex", "eve", "revoke_token", "ada", None),
-    ]
+    assert rows == [("globex", "operator", "create_token", None, "ada"), ("globex", "eve", "revoke_token", "ada", None)]
     assert [token.revoked_at is None for token in await tokens.listed(store, "acme")] == [True]
     assert [token.revoked_at is None for token in await tokens.listed(store, "globex")] == [False]
     assert await tokens.listed(store, "initech") == []

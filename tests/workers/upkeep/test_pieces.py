@@ -170,11 +170,7 @@ async def test_pieces_go_with_the_content_and_with_the_model(long: Long) -> None
     assert long.counted(HAVING) == 1
     other = await long.use(FarSighted())
     reembedding = Reembedding(
-        store=long.world.store,
-        vectorizer=other.vectorizer,
-        activity=Activity(),
-        stopping=asyncio.Event(),
-        unused_s=0.0,
+        store=long.world.store, vectorizer=other.vectorizer, activity=Activity(), stopping=asyncio.Event(), unused_s=0.0
     )
     await reembedding.run()
     assert long.counted(HAVING) == 0

@@ -86,10 +86,7 @@ SAID: dict[str, tuple[list[Line], list[str]]] = {
         [attached(1, [{"type": "text", "text": KETTLE}, {"type": "image", "source": {"data": "iVBORw0"}}])],
         [KETTLE],
     ),
-    "taken, then attached": (
-        [queue(1, "enqueue", content=KETTLE), queue(2, "remove"), attached(3, KETTLE)],
-        [KETTLE],
-    ),
+    "taken, then attached": ([queue(1, "enqueue", content=KETTLE), queue(2, "remove"), attached(3, KETTLE)], [KETTLE]),
     "attached, then taken": (
         [queue(1, "enqueue", content=KETTLE), attached(2, KETTLE), queue(3, "remove", content=KETTLE)],
         [KETTLE],
@@ -102,10 +99,7 @@ SAID: dict[str, tuple[list[Line], list[str]]] = {
         ],
         ["Go on.", "Go on."],
     ),
-    "comes as a prompt": (
-        [queue(1, "enqueue", content=KETTLE), queue(2, "dequeue"), user(3, KETTLE)],
-        [KETTLE],
-    ),
+    "comes as a prompt": ([queue(1, "enqueue", content=KETTLE), queue(2, "dequeue"), user(3, KETTLE)], [KETTLE]),
     "prompts in another order": (
         [
             *(queue(1 + number, "enqueue", content=text) for number, text in enumerate(("First.", "Second."))),
@@ -157,10 +151,7 @@ SAID: dict[str, tuple[list[Line], list[str]]] = {
         ["/brew green tea,\nno sugar"],
     ),
     "a command without words": ([user(1, command("clear", "<command-args></command-args>"))], []),
-    "an answer": (
-        [tool(1, "AskUserQuestion"), result(2, "The user answered.", answers(TEA))],
-        [f"Which tea?\n{TEA}"],
-    ),
+    "an answer": ([tool(1, "AskUserQuestion"), result(2, "The user answered.", answers(TEA))], [f"Which tea?\n{TEA}"]),
     "several answers and a note": (
         [
             tool(1, "AskUserQuestion"),

@@ -6,13 +6,7 @@ import anyio
 
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
-from engramq.workers.embedders.interface import (
-    BatchLimits,
-    EmbedderSpec,
-    EmbedderUnavailable,
-    InputRejected,
-    Vectors,
-)
+from engramq.workers.embedders.interface import BatchLimits, EmbedderSpec, EmbedderUnavailable, InputRejected, Vectors
 
 BOUND_S = 5.0
 

@@ -5,12 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engramq.workers.embedders.calibration import (
-    Calibration,
-    Samples,
-    best_matches,
-    fit,
-)
+from engramq.workers.embedders.calibration import Calibration, Samples, best_matches, fit
 from engramq.workers.embedders.confidence import (
     PAIRS,
     SHIPPED,
@@ -32,9 +27,7 @@ cosines = st.floats(-1, 1)
 
 def samples_of(several: list[tuple[float, bool]]) -> Samples:
     return Samples(
-        np.array([cosine for cosine, _ in several]),
-        np.array([right for _, right in several]),
-        np.arange(len(several)),
+        np.array([cosine for cosine, _ in several]), np.array([right for _, right in several]), np.arange(len(several))
     )
 
 

@@ -18,14 +18,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import unit
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.memories.duplicate_rules import (
-    Compared,
-    digest,
-    groups,
-    said,
-    says_the_same,
-    similarity_to,
-)
+from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, says_the_same, similarity_to
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished

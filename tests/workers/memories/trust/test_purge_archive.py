@@ -69,10 +69,7 @@ async def test_what_is_archived_is_listed_once_audited_and_restorable(
     assert states(world) == {**{f"bad {number}": "archived" for number in range(5)}, "good": "active"}
     rows = world.rows("select * from audit_log where command_id = %s order by id", command.envelope.id)
     assert [(row["action"], row["reason"]) for row in rows] == [("archive", "odd")] * 4 + [("purge", "odd")]
-    assert (rows[0]["old"], rows[0]["new"]) == (
-        {"state": "active", "partition": "trusted"},
-        {"state": "archived"},
-    )
+    assert (rows[0]["old"], rows[0]["new"]) == ({"state": "active", "partition": "trusted"}, {"state": "archived"})
     assert (rows[-1]["new"]["archived"], "erased" in rows[-1]["new"]) == (4, False)
     assert (await world.outcome(repeated(command, attempt=2))).reply == done
     assert (await world.ask(Purged, PurgeMemories(thread="bad", archive=True))).archived == 0

@@ -58,8 +58,7 @@ UNLIKE: dict[str, Any] = {
 async def written(world: World, content: str = SUNNY, **fields: Any) -> str:
     """Bring a row in, or exchange what an earlier one brought, as an author whom nobody trusts; return its id."""
     command = ImportBatch(
-        records=(ImportRecord(content=content, external_id="weather-1", **fields),),
-        on_duplicate=OnDuplicate.UPDATE,
+        records=(ImportRecord(content=content, external_id="weather-1", **fields),), on_duplicate=OnDuplicate.UPDATE
     )
     reply = await world.ask(BatchImported, command, principal=STRANGER)
     (receipt,) = reply.receipts
