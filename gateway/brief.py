@@ -15,21 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from engramq.gateway.budget import KEPT, KNOWN_BY, Body, holders_in
-from engramq.schemas import limits
-from engramq.schemas.commands import (
-    AuditList,
-    ContradictionList,
-    EdgeList,
-    MemoryChanged,
-    MemoryFound,
-    MemoryList,
-    Promoted,
-    ProposalList,
-    QueryConnected,
-    Reply,
-    Stored,
-    Superseded,
-)
+from engramq.schemas import commands, limits
 from engramq.schemas.commands.base import Page
 from engramq.schemas.commands.links import BatchLinked
 from engramq.schemas.commands.memories import MoreNamed
@@ -191,21 +177,22 @@ def _default_of(field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
 
 # The form of other replies of which a small budget leaves little.
 BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    page: _bare_form(page) for page in (ProposalList, EdgeList, AuditList, ContradictionList, Surveyed)
+    page: _bare_form(page)
+    for page in (commands.ProposalList, commands.EdgeList, commands.AuditList, commands.ContradictionList, Surveyed)
 }
 
 # The brief form of each reply that holds memories.
 BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
-    Stored: BriefStored,
-    MemoryList: BriefMemories,
-    MemoryFound: BriefFound,
-    Superseded: BriefSuperseded,
-    MemoryChanged: BriefChanged,
-    Promoted: BriefPromoted,
+    commands.Stored: BriefStored,
+    commands.MemoryList: BriefMemories,
+    commands.MemoryFound: BriefFound,
+    commands.Superseded: BriefSuperseded,
+    commands.MemoryChanged: BriefChanged,
+    commands.Promoted: BriefPromoted,
 }
 
 
-def brief_of(reply: Reply, caller: str, *, digests: bool = False) -> msgspec.Struct:
+def brief_of(reply: commands.Reply, caller: str, *, digests: bool = False) -> msgspec.Struct:
     """Return the brief form of a reply for the principal of this name; the reply itself where it has none.
 
     `digests`: an untrusted memory gets what its verdict names.
@@ -214,7 +201,7 @@ def brief_of(reply: Reply, caller: str, *, digests: bool = False) -> msgspec.Str
     if form is None or getattr(reply, "memory", reply) is None or getattr(reply, "status", "") == "not_found":
         return reply
     given: dict[str, Any] = {name: getattr(reply, name) for name in form.__struct_fields__ if hasattr(reply, name)}
-    if isinstance(reply, Stored):
+    if isinstance(reply, commands.Stored):
         kept = {name: getattr(reply.stored, name) for name in StoredMemory.__struct_fields__}
         given |= {"stored": StoredMemory(**kept), "similar_memories": list(map(_similar, reply.similar_memories))}
         return form(**given)
@@ -284,7 +271,7 @@ def withhold_contents(reply: msgspec.Struct, command: object = None) -> tuple[ms
             for name, blank in contents_of(type(node)).items()
         }
         hidden = {name: value for name, value in kept.items() if value != getattr(node, name)}
-        if isinstance(node, QueryConnected) and (result := node.connect_result) is not None:
+        if isinstance(node, commands.QueryConnected) and (result := node.connect_result) is not None:
             note = result.get("note")
             if note is not None and note != getattr(command, "note", UNSET):
                 hidden["connect_result"] = {**result, "note": None}

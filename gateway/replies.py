@@ -11,22 +11,9 @@ from msgspec import UNSET, UnsetType
 
 from engramq.gateway.brief import BRIEF_FORMS, brief_of, omit_nulls, withhold_contents
 from engramq.gateway.budget import RECEIPTS, Body
-from engramq.schemas import limits
+from engramq.schemas import commands, limits
 from engramq.schemas.codec import reply_body, text_of
 from engramq.schemas.command_line import count_of
-from engramq.schemas.commands import (
-    Command,
-    CommandReport,
-    ConnectByQuery,
-    MemoriesImported,
-    MemoryChanged,
-    Promoted,
-    Reply,
-    Stored,
-    Superseded,
-    Tool,
-    UpdateMemory,
-)
 from engramq.schemas.contents import changed, may_hold
 from engramq.schemas.digests import digest_of
 from engramq.schemas.envelope import Principal
@@ -61,13 +48,13 @@ NOTICE_REDACTED: Final = "Secrets were left out of what is kept, each marked in 
 _REFERENCES: Final = "resolved_references"
 _OUTSIDE_PARTS: Final = frozenset({"metadata", "evidence", "tags", "links", "replaces"})
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
-_RECORDED: Final[Mapping[str, type[Reply]]] = {
-    "stored": Stored,
-    "superseded": Superseded,
-    "updated": MemoryChanged,
-    "restored": MemoryChanged,
-    "promoted": Promoted,
-    "already_trusted": Promoted,
+_RECORDED: Final[Mapping[str, type[commands.Reply]]] = {
+    "stored": commands.Stored,
+    "superseded": commands.Superseded,
+    "updated": commands.MemoryChanged,
+    "restored": commands.MemoryChanged,
+    "promoted": commands.Promoted,
+    "already_trusted": commands.Promoted,
 }
 
 
@@ -79,12 +66,12 @@ class ReplyStyle:
     max_chars: int = limits.REPLY_CHARS
 
 
-def body_of(reply: Reply, detail: Detail, caller: str, *, with_nulls: bool = True) -> Body:
+def body_of(reply: commands.Reply, detail: Detail, caller: str, *, with_nulls: bool = True) -> Body:
     """Return a reply as plain values, in the detail asked for; what waits for a verdict with its digest.
 
     `with_nulls`: memories in full have the fields that are null, as a program wants them.
     """
-    if isinstance(reply, CommandReport):
+    if isinstance(reply, commands.CommandReport):
         body, recorded = reply_body(reply), _read_recorded(reply.reply)
         if recorded is not None:
             body["reply"] = body_of(recorded, detail, caller)
@@ -104,7 +91,7 @@ def _with_digest(detail: Detail, node: msgspec.Struct) -> msgspec.Struct:
     return msgspec.structs.replace(node, digest=digest_of(node)) if isinstance(node, Memory | Proposal) else node
 
 
-def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | None) -> Body:
+def withheld_body_of(reply: commands.Reply, command: object, caller: str, notice: str | None) -> Body:
     """Return a reply in brief as plain values for a caller who may not read: without contents, and saying so.
 
     `command` is what was asked, `notice` what the caller has to be told besides.
@@ -117,7 +104,7 @@ def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | N
     return _in_order(body, reply)
 
 
-def _in_order(body: Body, reply: Reply) -> Body:
+def _in_order(body: Body, reply: commands.Reply) -> Body:
     """Return what a client reads of a reply: first its status, last what references stood for.
 
     The wire's own tag is left out, and what get_command is asked for.
@@ -129,7 +116,7 @@ def _in_order(body: Body, reply: Reply) -> Body:
     return ordered
 
 
-def _read_recorded(reply: dict[str, Any] | None) -> Reply | None:
+def _read_recorded(reply: dict[str, Any] | None) -> commands.Reply | None:
     form = None if reply is None else _RECORDED.get(reply.get("status", ""))
     if form is None:
         return None
@@ -139,34 +126,34 @@ def _read_recorded(reply: dict[str, Any] | None) -> Reply | None:
         return None
 
 
-def notice_of(reply: Reply, command: Command, principal: Principal, secrets: int = 0) -> str | None:
+def notice_of(reply: commands.Reply, command: commands.Command, principal: Principal, secrets: int = 0) -> str | None:
     """Return what a caller may not expect of a write: that searches do not show the memory, and why.
 
     `secrets`: so many were taken out of what was to be kept.
     """
     notice = None
-    if isinstance(reply, Stored):
+    if isinstance(reply, commands.Stored):
         notice = _notice_of_store(reply.stored, command, principal)
-    elif isinstance(reply, MemoriesImported) and reply.kept_apart is not UNSET:
+    elif isinstance(reply, commands.MemoriesImported) and reply.kept_apart is not UNSET:
         notice = NOTICE_OF_UNTRUSTED if principal.untrusted else NOTICE_ROUTED
-    elif isinstance(reply, Superseded) and reply.new.valid_from and _is_to_come(reply.new.valid_from):
+    elif isinstance(reply, commands.Superseded) and reply.new.valid_from and _is_to_come(reply.new.valid_from):
         notice = NOTICE_HIDDEN_BEFORE
-    elif isinstance(reply, MemoryChanged) and reply.memory is not None:
+    elif isinstance(reply, commands.MemoryChanged) and reply.memory is not None:
         notice = _notice_of_change(reply.status, reply.memory, command)
     return " ".join(filter(None, (notice, NOTICE_REDACTED.format(secrets) if secrets else None))) or None
 
 
-def _notice_of_change(status: str, memory: Memory, command: Command) -> str | None:
+def _notice_of_change(status: str, memory: Memory, command: commands.Command) -> str | None:
     if status == "restored" and memory.verification is Verification.REJECTED:
         return NOTICE_STILL_REJECTED
-    if isinstance(command, UpdateMemory) and not command.changes_times():
+    if isinstance(command, commands.UpdateMemory) and not command.changes_times():
         return None
     if memory.state is MemoryState.ARCHIVED:
         return NOTICE_STILL_ARCHIVED
     return NOTICE_STILL_ENDED if _has_ended(memory) else None
 
 
-def _notice_of_store(stored: Memory, command: Command, principal: Principal) -> str | None:
+def _notice_of_store(stored: Memory, command: commands.Command, principal: Principal) -> str | None:
     if stored.state is MemoryState.ARCHIVED:
         return NOTICE_EXPIRED
     if stored.partition is Partition.UNTRUSTED:
@@ -189,7 +176,7 @@ def _is_to_come(moment: str) -> bool:
     return moment > format_time(datetime.now(UTC))
 
 
-def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
+def rest_of(tool: commands.Tool, body: Body, *, is_full: bool, needed: int) -> str:
     """Return how to get what a budget of `needed` characters would show of a reply to this tool.
 
     No more is asked for than every client shows whole: beyond that a memory is read in parts.
@@ -205,7 +192,7 @@ def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
     if "next_cursor" in body:
         return f"{budget} shows more of each. next_cursor goes on where this page ends.{in_parts}"
     full = f', detail="{Detail.FULL}"' if is_full else ""
-    if issubclass(tool.parameters, ConnectByQuery):  # what it did is not repeated
+    if issubclass(tool.parameters, commands.ConnectByQuery):  # what it did is not repeated
         return (
             f"The same call with dry_run=true and {budget} shows it all."
             if is_advised

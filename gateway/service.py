@@ -45,19 +45,9 @@ from engramq.gateway.sessions import (
     resolve_references,
     stood_for,
 )
+from engramq.schemas import commands
 from engramq.schemas.codec import fault_body, fingerprint, text_of
 from engramq.schemas.command_line import count_of
-from engramq.schemas.commands import (
-    Command,
-    GetCommand,
-    GetMemory,
-    GuideTopic,
-    Reply,
-    SearchMemories,
-    SessionBegun,
-    StoreMemory,
-    Tool,
-)
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
@@ -92,12 +82,12 @@ class Call:
     `report`: None where nobody listens, and for tools that report nothing.
     """
 
-    tool: Tool
+    tool: commands.Tool
     arguments: Any
     caller: Caller
     traceparent: str | None = None
-    tools: tuple[Tool, ...] = ALL_TOOLS
-    unlisted: tuple[Tool, ...] = ()
+    tools: tuple[commands.Tool, ...] = ALL_TOOLS
+    unlisted: tuple[commands.Tool, ...] = ()
     report: Report | None = None
     together: str = ""
 
@@ -174,7 +164,7 @@ class Service:
             arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments, self.zone)
         else:
             arguments = check_arguments(tool, call.arguments, self.zone)
-        if not isinstance(arguments.parameters, Command):
+        if not isinstance(arguments.parameters, commands.Command):
             session = arguments.session or caller.session
             return await self._render(
                 call, audience, arguments, await self._answer_here(call, session, arguments.parameters)
@@ -207,10 +197,10 @@ class Service:
             await call.report(*_progress(tool, command, settled=True))
         return await self._reply(call, audience, arguments, envelope, answer, secrets)
 
-    async def _authorize(self, command: Command, principal: Principal) -> tuple[Command, int]:
+    async def _authorize(self, command: commands.Command, principal: Principal) -> tuple[commands.Command, int]:
         """Return the command as this principal may send it, and how many secrets were taken out of it."""
         authorize(command, principal)
-        if principal.untrusted and isinstance(command, StoreMemory):
+        if principal.untrusted and isinstance(command, commands.StoreMemory):
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
         if not isinstance(command, WITH_MEMORIES[self.redact]):
             return command, 0
@@ -219,7 +209,7 @@ class Service:
             redact_command, command, self.redact, anyio.from_thread.check_cancelled, limiter=self.redacting
         )
 
-    async def _ask(self, envelope: Envelope, subject: Subject) -> Reply | Pending:
+    async def _ask(self, envelope: Envelope, subject: Subject) -> commands.Reply | Pending:
         """Return the reply to a command, or that it is pending; raises EngramqError, with what references stood for."""
         try:
             sent = envelope
@@ -241,7 +231,13 @@ class Service:
         return answer.reply
 
     async def _reply(
-        self, call: Call, audience: Audience, arguments: Arguments, envelope: Envelope, reply: Reply, secrets: int
+        self,
+        call: Call,
+        audience: Audience,
+        arguments: Arguments,
+        envelope: Envelope,
+        reply: commands.Reply,
+        secrets: int,
     ) -> ToolReply:
         """Return a worker's reply as the client reads it."""
         caller, requested = call.caller.principal, arguments.parameters
@@ -275,9 +271,9 @@ class Service:
         if audience.absent is not None:
             body = reword_body(body, audience)
         budget, asked = arguments.max_chars or self.style.max_chars, arguments.parameters
-        if isinstance(asked, GetMemory):
+        if isinstance(asked, commands.GetMemory):
             body = cut_to_part(body, asked.part, budget)
-        if isinstance(asked, GetCommand) and asked.first:
+        if isinstance(asked, commands.GetCommand) and asked.first:
             begin_at(body, asked.first)
         text = text_of(body)
         if not call.tool.bounded or len(text) <= budget:
@@ -290,7 +286,7 @@ class Service:
             return reword_for(rest_of(call.tool, body, is_full=is_full, needed=needed), audience)
 
         def cut() -> str:
-            query = asked.query if isinstance(asked, SearchMemories) else ""
+            query = asked.query if isinstance(asked, commands.SearchMemories) else ""
             return fit_to_budget(body, budget, rest, words_of(read_prompt(query).words))
 
         # Sentences of many long texts take a second, in which others are answered.
@@ -308,19 +304,19 @@ class Service:
             case "begin_session":
                 session = session or fresh_session()
                 instance = await self.sessions.begin(call.caller.namespace, principal.identity, session)
-                reply = SessionBegun(session=session, instance=instance)
+                reply = commands.SessionBegun(session=session, instance=instance)
             case "get_breadcrumbs":
                 if not session:
                     raise no_session("session", "There is no session whose breadcrumbs could be read.")
                 reply = await self.sessions.read(call.caller.namespace, principal.identity, session)
             case _:
-                assert isinstance(asked, GuideTopic)
+                assert isinstance(asked, commands.GuideTopic)
                 audience = audience_of(call.tools, principal.scopes, principal.untrusted)
                 reply = explain(asked, audience, tools_for(call.unlisted, principal), in_session=bool(session))
         return to_body(reply)
 
 
-def _progress(tool: Tool, command: Command, *, settled: bool) -> tuple[int, int, str]:
+def _progress(tool: commands.Tool, command: commands.Command, *, settled: bool) -> tuple[int, int, str]:
     """Return how far a batch is, as a report takes it: its items are checked, or all settled, in one transaction."""
     items = [item for name in tool.batches for item in getattr(command, name)]
     total, refused = len(items), sum(item.fault is not UNSET for item in items)

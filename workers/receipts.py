@@ -11,15 +11,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import UNSET
 
-from engramq.schemas.commands import (
-    RECEIPT_ENTRIES,
-    AuditVerified,
-    MakeReceipt,
-    ReceiptKey,
-    ReceiptKeyShown,
-    ReceiptMade,
-    VerifyAudit,
-)
+from engramq.schemas import commands
 from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.receipts import Receipt, exact_time
@@ -37,8 +29,8 @@ EXTEND_EVERY_S: Final = 15.0
 BATCHES: Final = 10  # of entries without a place, that one receipt waits for
 
 
-@handles_without_transaction(MakeReceipt)
-async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
+@handles_without_transaction(commands.MakeReceipt)
+async def make_receipt(command: commands.MakeReceipt, context: Context) -> commands.ReceiptMade:
     """Sign what a command did, or how something was erased. Entries that have no place yet get one first."""
     command.check()
     require_admin(context.envelope.principal, "A receipt")
@@ -47,16 +39,16 @@ async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
     )
     wanted = of_command or of_erased
     store, namespace = context.store, context.envelope.namespace
-    none = ReceiptMade(status="not_found", namespace=namespace, **missing(Thing.AUDIT_ENTRY))
+    none = commands.ReceiptMade(status="not_found", namespace=namespace, **missing(Thing.AUDIT_ENTRY))
     if wanted is None:
         return none
     read = audit_chain.of_erased if of_command is None else audit_chain.of_command
-    chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
+    chained = await store.read(namespace, lambda tx: read(tx, wanted, commands.RECEIPT_ENTRIES))
     for _ in range(BATCHES):
         if chained.entries or not await store.write(namespace, audit_chain.extend):
             break
     if not chained.entries:
-        chained = await store.read(namespace, lambda tx: read(tx, wanted, RECEIPT_ENTRIES))
+        chained = await store.read(namespace, lambda tx: read(tx, wanted, commands.RECEIPT_ENTRIES))
     if not chained.entries:
         return none
     key = _private_key(context.settings)
@@ -68,20 +60,20 @@ async def make_receipt(command: MakeReceipt, context: Context) -> ReceiptMade:
         public_key=_public_key(key),
     )
     signed = msgspec.structs.replace(receipt, signature=key.sign(receipt.signed_bytes()).hex())
-    return ReceiptMade(namespace=namespace, receipt=signed)
+    return commands.ReceiptMade(namespace=namespace, receipt=signed)
 
 
-@handles(VerifyAudit)
-async def verify_audit(tx: Transaction, command: VerifyAudit, context: Context) -> AuditVerified:
+@handles(commands.VerifyAudit)
+async def verify_audit(tx: Transaction, command: commands.VerifyAudit, context: Context) -> commands.AuditVerified:
     """Check some places of the chain."""
     require_admin(context.envelope.principal, "Checking the audit log")
     return await audit_chain.verified(tx, command.after, command.limit)
 
 
-@handles_without_transaction(ReceiptKey)
-async def receipt_key(_command: ReceiptKey, context: Context) -> ReceiptKeyShown:
+@handles_without_transaction(commands.ReceiptKey)
+async def receipt_key(_command: commands.ReceiptKey, context: Context) -> commands.ReceiptKeyShown:
     """Show by which key receipts are signed."""
-    return ReceiptKeyShown(public_key=_public_key(_private_key(context.settings)))
+    return commands.ReceiptKeyShown(public_key=_public_key(_private_key(context.settings)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,28 +5,19 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
-from engramq.schemas.commands import (
-    Command,
-    Connect,
-    Connects,
-    Disconnect,
-    ImportMemories,
-    ReclassifySector,
-    StoreMemory,
-    SupersedeMemory,
-)
+from engramq.schemas import commands
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Verification
 
 _OPEN_TO_UNTRUSTED: Final = (
-    StoreMemory,
-    ImportMemories,
-    SupersedeMemory,
-    Connect,
-    Connects,
-    Disconnect,
+    commands.StoreMemory,
+    commands.ImportMemories,
+    commands.SupersedeMemory,
+    commands.Connect,
+    commands.Connects,
+    commands.Disconnect,
 )  # of the writes
 
 CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
@@ -61,7 +52,7 @@ def settings_caller(settings: Settings) -> Caller:
     return local_caller(settings.namespace, settings.principal, project=settings.project)
 
 
-def authorize(command: Command, principal: Principal) -> None:
+def authorize(command: commands.Command, principal: Principal) -> None:
     """Return if the principal may send this command; raises EngramqError with `forbidden`, naming the scope.
 
     What an untrusted principal may write at all is decided here too; that it reaches only untrusted memories is decided
@@ -69,9 +60,9 @@ def authorize(command: Command, principal: Principal) -> None:
     """
     if command.scope not in principal.scopes:
         raise _refuse_without(command.scope, principal)
-    if isinstance(command, StoreMemory) and command.verification is not Verification.UNVERIFIED:
+    if isinstance(command, commands.StoreMemory) and command.verification is not Verification.UNVERIFIED:
         require(Scope.VERIFY, principal)  # to vouch for a memory while storing it
-    if isinstance(command, ReclassifySector) and command.actor not in (UNSET, principal.name):
+    if isinstance(command, commands.ReclassifySector) and command.actor not in (UNSET, principal.name):
         require(Scope.ADMIN, principal)  # to act in another's name
     if principal.untrusted and command.write:
         _authorize_untrusted(command)
@@ -81,7 +72,7 @@ def may_send(kind: type[Struct], scope: Scope, principal: Principal) -> bool:
     """Say whether the principal may send some command of this kind, which needs this scope."""
     if scope not in principal.scopes:
         return False
-    writes = issubclass(kind, Command) and kind.write
+    writes = issubclass(kind, commands.Command) and kind.write
     return not (principal.untrusted and writes) or issubclass(kind, _OPEN_TO_UNTRUSTED)
 
 
@@ -98,15 +89,15 @@ def require(scope: Scope, principal: Principal) -> None:
         raise _refuse_without(scope, principal)
 
 
-def _authorize_untrusted(command: Command) -> None:
+def _authorize_untrusted(command: commands.Command) -> None:
     """Pass commands that may concern untrusted memories alone; the workers check the ids, under their locks.
 
     connect_by_query finds trusted memories only, and record_outcome moves ranks: both are refused here.
     """
     match command:
-        case StoreMemory(verification=verification) if verification is not Verification.UNVERIFIED:
+        case commands.StoreMemory(verification=verification) if verification is not Verification.UNVERIFIED:
             raise _refuse("An untrusted principal may not vouch for memories.")
-        case StoreMemory(partition=Partition.TRUSTED):
+        case commands.StoreMemory(partition=Partition.TRUSTED):
             raise refuse(FaultCode.UNTRUSTED_SOURCE, "An untrusted principal cannot store into trusted.")
     if not isinstance(command, _OPEN_TO_UNTRUSTED):
         raise _refuse_untrusted()

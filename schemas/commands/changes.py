@@ -7,33 +7,11 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas import limits
+from engramq.schemas import fields, limits
 from engramq.schemas.commands.base import Command, ExampleCall, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import (
-    OFFSETS,
-    Confidence,
-    ExpiresAt,
-    MemoryReference,
-    Name,
-    Note,
-    Occurrence,
-    Offset,
-    Seen,
-    SeenBy,
-    Speaker,
-    Standing,
-    Tags,
-    Thread,
-    ThreadPosition,
-    ValidFrom,
-    ValidUntil,
-    refuse_backwards,
-    refuse_control_characters,
-    refuse_every_project,
-)
 from engramq.schemas.limits import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import Scope, Sector, Thing, WorkerKind
@@ -58,8 +36,8 @@ class SupersedeMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=Tru
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
-    old_memory_id: MemoryReference
-    new_memory_id: MemoryReference
+    old_memory_id: fields.MemoryReference
+    new_memory_id: fields.MemoryReference
 
 
 class Superseded(WriteReply, kw_only=True, tag="superseded"):
@@ -113,27 +91,27 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
-    memory_id: MemoryReference
+    memory_id: fields.MemoryReference
     sector: Annotated[Sector, Meta(description="Final: it stays")] | UnsetType = UNSET
     metadata: Annotated[dict[str, Any], Meta(description="Merged into what is there")] | UnsetType = UNSET
-    confidence: Confidence | UnsetType = UNSET
-    speaker: Speaker | UnsetType = UNSET
-    occurred_at: Occurrence | UnsetType = UNSET
-    occurred_offset: Offset | UnsetType = UNSET
-    thread: Thread | UnsetType = UNSET
-    position: ThreadPosition | UnsetType = UNSET
-    add_tags: Tags | UnsetType = UNSET
-    remove_tags: Tags | UnsetType = UNSET
-    project: Annotated[Name, Meta(description="Moves it there")] | UnsetType = UNSET
-    valid_from: ValidFrom | UnsetType = UNSET
-    valid_until: ValidUntil | UnsetType = UNSET
-    expires_at: ExpiresAt | UnsetType = UNSET
-    standing: Standing | UnsetType = UNSET
-    visibility: SeenBy | UnsetType = UNSET
+    confidence: fields.Confidence | UnsetType = UNSET
+    speaker: fields.Speaker | UnsetType = UNSET
+    occurred_at: fields.Occurrence | UnsetType = UNSET
+    occurred_offset: fields.Offset | UnsetType = UNSET
+    thread: fields.Thread | UnsetType = UNSET
+    position: fields.ThreadPosition | UnsetType = UNSET
+    add_tags: fields.Tags | UnsetType = UNSET
+    remove_tags: fields.Tags | UnsetType = UNSET
+    project: Annotated[fields.Name, Meta(description="Moves it there")] | UnsetType = UNSET
+    valid_from: fields.ValidFrom | UnsetType = UNSET
+    valid_until: fields.ValidUntil | UnsetType = UNSET
+    expires_at: fields.ExpiresAt | UnsetType = UNSET
+    standing: fields.Standing | UnsetType = UNSET
+    visibility: fields.SeenBy | UnsetType = UNSET
     evidence: Annotated[Evidence, Meta(description="In place of what it cites")] | UnsetType = UNSET
     clear: (
         Annotated[
-            tuple[Name, ...],
+            tuple[fields.Name, ...],
             Meta(
                 min_length=1,
                 max_length=limits.CLEARED,
@@ -142,13 +120,13 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
         ]
         | UnsetType
     ) = UNSET
-    seen: Seen | UnsetType = UNSET
+    seen: fields.Seen | UnsetType = UNSET
 
     def check(self) -> None:
         """Refuse to set and to clear the same field, and a project, an interval, a citation that is none."""
-        refuse_every_project(self.project)
-        refuse_control_characters(speaker=self.speaker, thread=self.thread)
-        refuse_backwards(self.valid_from, self.valid_until)
+        fields.refuse_every_project(self.project)
+        fields.refuse_control_characters(speaker=self.speaker, thread=self.thread)
+        fields.refuse_backwards(self.valid_from, self.valid_until)
         refuse_citations(self.evidence)
         kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)
         if kept is not None:
@@ -211,7 +189,7 @@ DETAILS: Final = tuple(
 CHANGEABLE: Final = tuple(
     name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear", "seen", "visibility"}
 )
-CLEARABLE: Final = ("metadata", "tags", *(name for name in DETAILS if name not in OFFSETS.values()))
+CLEARABLE: Final = ("metadata", "tags", *(name for name in DETAILS if name not in fields.OFFSETS.values()))
 # Fields of a memory that are never empty, or not the caller's to empty.
 UNCLEARABLE: Final = frozenset(
     {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition", "visibility"}
@@ -273,8 +251,8 @@ class ForgetMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
-    memory_id: MemoryReference
-    reason: Note | UnsetType = UNSET
+    memory_id: fields.MemoryReference
+    reason: fields.Note | UnsetType = UNSET
     erase: Annotated[bool, Meta(description="Takes an id, no reference")] = False
 
 
@@ -330,8 +308,8 @@ class RestoreMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True,
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
 
-    memory_id: MemoryReference
-    reason: Note | UnsetType = UNSET
+    memory_id: fields.MemoryReference
+    reason: fields.Note | UnsetType = UNSET
 
 
 RESTORE_MEMORY: Final = Tool(

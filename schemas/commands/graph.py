@@ -4,21 +4,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas import limits
+from engramq.schemas import fields, limits
 from engramq.schemas.commands.base import Command, ExampleCall, Reply, Tool, ToolGuide, WriteCommand, WriteReply
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import (
-    Identifier,
-    Name,
-    Note,
-    Properties,
-    UnitInterval,
-    ValidFrom,
-    ValidUntil,
-    refuse_backwards,
-    refuse_control_characters,
-)
 from engramq.schemas.records import Candidate, GraphDeletion, NotRestored
 from engramq.schemas.vocabulary import (
     CONSTITUTIVE,
@@ -32,10 +21,10 @@ from engramq.schemas.vocabulary import (
     WorkerKind,
 )
 
-AsWritten = Annotated[Name, Meta(description="As written, e.g. DESIGNED")]
+AsWritten = Annotated[fields.Name, Meta(description="As written, e.g. DESIGNED")]
 # Any text: a wrong one has an answer of its own.
 AnySector = Annotated[str, Meta(description=", ".join(Sector))]
-LabelOfHomonym = Annotated[Name, Meta(description="If ambiguous")]
+LabelOfHomonym = Annotated[fields.Name, Meta(description="If ambiguous")]
 
 
 # What the examples of the guide are about.
@@ -58,13 +47,13 @@ class AddNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
 
-    name: Name
-    label: Annotated[Name, Meta(description="Kind, e.g. Person")] = ENTITY_LABEL
-    properties: Annotated[Properties, Meta(description="Merged into what is there")] | UnsetType = UNSET
+    name: fields.Name
+    label: Annotated[fields.Name, Meta(description="Kind, e.g. Person")] = ENTITY_LABEL
+    properties: Annotated[fields.Properties, Meta(description="Merged into what is there")] | UnsetType = UNSET
 
     def check(self) -> None:
         """Refuse a name that is none."""
-        refuse_control_characters(name=self.name, label=self.label)
+        fields.refuse_control_characters(name=self.name, label=self.label)
 
 
 class NodeAdded(WriteReply, kw_only=True, tag="node_added"):
@@ -109,24 +98,24 @@ class AddEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
 
-    source_name: Name
-    target_name: Name
-    relation: Annotated[Name, Meta(description="A verb, e.g. DESIGNED")]
+    source_name: fields.Name
+    target_name: fields.Name
+    relation: Annotated[fields.Name, Meta(description="A verb, e.g. DESIGNED")]
     source_label: LabelOfHomonym | UnsetType = UNSET
     target_label: LabelOfHomonym | UnsetType = UNSET
-    weight: Annotated[UnitInterval, Meta(description="How strongly it holds; 1 if new")] | UnsetType = UNSET
+    weight: Annotated[fields.UnitInterval, Meta(description="How strongly it holds; 1 if new")] | UnsetType = UNSET
     properties: (
-        Annotated[Properties, Meta(description="Merged; is_constitutive true: changes take consent")] | UnsetType
+        Annotated[fields.Properties, Meta(description="Merged; is_constitutive true: changes take consent")] | UnsetType
     ) = UNSET
-    valid_from: ValidFrom | UnsetType = UNSET
-    valid_until: ValidUntil | UnsetType = UNSET
+    valid_from: fields.ValidFrom | UnsetType = UNSET
+    valid_until: fields.ValidUntil | UnsetType = UNSET
 
     def check(self) -> None:
         """Refuse what is no name or interval, what only a reclassification writes, a flag that would protect nothing,
         and marks that disagree.
         """
-        refuse_control_characters(**{name: getattr(self, name) for name in _NAMES})
-        refuse_backwards(self.valid_from, self.valid_until)
+        fields.refuse_control_characters(**{name: getattr(self, name) for name in _NAMES})
+        fields.refuse_backwards(self.valid_from, self.valid_until)
         if self.properties is UNSET:
             return
         if not isinstance(self.properties.get(IS_CONSTITUTIVE, False), bool):
@@ -220,8 +209,8 @@ class DeleteEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, ta
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
 
-    edge_id: Identifier
-    reason: Note | UnsetType = UNSET
+    edge_id: fields.Identifier
+    reason: fields.Note | UnsetType = UNSET
 
 
 class DeleteNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_node"):
@@ -229,8 +218,8 @@ class DeleteNode(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, ta
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
 
-    node_id: Identifier
-    reason: Note | UnsetType = UNSET
+    node_id: fields.Identifier
+    reason: fields.Note | UnsetType = UNSET
 
 
 class GraphDeleted(WriteReply, kw_only=True, tag="graph_deleted"):
@@ -318,7 +307,7 @@ class RestoreGraph(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
     scope: ClassVar[Scope] = Scope.ADMIN
 
     audit_id: Annotated[int, Meta(ge=1, le=limits.AUDIT_ID_MAX)]
-    reason: Note | UnsetType = UNSET
+    reason: fields.Note | UnsetType = UNSET
 
 
 class GraphRestored(WriteReply, kw_only=True, tag="graph_restored"):

@@ -4,17 +4,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from engramq.schemas import limits
-from engramq.schemas.commands import (
-    Authenticate,
-    CreateToken,
-    Identity,
-    ListTokens,
-    RevokeToken,
-    TokenCreated,
-    TokenList,
-    TokenRevoked,
-)
+from engramq.schemas import commands, limits
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.fields import or_none
@@ -27,13 +17,13 @@ from engramq.workers.runner import Context, handles, handles_without_transaction
 from engramq.workers.trust import require_admin
 
 
-@handles_without_transaction(Authenticate)
-async def authenticate(command: Authenticate, context: Context) -> Identity:
+@handles_without_transaction(commands.Authenticate)
+async def authenticate(command: commands.Authenticate, context: Context) -> commands.Identity:
     """Find the owner of a token. Unknown, revoked and expired tokens are answered alike."""
     owner = await owner_of(context.store, command.token_sha256)
     if owner is None:
-        return Identity(status="unknown")
-    return Identity(
+        return commands.Identity(status="unknown")
+    return commands.Identity(
         status="success",
         token_id=str(owner.token_id),
         namespace=owner.namespace,
@@ -46,16 +36,16 @@ async def authenticate(command: Authenticate, context: Context) -> Identity:
     )
 
 
-@handles(ListTokens)
-async def list_tokens(tx: Transaction, _command: ListTokens, context: Context) -> TokenList:
+@handles(commands.ListTokens)
+async def list_tokens(tx: Transaction, _command: commands.ListTokens, context: Context) -> commands.TokenList:
     """List the tokens of the namespace, those that count first."""
     require_admin(context.envelope.principal, "Seeing the tokens")
     tokens, total = await first_of(tx, limits.TOKENS)
-    return TokenList(tokens=[_record(token) for token in tokens], omitted=total - len(tokens))
+    return commands.TokenList(tokens=[_record(token) for token in tokens], omitted=total - len(tokens))
 
 
-@handles(CreateToken)
-async def create_token(tx: Transaction, command: CreateToken, context: Context) -> TokenCreated:
+@handles(commands.CreateToken)
+async def create_token(tx: Transaction, command: commands.CreateToken, context: Context) -> commands.TokenCreated:
     """Let somebody in. Its id is the command's, so that a repeated command makes no second one.
 
     Raises EngramqError with `forbidden` for scopes that the maker lacks, and for a name of the other trust.
@@ -78,20 +68,20 @@ async def create_token(tx: Transaction, command: CreateToken, context: Context) 
         expires_at=command.expires_at,
     )
     made = await admit(tx, wanted, UUID(envelope.id), command.token_sha256, _actor_of(envelope))
-    return TokenCreated(token=_record(made))
+    return commands.TokenCreated(token=_record(made))
 
 
-@handles(RevokeToken)
-async def revoke_token(tx: Transaction, command: RevokeToken, context: Context) -> TokenRevoked:
+@handles(commands.RevokeToken)
+async def revoke_token(tx: Transaction, command: commands.RevokeToken, context: Context) -> commands.TokenRevoked:
     """Let a token of the namespace count no longer."""
     require_admin(context.envelope.principal, "Revoking a token")
     token_id = parse_uuid(command.token_id)
     by = _actor_of(context.envelope, None if command.reason is UNSET else command.reason)
     found = None if token_id is None else await shut_out(tx, token_id, by)
     if found is None:
-        return TokenRevoked(status="not_found", **missing(Thing.TOKEN))
+        return commands.TokenRevoked(status="not_found", **missing(Thing.TOKEN))
     token, changed = found
-    return TokenRevoked(status="revoked" if changed else "already_revoked", token=_record(token))
+    return commands.TokenRevoked(status="revoked" if changed else "already_revoked", token=_record(token))
 
 
 def _actor_of(envelope: Envelope, reason: str | None = None) -> By:

@@ -9,25 +9,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from engramq.schemas import limits
-from engramq.schemas.commands import (
-    CountMemories,
-    EdgeCount,
-    GetMemory,
-    ListRecentMemories,
-    ListShownOften,
-    ListStanding,
-    MemoryFound,
-    MemoryList,
-    MemoryStats,
-    MemoryTimeline,
-    ProjectCount,
-    QueueDepth,
-    ShownOften,
-    ShownOftenList,
-    Stats,
-    TimeSpan,
-)
+from engramq.schemas import commands, limits
 from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, ListFilter
 from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import Missing, invalid, missing
@@ -139,14 +121,14 @@ class Listed:
         return replace(self, ids=[row["id"] for row in rows]) if len(rows) <= TAGGED_MAX else self
 
 
-@handles(ListRecentMemories)
-async def list_recent(tx: Transaction, command: ListRecentMemories, context: Context) -> MemoryList:
+@handles(commands.ListRecentMemories)
+async def list_recent(tx: Transaction, command: commands.ListRecentMemories, context: Context) -> commands.MemoryList:
     """List the newest memories; a cursor is the position that the last page's next_cursor was."""
     after: tuple[datetime, UUID] | None = None
     if command.cursor is not UNSET and (after := parse_list_position(command.cursor)) is None:
         raise invalid("cursor", "cursor is none that this list gave out.")  # the gateway has checked that, too
     if command.sectors == ():
-        return MemoryList(memories=[], count=0, next_cursor=None)
+        return commands.MemoryList(memories=[], count=0, next_cursor=None)
     listed = Listed.by(command, context.envelope.project_named(command.project))
     before, before_id = after or (None, None)
     async with seeing_as_admin(tx, context.envelope.principal) as sees_all:
@@ -166,14 +148,14 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
     hint = ""
     if not shown and after is None:
         hint = await describe_elsewhere(tx, listed.values, project, is_named=command.project is not UNSET)
-    return MemoryList(memories=memories, count=len(shown), hint=hint or UNSET, next_cursor=cursor)
+    return commands.MemoryList(memories=memories, count=len(shown), hint=hint or UNSET, next_cursor=cursor)
 
 
-@handles(CountMemories)
-async def count_memories(tx: Transaction, command: CountMemories, context: Context) -> MemoryTimeline:
+@handles(commands.CountMemories)
+async def count_memories(tx: Transaction, command: commands.CountMemories, context: Context) -> commands.MemoryTimeline:
     """Count the memories of a list by when they happened, else were stored, in the finest unit with few spans."""
     if command.sectors == ():
-        return MemoryTimeline(unit="day", spans=[])
+        return commands.MemoryTimeline(unit="day", spans=[])
     listed = Listed.by(command, context.envelope.project_named(command.project))
     few = {
         "days": limits.TIMELINE_DAYS,
@@ -182,18 +164,20 @@ async def count_memories(tx: Transaction, command: CountMemories, context: Conte
     }
     async with seeing_as_admin(tx, context.envelope.principal):
         rows = await tx.rows("memories_by_time", **(await listed.looked_up(tx)).values, **few)
-    spans = [TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]
-    return MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans)
+    spans = [commands.TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]
+    return commands.MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans)
 
 
-@handles(ListShownOften)
-async def list_shown_often(tx: Transaction, _command: ListShownOften, _context: Context) -> ShownOftenList:
+@handles(commands.ListShownOften)
+async def list_shown_often(
+    tx: Transaction, _command: commands.ListShownOften, _context: Context
+) -> commands.ShownOftenList:
     """List the trusted memories that searches have shown most often."""
     few = {"beginning_chars": BEGINNING_CHARS, "candidates": _CANDIDATES, "limit": limits.SHOWN_OFTEN}
     rows = await tx.rows("memories_shown_often", **visible_now(DEFAULT_PARTITIONS), **few)
-    return ShownOftenList(
+    return commands.ShownOftenList(
         most_shown=[
-            ShownOften(
+            commands.ShownOften(
                 id=str(row["id"]),
                 preview=preview_of(row["beginning"], limits.PREVIEW_CHARS),
                 searches=row["shown"],
@@ -205,19 +189,19 @@ async def list_shown_often(tx: Transaction, _command: ListShownOften, _context: 
     )
 
 
-@handles(ListStanding)
-async def list_standing(tx: Transaction, command: ListStanding, context: Context) -> MemoryList:
+@handles(commands.ListStanding)
+async def list_standing(tx: Transaction, command: commands.ListStanding, context: Context) -> commands.MemoryList:
     """List standing wishes that hold, newest first."""
     partitions = tuple(Partition) if command.include_untrusted else DEFAULT_PARTITIONS
     project = context.envelope.project_named(command.project)
     rows = await tx.rows("standing_memories", **visible_now(partitions), project=project, limit=limits.STANDING_LISTED)
     memories = mark_visibility([memory_record(row) for row in rows])
     await mark_grounds(tx, memories)
-    return MemoryList(memories=memories, count=len(rows))
+    return commands.MemoryList(memories=memories, count=len(rows))
 
 
-@handles(GetMemory)
-async def get_memory(tx: Transaction, command: GetMemory, context: Context) -> MemoryFound:
+@handles(commands.GetMemory)
+async def get_memory(tx: Transaction, command: commands.GetMemory, context: Context) -> commands.MemoryFound:
     """Read one memory, its links and what it replaced; changes nothing."""
     async with seeing_as_admin(tx, context.envelope.principal) as sees_all:
         found = await _found(tx, command)
@@ -235,15 +219,15 @@ async def _mark_of_others(tx: Transaction, memories: list[Memory]) -> None:
             private[memory_id].of_another = True
 
 
-async def _found(tx: Transaction, command: GetMemory) -> MemoryFound:
+async def _found(tx: Transaction, command: commands.GetMemory) -> commands.MemoryFound:
     memory = await shown_memory(tx, command.memory_id, include_untrusted=command.include_untrusted)
     if not isinstance(memory, Memory):
-        return MemoryFound(memory=None, status="not_found", **memory)
+        return commands.MemoryFound(memory=None, status="not_found", **memory)
     memory_id = UUID(memory.id)
     partitions = tuple(Partition) if command.include_untrusted else (Partition.TRUSTED,)
     links = await links_of(tx, memory_id, partitions, or_none(command.as_of))
     replaced = await previews(tx, await find_replacements(tx, memory_id), partitions)
-    return MemoryFound(memory=memory, links=links, replaces=replaced, status="success")
+    return commands.MemoryFound(memory=memory, links=links, replaces=replaced, status="success")
 
 
 async def shown_memory(tx: Transaction, text: str, *, include_untrusted: bool) -> Memory | Missing:
@@ -258,8 +242,8 @@ async def shown_memory(tx: Transaction, text: str, *, include_untrusted: bool) -
     return memory
 
 
-@handles_without_transaction(MemoryStats)
-async def memory_stats(command: MemoryStats, context: Context) -> Stats:
+@handles_without_transaction(commands.MemoryStats)
+async def memory_stats(command: commands.MemoryStats, context: Context) -> commands.Stats:
     """Count what a namespace holds, and what waits in the queues."""
     namespace = context.envelope.namespace
     principal = context.envelope.principal
@@ -269,9 +253,9 @@ async def memory_stats(command: MemoryStats, context: Context) -> Stats:
     # Mailboxes are those of all namespaces.
     depths = await context.mailboxes.depths() if sees_all else {}
     spec = await context.services[Vectorizer].spec_in_store()
-    return Stats(
+    return commands.Stats(
         **counted,
-        queues={kind.value: QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
+        queues={kind.value: commands.QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
         embedder=await _vectors_of(context.store, namespace, spec),
         project=context.envelope.project or None,
         private=private,
@@ -301,8 +285,8 @@ class Counts(TypedDict):
     by_sector: dict[str, int]
     by_state: dict[str, int]
     superseded: int
-    edges: list[EdgeCount]
-    projects: list[ProjectCount]  # those with memories in the partitions that were asked for
+    edges: list[commands.EdgeCount]
+    projects: list[commands.ProjectCount]  # those with memories in the partitions that were asked for
     projects_omitted: int
     full_text: dict[str, Any]  # its language, and how far words are made anew; empty: nobody has written here
 
@@ -336,11 +320,13 @@ async def counts(tx: Transaction, partitions: Sequence[Partition] = DEFAULT_PART
         by_state=by_state,
         superseded=superseded,
         edges=[
-            EdgeCount(layer=row["layer"], origin=row["origin"], relation=row["relation"], count=row["edges"])
+            commands.EdgeCount(layer=row["layer"], origin=row["origin"], relation=row["relation"], count=row["edges"])
             for row in await edges.fetchall()
         ],
         projects=[
-            ProjectCount(project=row["project"], memories=row["memories"], untrusted_count=row["untrusted_count"])
+            commands.ProjectCount(
+                project=row["project"], memories=row["memories"], untrusted_count=row["untrusted_count"]
+            )
             for row in named
         ],
         projects_omitted=named[0]["projects"] - len(named) if named else 0,

@@ -10,19 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engramq.schemas.exports import (
-    FORMAT,
-    LINE_BYTES,
-    RECORDS,
-    VERSION,
-    AuditRecord,
-    EmbeddingModel,
-    End,
-    Head,
-    MemoryRecord,
-    Record,
-    type_of,
-)
+from engramq.schemas import exports
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.tenants.export_rules import ExportRules, RuleBroken
@@ -33,10 +21,10 @@ FILE: Final = "file"  # the field of a refusal that concerns the file as a whole
 LINE: Final = "line"  # and of one that concerns all of a line
 TYPE: Final = "type"
 
-_HEAD: Final = msgspec.json.Decoder(Head)
-_RECORD: Final = msgspec.json.Decoder(Record | End)
-_ORDER: Final = {kind: number for number, kind in enumerate(RECORDS)}
-_TYPES: Final = tuple(type_of(kind) for kind in RECORDS)
+_HEAD: Final = msgspec.json.Decoder(exports.Head)
+_RECORD: Final = msgspec.json.Decoder(exports.Record | exports.End)
+_ORDER: Final = {kind: number for number, kind in enumerate(exports.RECORDS)}
+_TYPES: Final = tuple(exports.type_of(kind) for kind in exports.RECORDS)
 _PROBLEM: Final = re.compile(r"(?P<reason>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 # U+0000, which PostgreSQL keeps in no text; a backslash that is itself escaped begins none.
@@ -57,7 +45,7 @@ class CheckedLine:
 
     number: int
     line: bytes
-    record: Record
+    record: exports.Record
 
 
 @dataclass(slots=True)
@@ -65,7 +53,7 @@ class ExportSummary:
     """What an export holds: how many records by type and vectors by model and partition; a digest of its lines."""
 
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_TYPES, 0)))
-    vectors: Counter[tuple[EmbeddingModel, Partition]] = field(default_factory=Counter)
+    vectors: Counter[tuple[exports.EmbeddingModel, Partition]] = field(default_factory=Counter)
     last_audit_id: int = 0
     digest: str = ""
 
@@ -81,16 +69,19 @@ class ExportReader:
         self._number = 0
         self._digest = hashlib.blake2b(digest_size=16)
 
-    def head(self) -> Head:
+    def head(self) -> exports.Head:
         """Read the first line; raises ExportRefused, UnusableFile."""
         line = (self._next() or b"").removeprefix(UTF8_BOM)
         try:
             found = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             found = None
-        if not isinstance(found, dict) or found.get(TYPE) != FORMAT:
-            raise ExportRefused(1, TYPE, f"no export begins so: the type of its first line is {FORMAT}.")
-        for name, own in (("version", VERSION), ("schema", self._schema)):  # before what another one may have changed
+        if not isinstance(found, dict) or found.get(TYPE) != exports.FORMAT:
+            raise ExportRefused(1, TYPE, f"no export begins so: the type of its first line is {exports.FORMAT}.")
+        for name, own in (
+            ("version", exports.VERSION),
+            ("schema", self._schema),
+        ):  # before what another one may have changed
             if isinstance(found.get(name), int) and found[name] > own:
                 raise ExportRefused(
                     self._number, name, f"{found[name]} is of a later release; this one reads up to {own}."
@@ -106,12 +97,12 @@ class ExportReader:
         place = 0
         while (line := self._next()) is not None:
             found = self._decode(_RECORD, line)
-            if isinstance(found, End):
+            if isinstance(found, exports.End):
                 self._finish(rules, found)
                 return
             if _ORDER[type(found)] < place:
                 raise ExportRefused(
-                    self._number, TYPE, f"{type_of(found)} stands after {_TYPES[place]}, which comes later."
+                    self._number, TYPE, f"{exports.type_of(found)} stands after {_TYPES[place]}, which comes later."
                 )
             place = _ORDER[type(found)]
             self._check(rules, found, closing=place > 0)
@@ -119,7 +110,7 @@ class ExportReader:
             yield CheckedLine(self._number, line, found)
         raise ExportRefused(self._number + 1, FILE, "the export was cut off: its last line, of type end, is missing.")
 
-    def _check(self, rules: ExportRules, record: Record | None, *, closing: bool) -> None:
+    def _check(self, rules: ExportRules, record: exports.Record | None, *, closing: bool) -> None:
         try:
             if closing:
                 rules.end_memories()
@@ -128,14 +119,14 @@ class ExportReader:
         except RuleBroken as problem:
             raise ExportRefused(problem.line or self._number, problem.field, problem.reason) from None
 
-    def _note(self, record: Record) -> None:
-        self.summary.counts[type_of(record)] += 1
-        if isinstance(record, MemoryRecord) and record.embedding_model is not None:
+    def _note(self, record: exports.Record) -> None:
+        self.summary.counts[exports.type_of(record)] += 1
+        if isinstance(record, exports.MemoryRecord) and record.embedding_model is not None:
             self.summary.vectors[record.embedding_model, record.partition] += 1
-        elif isinstance(record, AuditRecord):
+        elif isinstance(record, exports.AuditRecord):
             self.summary.last_audit_id = record.id
 
-    def _finish(self, rules: ExportRules, end: End) -> None:
+    def _finish(self, rules: ExportRules, end: exports.End) -> None:
         self._check(rules, None, closing=True)
         for kind in {*end.counts, *_TYPES}:
             there, told = self.summary.counts[kind], end.counts.get(kind, 0)
@@ -153,8 +144,8 @@ class ExportReader:
             for line in self._lines:
                 self._number += 1
                 self._digest.update(line)
-                if len(line) > LINE_BYTES:
-                    raise ExportRefused(self._number, LINE, f"it is longer than {LINE_BYTES} bytes.")
+                if len(line) > exports.LINE_BYTES:
+                    raise ExportRefused(self._number, LINE, f"it is longer than {exports.LINE_BYTES} bytes.")
                 if line.strip():
                     return line
         except BrokenOff as problem:

@@ -15,19 +15,8 @@ from uuid import UUID
 import msgspec
 import numpy as np
 
+from engramq.schemas import exports
 from engramq.schemas.commands import LinkRequest
-from engramq.schemas.exports import (
-    AuditRecord,
-    DeferredLinkRecord,
-    EdgeRecord,
-    ImportedRowRecord,
-    LinkRecord,
-    MemoryRecord,
-    NodeRecord,
-    ProposalRecord,
-    Record,
-    TombstoneRecord,
-)
 from engramq.schemas.limits import NAME_CHARS
 from engramq.schemas.vocabulary import Partition, ProposalAction, Relation, SectorSource
 from engramq.workers.db.viewers import EVERYTHING, Viewer, principal_of
@@ -60,11 +49,11 @@ class ExportRules:
     def __init__(self) -> None:
         self._staged = sqlite3.connect("", isolation_level=None)
         self._staged.executescript(SQL["schema"])
-        self._last: tuple[type[Record], bytes] | None = None
+        self._last: tuple[type[exports.Record], bytes] | None = None
         self._line = 0
         self._closed = False
 
-    def check(self, record: Record, line: int) -> None:
+    def check(self, record: exports.Record, line: int) -> None:
         """Stage a record; raises RuleBroken."""
         field, key = _key(record)
         if self._last is not None and self._last[0] is not type(record):
@@ -102,11 +91,11 @@ class ExportRules:
         return self._staged.execute(SQL[name], values)
 
     @singledispatchmethod
-    def _check(self, record: Record) -> None:
+    def _check(self, record: exports.Record) -> None:
         """Check what is particular to a type."""
 
     @_check.register
-    def _(self, record: MemoryRecord) -> None:
+    def _(self, record: exports.MemoryRecord) -> None:
         if record.sector is not None and record.sector_source is SectorSource.NONE:
             raise RuleBroken("sector", "a memory that fits no sector has none.")
         _require_principal(record.owner)
@@ -116,7 +105,7 @@ class ExportRules:
         _require_vector(record)
 
     @_check.register
-    def _(self, record: NodeRecord) -> None:
+    def _(self, record: exports.NodeRecord) -> None:
         if self._memory(record.id) is not None:
             raise RuleBroken("id", f"{record.id} is a memory's.")
         self._run("add_node", id=record.id.bytes)
@@ -124,7 +113,7 @@ class ExportRules:
         self._require_new("name", f"a node {record.label}: {record.name}", record.label, record.name)
 
     @_check.register
-    def _(self, record: EdgeRecord) -> None:
+    def _(self, record: exports.EdgeRecord) -> None:
         for field, end in (("source_id", record.source_id), ("target_id", record.target_id)):
             if self._memory(end) is None and self._run("node", id=end.bytes).fetchone() is None:
                 raise RuleBroken(field, f"there is no node {end}.")
@@ -135,7 +124,7 @@ class ExportRules:
         self._require_new("relation", f"an edge {record.relation} between these two nodes", *ends, record.relation)
 
     @_check.register
-    def _(self, record: LinkRecord) -> None:
+    def _(self, record: exports.LinkRecord) -> None:
         _require_sector(record)
         self._require_linkable("source_id", record.source_id, "target_id", record.target_id)
         self._require_allowed_partitions(record)
@@ -144,23 +133,23 @@ class ExportRules:
         self._require_new("target_id", "a link of these two", str(record.source_id), str(record.target_id))
 
     @_check.register
-    def _(self, record: DeferredLinkRecord) -> None:
+    def _(self, record: exports.DeferredLinkRecord) -> None:
         try:
             msgspec.convert({**record.request, "source": "source", "target": "target"}, LinkRequest)
         except msgspec.ValidationError as problem:
             raise RuleBroken("request", f"{problem}.") from None
 
     @_check.register
-    def _(self, record: TombstoneRecord) -> None:
+    def _(self, record: exports.TombstoneRecord) -> None:
         self._require_linkable("low_id", record.low_id, "high_id", record.high_id)
 
     @_check.register
-    def _(self, record: AuditRecord) -> None:
+    def _(self, record: exports.AuditRecord) -> None:
         if record.owner is not None and record.owner.encode() > EVERYTHING.owner_last.encode():
             raise RuleBroken("owner", "no principal is called so.")
 
     @_check.register
-    def _(self, record: ProposalRecord) -> None:
+    def _(self, record: exports.ProposalRecord) -> None:
         for field, action in (("new_sector", ProposalAction.RECLASSIFY), ("change", ProposalAction.CHANGE)):
             given = bool(getattr(record, field))
             if field == "change" and record.action is ProposalAction.SHARE:
@@ -171,7 +160,7 @@ class ExportRules:
         if len({*principals}) < len(principals):
             raise RuleBroken("approvals", "a principal approves once.")
 
-    def _add_memory(self, record: MemoryRecord) -> None:
+    def _add_memory(self, record: exports.MemoryRecord) -> None:
         trusted = record.partition is Partition.TRUSTED
         self._run(
             "add_memory", id=record.id.bytes, line=self._line, trusted=trusted,
@@ -191,7 +180,7 @@ class ExportRules:
         found = self._run("memory", id=memory_id.bytes).fetchone()
         return None if found is None else _Memory(*found)
 
-    def _require_owner_of_ends(self, record: EdgeRecord | LinkRecord) -> None:
+    def _require_owner_of_ends(self, record: exports.EdgeRecord | exports.LinkRecord) -> None:
         """Refuse an edge or link that others see than its ends.
 
         One that has a note may stay its owner's though both ends are shared: consent to these was none to the note.
@@ -213,7 +202,7 @@ class ExportRules:
         if low >= high:
             raise RuleBroken(high_field, f"it is not greater than {low_field}, as that of a link of two memories is.")
 
-    def _require_allowed_partitions(self, record: LinkRecord) -> None:
+    def _require_allowed_partitions(self, record: exports.LinkRecord) -> None:
         """Refuse a link across partitions, but for those that a promotion or a supersession made cross."""
         ends = [(end, self._memory(end)) for end in (record.source_id, record.target_id)]
         trusted = [(end, memory) for end, memory in ends if memory is not None and memory.trusted]
@@ -248,12 +237,12 @@ def _require_principal(owner: str | None) -> None:
         raise RuleBroken("owner", "no principal is called so.")
 
 
-def _require_sector(record: EdgeRecord | LinkRecord) -> None:
+def _require_sector(record: exports.EdgeRecord | exports.LinkRecord) -> None:
     if record.sector_source is SectorSource.NONE:
         raise RuleBroken("sector_source", "only a memory can fit no sector.")
 
 
-def _require_vector(record: MemoryRecord) -> None:
+def _require_vector(record: exports.MemoryRecord) -> None:
     if (record.embedding is None) is not (record.embedding_model is None):
         raise RuleBroken("embedding_model", "a vector and its model come together.")
     if record.embedding is None or record.embedding_model is None:
@@ -269,14 +258,14 @@ def _require_forward(valid_from: datetime | None, valid_until: datetime | None) 
         raise RuleBroken("valid_until", "it is not later than valid_from.")
 
 
-def _key(record: Record) -> tuple[str, bytes]:
+def _key(record: exports.Record) -> tuple[str, bytes]:
     """Return by what the records of a type are sorted: the name of the field, and bytes that sort as its values do."""
     match record:
-        case TombstoneRecord():
+        case exports.TombstoneRecord():
             return "low_id", record.low_id.bytes + record.high_id.bytes
-        case ImportedRowRecord():
+        case exports.ImportedRowRecord():
             return "digest", bytes.fromhex(record.digest)
-        case AuditRecord():
+        case exports.AuditRecord():
             return "id", record.id.to_bytes(8)
         case _:
             return "id", record.id.bytes
