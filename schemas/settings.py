@@ -129,8 +129,8 @@ class Settings:
     namespace: str = _setting(DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", take.namespace)
     principal: str = _setting(
         DEFAULT_PRINCIPAL,
-        "Who stdio clients and the command line are: created_by of what they store, the actor in the audit log. `I/O`: "
-        "whoever uses this machine and has named nobody",
+        "Who stdio clients, the command line and HTTP without tokens are: created_by of what they store, the actor in "
+        "the audit log. In a home it is the login name of its user, `I/O` in an older home; else `I/O`",
         take.principal,
     )
     project: str = _setting(

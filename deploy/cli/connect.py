@@ -8,7 +8,6 @@ import click
 from engramq.deploy.connect.catalogue import CLIENTS, Client, UserPlaces, how_started
 from engramq.deploy.connect.configuration import connect, disconnect, entry_in, file_of, snippet
 from engramq.deploy.connect.files import Unchangeable
-from engramq.deploy.local import settings
 from engramq.schemas.command_line import CommandFailed
 
 
@@ -50,12 +49,6 @@ def command(*, client: str | None, show: bool, remove: bool, project: bool, list
         _tell(chosen, "is in", done.changed, path, "is already in")
         if done.backup is not None:
             click.echo(f"The file before is kept in {done.backup}")
-        is_first = not any(_state(each, each.user(at)) == "connected" for each in CLIENTS.values() if each != chosen)
-        if done.changed and is_first and not os.environ.get(settings.PRINCIPAL):
-            click.echo(
-                f"What it stores is by {settings.DEFAULT_PRINCIPAL!r}, whoever uses this machine. "
-                f"To be named: {settings.PRINCIPAL}=NAME engramq connect {chosen.name}{' --project' if project else ''}"
-            )
 
 
 def _tell(client: Client, is_now: str, changed: bool, path: Path, was: str) -> None:

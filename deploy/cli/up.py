@@ -59,13 +59,12 @@ def command(host: str | None, port: int | None, *, detach: bool, held: bool) -> 
         click.echo(f"Starting engramq in {home.path} ...")
         if not held:
             require_fit(environment)
-        is_new = not home.lock.exists()
         leases.append(take_lease(home, DETACHED if held else UP, environment, READY_BOUND_S))
         unanswered = _unanswered(leases[0])
         if detach:
             _detach(home, environment)
         end = "It stays until engramq down." if detach else "Ctrl-C stops it."
-        _say("Holding it." if held else _banner(home, leases[0], environment, end, is_new=is_new))
+        _say("Holding it." if held else _banner(home, leases[0], environment, end))
         if unanswered:
             click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
         if detach:
@@ -229,19 +228,17 @@ def _release(lease: StackLease) -> None:
         lease.close()
 
 
-def _principal(environment: dict[str, str], *, is_new: bool) -> str:
-    """Return who stores what comes in over HTTP, or what says it; at a home's first start also how to be named."""
+def _principal(home: Home, environment: dict[str, str]) -> str:
+    """Return who stores what comes in over HTTP, or what says it."""
     match environment.get(settings.AUTH) or settings.DEFAULT_AUTH:
         case Auth.TOKEN:
             return "  principal       by token; engramq token create --principal NAME makes one"
         case Auth.JWT:
             return f"  principal       by a token of {read_settings(environment).jwt.issuer}"
-    named = environment.get(settings.PRINCIPAL)
-    hint = "" if named or not is_new else f" (whoever uses this machine; {settings.PRINCIPAL}=NAME names you)"
-    return f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"
+    return f"  principal       {settings.principal_of(home, environment)}"
 
 
-def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str, *, is_new: bool) -> str:
+def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str) -> str:
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
     start, client = how_started(environment), CLIENTS["gemini"]
     options = "".join(f" --env {shlex.quote(f'{name}={value}')}" for name, value in start.variables.items())
@@ -252,7 +249,7 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         f"  MCP over HTTP   {http}/mcp",
         f"  page            {http}/ui",
         f"  data and logs   {home.path}",
-        _principal(environment, is_new=is_new),
+        _principal(home, environment),
         "",
         "Connect an MCP client over stdio (it shares this stack):",
         f"  claude mcp add engramq{options} -- {shlex.join(start.command('stdio'))}",

@@ -108,6 +108,7 @@ def open_connection(home: Home, environment: dict[str, str], conversation: Conve
 
     Raises DeployError when that takes longer, or cannot be with these settings.
     """
+    environment = {**environment, settings.PRINCIPAL: settings.principal_of(home, environment)}
     settings.require_text(environment, (settings.NAMESPACE, settings.PRINCIPAL, *_WISHES.values()))
     deadline = time.monotonic() + OPEN_BOUND_S
     pause_s = 0.02
@@ -134,7 +135,7 @@ def _hello(environment: dict[str, str], session: str) -> bytes:
     hello: dict[str, object] = {
         "engramq": 1,
         "namespace": environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE,
-        "principal": environment.get(settings.PRINCIPAL) or settings.DEFAULT_PRINCIPAL,
+        "principal": environment[settings.PRINCIPAL],
         "output_schemas": settings.output_schemas(environment),
         "session": session,
     }

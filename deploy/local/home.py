@@ -54,6 +54,8 @@ class Home:
         self.http_token = self.path / "http-token"
         # The embedder that made vectors last; see `kept_embedder` in settings.py.
         self.embedder = self.path / "embedder"
+        # The principal of clients that name none; see `principal_of` in settings.py.
+        self.principal = self.path / "principal"
         # By what hooks know projects again; see `hooks/projects.py`.
         self.projects = self.path / "projects.json"
         self.lock = self.path / "supervisor.lock"
@@ -116,7 +118,7 @@ class Home:
         if status.st_uid != os.geteuid():
             raise DeployError(
                 "home_unusable",
-                f"{self.path} is not a folder of this user, but of {_name_of(status.st_uid)}.",
+                f"{self.path} is not a folder of this user, but of {name_of(status.st_uid)}.",
                 f"Run engramq as its owner. {_ELSEWHERE}",
             )
         if stat.S_IMODE(status.st_mode) & _OTHERS_WRITE:
@@ -190,7 +192,7 @@ def refuse_foreign(folder: Path, owners: Collection[int] = (), except_for: Colle
             if owner not in ours and entry.name not in except_for:
                 raise DeployError(
                     "home_unusable",
-                    f"{entry.path} belongs to {_name_of(owner)}, and nothing of others is used.",
+                    f"{entry.path} belongs to {name_of(owner)}, and nothing of others is used.",
                     "See what it is, then remove it, or have root give it to this user (chown).",
                 )
     except PermissionError as error:
@@ -199,7 +201,8 @@ def refuse_foreign(folder: Path, owners: Collection[int] = (), except_for: Colle
         ) from error
 
 
-def _name_of(uid: int) -> str:
+def name_of(uid: int) -> str:
+    """Return the login name of an account, or its number where it has none."""
     import pwd  # noqa: PLC0415 - there is none on Windows
 
     try:

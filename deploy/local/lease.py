@@ -127,7 +127,8 @@ def take_lease(
     settings.linger_s(environment)
     settings.port(environment)
     home.ensure()
-    asked = {"settings": settings.stack_settings(environment), "http": settings.for_http(environment)}
+    caller = {**environment, settings.PRINCIPAL: settings.principal_of(home, environment)}
+    asked = {"settings": settings.stack_settings(environment), "http": settings.for_http(caller)}
     lease = request(home, "lease", kind=kind, pid=os.getpid(), **asked)
     deadline = time.monotonic() + bound_s
     started = -_RESTART_S

@@ -41,6 +41,8 @@ def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[S
     environment = {**os.environ, **given}
     if environment.get(settings.URL) and command not in _SERVERS:
         click.echo(f"engramq: this is about the servers of this machine; {settings.URL} is not asked.", err=True)
+    home = home_from(environment)
+    environment[settings.PRINCIPAL] = settings.principal_of(home, environment)
     chosen = read_settings(environment)
     if command in _OWNERS and chosen.migrate_database_url:
         environment[settings.DATABASE_URL] = chosen.migrate_database_url
@@ -49,7 +51,6 @@ def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[S
         yield chosen
         return
     kind = "worker" if command == "worker" else "command"
-    home = home_from(environment)
     lease = take_lease(home, kind, environment, READY_BOUND_S)
     environment = with_embedder(home, environment)  # as its workers have it
     with contextlib.closing(lease):

@@ -5,10 +5,11 @@ Secrets may be mounted as files: ENGRAMQ_DATABASE_URL_FILE names the file that h
 Imported by the stdio relay: standard library only.
 """
 
+import os
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 
-from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.home import DeployError, Home, name_of
 from engramq.schemas.embedder_choice import KeptEmbedder, endpoint_problem, kept_in
 
 PREFIX = "ENGRAMQ_"
@@ -42,6 +43,7 @@ MOST_HOOK_TOKENS = 20_000
 # The same words as in schemas.vocabulary (a test compares them); importing that costs the relay 12 ms.
 DEFAULT_NAMESPACE = "default_user"
 DEFAULT_PRINCIPAL = "I/O"
+SYSTEM_PRINCIPAL = "engramq"
 
 # Settings that each client brings itself. The stack must not inherit them from the client that started it.
 PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS})
@@ -174,6 +176,39 @@ def kept_embedder(home: Home) -> KeptEmbedder:
         return kept_in(home.embedder.read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
         return KeptEmbedder()
+
+
+def principal_of(home: Home, environment: Mapping[str, str]) -> str:
+    """Return who clients are that show no token: as the environment says, else as the home noted at its first start.
+
+    What is private belongs to a name: a home older than the note, and servers of the user's own, keep the former one.
+    """
+    if named := environment.get(PRINCIPAL):
+        return named
+    # Asked for before the note is read: a first start writes the note before there are data.
+    is_new = not (environment.get(DATABASE_URL) or environment.get(REDIS_URL) or has_data(home))
+    try:
+        return home.principal.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return _login_name() if is_new else DEFAULT_PRINCIPAL
+
+
+def note_principal(home: Home) -> None:
+    """Write down, in a home without data, whose memories it will hold."""
+    if not has_data(home) and not home.principal.exists():
+        partial = home.principal.with_suffix(".partial")
+        partial.write_text(_login_name(), "utf-8")
+        partial.replace(home.principal)
+
+
+def has_data(home: Home) -> bool:
+    """Say whether a home's database has been made."""
+    return os.path.lexists(home.postgres / "data")
+
+
+def _login_name() -> str:
+    name = name_of(os.geteuid())
+    return DEFAULT_PRINCIPAL if name == SYSTEM_PRINCIPAL else name
 
 
 def with_embedder(home: Home, environment: Mapping[str, str]) -> dict[str, str]:

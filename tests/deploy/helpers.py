@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from pwd import getpwuid
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from engramq.deploy.local.home import Home
 from engramq.deploy.local.lease import connect
 
 BOUND_S = 20.0
+USER = getpwuid(os.geteuid()).pw_name
 OTHER = 12345  # a user id that nobody has
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes a second user of the machine, which only root can be")
 FAKE_ENGRAMQ = str(Path(__file__).with_name("fake_engramq.py"))

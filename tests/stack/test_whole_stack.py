@@ -24,6 +24,7 @@ from bench.replies import Doors, stack
 from engramq.deploy.local.embedded import process
 from tests.agents.hosts import HOSTS, Host
 from tests.agents.loop import Figures, added, play
+from tests.deploy.helpers import USER
 from tests.scenarios.stage import LEGACY, MODERN, Agent
 
 pytestmark = pytest.mark.timeout(300)
@@ -95,7 +96,7 @@ async def test_clients_share_one_store_that_a_kill_of_everything_does_not_hurt(i
         stored = await Agent(first).store("Our flight to Lisbon departs at half past six in the morning")
         (found,) = await Agent(second).search("When do we leave for Portugal?")
         assert found["id"] == stored["id"]
-        assert found["created_by"] == "I/O"
+        assert found["created_by"] == USER
     before = installation.status()
     assert before["running"] is True
 
@@ -107,6 +108,19 @@ async def test_clients_share_one_store_that_a_kill_of_everything_does_not_hurt(i
     assert installation.status()["pid"] != before["pid"]
     assert installation.run("down").returncode == 0
     assert installation.run("status").returncode == 3
+
+
+def test_a_home_of_before_keeps_its_principal_and_what_is_private_to_it(installation: Installation) -> None:
+    installation.environment["ENGRAMQ_PRINCIPAL"] = "I/O"
+    assert installation.run("store", "--private", "The safe opens with 4711").returncode == 0
+    installation.run("down")
+    del installation.environment["ENGRAMQ_PRINCIPAL"]
+    note = Path(installation.environment["ENGRAMQ_HOME"], "principal")
+    assert b"4711" not in installation.run("search", "safe").stdout, "private to another principal"
+    installation.run("down")
+    note.unlink()
+    assert b"4711" in installation.run("search", "safe").stdout
+    assert not note.exists()
 
 
 @pytest.mark.promise("OP-2", "OP-3")

@@ -305,10 +305,10 @@ def _put_in_place(home: Home) -> Path | None:
     start_over(home)  # what hooks noted as captured may be in the former data alone
     places = {home.restoring / name: home.path / name for name in BESIDE}
     beside = {restored: place for restored, place in places.items() if restored.exists()}
-    replaced = {home.embedder, *beside.values()}  # the embedder is one of the former data, whatever the backup has
+    of_data = {home.embedder, home.principal}  # of the former data, whatever the backup has
     in_the_way = [folder for folder in (home.redis, home.postgres) if _is_used(folder)]
     if in_the_way:
-        in_the_way[:0] = [place for place in sorted(replaced) if place.exists()]
+        in_the_way[:0] = [place for place in sorted(of_data | {*beside.values()}) if place.exists()]
         moved_to = home.path / f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
         moved_to.mkdir(mode=PRIVATE)
         for former in in_the_way:
@@ -316,6 +316,8 @@ def _put_in_place(home: Home) -> Path | None:
         sync_folder(moved_to)
     elif home.postgres.exists():
         home.postgres.rmdir()
+    for stale in of_data:
+        stale.unlink(missing_ok=True)
     for restored, place in beside.items():
         restored.replace(place)
     home.restoring.rename(home.postgres)

@@ -31,7 +31,7 @@ from engramq.workers.admin import Cluster, saving
 
 DATA: Final = "postgres/data"
 LOCAL_SETTINGS: Final = "postgres/local.conf"
-BESIDE: Final = ("http-token", "embedder", "projects.json")  # files of the home beside the database
+BESIDE: Final = ("http-token", "embedder", "principal", "projects.json")  # files of the home beside the database
 READY_BOUND_S: Final = 180.0
 ENDING_BOUND_S: Final = 30.0
 STALL_BOUND_S: Final = 300.0  # without a byte: the checkpoint that a backup begins with may take minutes

@@ -22,6 +22,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, make_folder, refuse_foreign
 from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.ownership import remove_leftover
+from engramq.deploy.local.settings import note_principal
 
 POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
 OWNER_ROLE = "engramq"
@@ -136,6 +137,7 @@ class Postgres:
         Raises DeployError when there are no binaries for this platform, no account may reach the folder, initdb failed,
         or the cluster is of another major version.
         """
+        note_principal(self.home)
         self._binaries = find_binaries()
         self._account = self._choose_account(self._binaries)
         self._hand_over_folders(self._account.owner)

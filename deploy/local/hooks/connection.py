@@ -47,7 +47,7 @@ class HookConnection:
             "project": project,
             "detail": "brief",
             UNTRUSTED: True,
-            "acts_for": os.environ.get(settings.PRINCIPAL) or settings.DEFAULT_PRINCIPAL,
+            "acts_for": settings.principal_of(home, os.environ),
         }
         try:
             _refuse_foreign(home)

@@ -25,7 +25,7 @@ from engramq.deploy.local.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgre
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.ownership import lock_home
-from engramq.deploy.local.settings import kept_embedder
+from engramq.deploy.local.settings import kept_embedder, principal_of
 from engramq.schemas.command_line import CommandFailed
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, service
@@ -90,6 +90,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
     home.http_token.write_text("secret")
     home.embedder.write_text("e5\n\n")
     home.projects.write_text("{}")
+    home.principal.write_text("lena")
     taken = saved(home, target, environment)
     assert target.stat().st_mode & 0o777 == 0o600
     assert taken.file_bytes == target.stat().st_size
@@ -103,6 +104,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
     assert other.http_token.read_text() == "secret"
     assert kept_embedder(other).name == "e5"
     assert other.projects.read_text() == "{}"
+    assert principal_of(other, {}) == "lena"
     with running_servers(other.path) as servers, psycopg.connect(servers.database_url_owner) as connection:
         assert connection.execute("show work_mem").fetchone() == ("17MB",)
 

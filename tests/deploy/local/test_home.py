@@ -14,7 +14,7 @@ from engramq.deploy.local.supervisor.state import shut_down
 from engramq.schemas import vocabulary
 from engramq.schemas.embedder_choice import KeptEmbedder, text_of
 from engramq.schemas.settings import SETTINGS
-from tests.deploy.helpers import OTHER, needs_root
+from tests.deploy.helpers import OTHER, USER, needs_root
 
 
 def test_folders_are_closed_to_others(tmp_path: Path) -> None:
@@ -66,11 +66,28 @@ def test_defaults_and_names_are_those_of_the_one_table() -> None:
 
     assert vocabulary.DEFAULT_NAMESPACE == settings.DEFAULT_NAMESPACE == table[settings.NAMESPACE]
     assert vocabulary.DEFAULT_PRINCIPAL == settings.DEFAULT_PRINCIPAL == table[settings.PRINCIPAL]
+    assert vocabulary.SYSTEM_PRINCIPAL == settings.SYSTEM_PRINCIPAL
     assert table[settings.HOST] == settings.DEFAULT_HOST
     assert table[settings.AUTH] == settings.DEFAULT_AUTH
     assert table[settings.EMBEDDER] == settings.DEFAULT_EMBEDDER
     assert table[settings.PORT] == str(settings.DEFAULT_PORT)
     assert table.keys() >= settings.FOR_HTTP | settings.DECISIVE
+
+
+def test_a_new_home_takes_the_login_name_and_one_with_data_keeps_its_principal(home: Home) -> None:
+    own = [{settings.DATABASE_URL: "postgresql://db/memories"}, {settings.REDIS_URL: "redis://queue"}]
+    assert settings.principal_of(home, {}) == USER
+    assert settings.principal_of(home, {settings.PRINCIPAL: "ada"}) == "ada"
+    assert [settings.principal_of(home, each) for each in own] == ["I/O", "I/O"]
+
+    home.ensure()
+    settings.note_principal(home)
+    (home.postgres / "data").mkdir(parents=True)
+    assert [settings.principal_of(home, each) for each in ({}, *own)] == [USER] * 3
+
+    home.principal.unlink()  # as a home of an earlier release has none
+    settings.note_principal(home)
+    assert settings.principal_of(home, {}) == "I/O"
 
 
 def test_a_stack_is_told_apart_by_what_concerns_all_its_clients() -> None:

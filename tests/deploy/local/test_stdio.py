@@ -10,7 +10,7 @@ from engramq.deploy.local.embedded.process import is_alive
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.hooks.projects import project_of
 from engramq.deploy.local.supervisor.state import shut_down
-from tests.deploy.helpers import BOUND_S, Client, await_true, identity, is_stopped, service, status_of
+from tests.deploy.helpers import BOUND_S, USER, Client, await_true, identity, is_stopped, service, status_of
 from tests.deploy.local.hooks.test_projects import git, repository
 
 pytestmark = pytest.mark.timeout(40)
@@ -24,7 +24,7 @@ def test_several_clients_share_one_gateway_each_with_its_own_identity(home: Home
 
     assert one["pid"] == other["pid"]
     own = one["hello"].pop("session")
-    assert one["hello"] == {"engramq": 1, "namespace": "default_user", "principal": "I/O", "output_schemas": False}
+    assert one["hello"] == {"engramq": 1, "namespace": "default_user", "principal": USER, "output_schemas": False}
     assert own.startswith("stdio-")
     assert other["hello"]["session"] not in (own, "")
     assert other["hello"]["principal"] == "critic"
