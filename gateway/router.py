@@ -57,7 +57,7 @@ def read_allowed(settings: Settings) -> Allowed:
     names = {*_LOOPBACK, *settings.public_url.names, f"[{host}]" if ":" in host else host} - {"0.0.0.0", "[::]"}  # noqa: S104 - no name
     public = {settings.public_url.url} if settings.public_url.url else set()
     names |= {_name_in(url.partition("//")[2]) for url in public}
-    return Allowed(frozenset(names), frozenset({*settings.allowed_origins, *public}))
+    return Allowed(frozenset(names), frozenset({*settings.public_url.pages, *public}))
 
 
 @lru_cache(maxsize=256)
@@ -132,10 +132,10 @@ class Router:
         self._welcome = read_allowed(settings)
         self._bodies = bodies
         self._app: ASGIApp = self._route
-        if settings.allowed_origins:
+        if settings.public_url.pages:
             self._app = CORSMiddleware(
                 self._route,
-                allow_origins=settings.allowed_origins,
+                allow_origins=settings.public_url.pages,
                 allow_methods=["GET", "POST", "PATCH", "DELETE"],
                 allow_headers=["*"],
                 expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],

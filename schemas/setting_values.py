@@ -183,26 +183,27 @@ def origin(text: str) -> str:
     return f"{parts.scheme}://{shown}" + (f":{parts.port}" if parts.port not in (None, usual) else "")
 
 
-def origins(text: str) -> tuple[str, ...]:
-    return tuple(origin(part) for part in _split(text))
-
-
 class Public(NamedTuple):
-    """By what clients reach a server: its origin, which it announces, and further names, as in a Host header."""
+    """By what clients reach a server: its origin, which it announces, further names, as in a Host header, and pages."""
 
     url: str = ""
     names: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()  # the origins of web pages that may call
 
 
 def public(text: str) -> Public:
-    """Return what a text such as `https://memory.example.org, engramq.internal` says; IPv6 addresses in brackets."""
+    """Return what a text such as `https://memory.example.org, pod-7, https://app.example.org` says.
+
+    IPv6 addresses are in brackets. Only behind an address are origins those of pages.
+    """
     parts = _split(text)
     url = origin(parts.pop(0)) if parts and "://" in parts[0] else ""
-    names = tuple(part.lower() for part in parts)
+    pages = tuple(origin(part) for part in parts if url and "://" in part)
+    names = tuple(part.lower() for part in parts if not (url and "://" in part))
     for host in names:
         if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]", host):
             raise ValueError("must be like https://memory.example.org, with further names without ports after commas")
-    return Public(url, names)
+    return Public(url, names, pages)
 
 
 def networks(text: str) -> tuple[str, ...]:

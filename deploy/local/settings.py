@@ -48,11 +48,7 @@ SYSTEM_PRINCIPAL = "engramq"
 # Settings that each client brings itself. The stack must not inherit them from the client that started it.
 PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS})
 # Settings that the gateway takes for HTTP from the `engramq up` that asked for it.
-FOR_HTTP = (
-    PERSONAL
-    | {HOST, PORT, AUTH}
-    | {PREFIX + name for name in (*("PUBLIC_URL", "ALLOWED_ORIGINS", "TRUSTED_PROXIES", "JWT"),)}
-)
+FOR_HTTP = PERSONAL | {HOST, PORT, AUTH} | {PREFIX + name for name in ("PUBLIC_URL", "TRUSTED_PROXIES", "JWT")}
 # Settings that say which callers HTTP lets in, and as whom: a client that asks for others is refused.
 OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS}
 _DEFAULTS = {

@@ -228,7 +228,7 @@ def test_a_home_that_is_a_file_is_said(command: str, code: int, environment: dic
     assert code == 3 or "is not a folder" in done.stdout + done.stderr or "File exists" in done.stderr
 
 
-OF_HTTP = ("auth", "host", "port", "public_url", "allowed_origins", "trusted_proxies", "jwt")
+OF_HTTP = ("auth", "host", "port", "public_url", "trusted_proxies", "jwt")
 EVERYTHING = {setting.variable: f"value of {setting.field}" for setting in SETTINGS} | {settings.PORT: "0"}
 
 

@@ -37,7 +37,7 @@ async def test_behind_a_proxy_the_public_name_counts(redis_url: str, keys: Keys)
 
 @pytest.mark.promise("SE-2")
 async def test_only_listed_origins_may_call_and_read(redis_url: str, keys: Keys) -> None:
-    listed = {"public_url": "https://memory.example.org", "allowed_origins": "https://app.example.org:8443"}
+    listed = {"public_url": "https://memory.example.org, https://app.example.org:8443"}
     async with guarded(redis_url, keys, **listed) as (site, _):
         for origin in ("https://app.example.org:8443", "https://memory.example.org", "http://localhost:6274"):
             assert (await site.ask("GET", "/healthz", origin=origin))[0] == 200
@@ -95,8 +95,8 @@ async def test_only_trusted_proxies_say_where_a_request_comes_from(
         ("public_url", "memory.example.org, https://memory.example.org"),
         ("public_url", "https://memory.example.org, memory.example.org:443"),
         ("public_url", "*"),
-        ("allowed_origins", "*"),
-        ("allowed_origins", "https://app.example.org/x"),
+        ("public_url", "https://memory.example.org, *"),
+        ("public_url", "https://memory.example.org, https://app.example.org/x"),
         ("trusted_proxies", "proxy.example.org"),
         ("trusted_proxies", "10.0.0.1/8"),
         ("jwt", "keys=key.pem"),
@@ -133,7 +133,7 @@ async def test_no_answer_can_be_framed_embedded_or_taken_for_another_kind(
 async def test_no_page_of_another_site_has_its_browser_ask_by_an_image_or_a_frame(redis_url: str, keys: Keys) -> None:
     """Security finding 11: browsers name no Origin with these."""
     foreign: dict[str, Any] = {"sec_fetch_site": "cross-site"}
-    listed = {"allowed_origins": "https://app.example.org"}
+    listed = {"public_url": "https://memory.example.org, https://app.example.org"}
     async with guarded(redis_url, keys, **listed) as (site, _):
         for path in ("/ui/memories?q=x", "/v1/graph/nodes?name=x", "/mcp", *OPEN):
             for mode, dest in (("no-cors", "image"), ("navigate", "object"), ("navigate", "iframe")):

@@ -250,7 +250,7 @@ def test_what_the_gateway_refuses_of_http_is_said_and_the_others_go_on(home: Hom
     [
         ("ENGRAMQ_AUTH", "token"),
         ("ENGRAMQ_JWT", "audience=https://memory.example.org/mcp"),
-        ("ENGRAMQ_ALLOWED_ORIGINS", "https://app.example.org"),
+        ("ENGRAMQ_PUBLIC_URL", "https://app.example.org"),
         ("ENGRAMQ_NAMESPACE", "acme"),
         ("ENGRAMQ_HOST", "::1"),
     ],
