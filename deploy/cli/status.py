@@ -138,7 +138,8 @@ def _look_at_background(database_url: str) -> dict[str, object]:
 def table(found: Mapping[str, object]) -> str:
     """Return the lines for a person; see `look` for what was found."""
     if not found["running"]:
-        return "\n".join([f"engramq is not running in {found['home']}.", *_strings(found.get("notes"))])
+        idle = f"engramq is not running in {found['home']}. engramq up starts it; so does a client, or a command."
+        return "\n".join([idle, *_strings(found.get("notes"))])
     lines = _heading(found)
     health = _dictionary(found.get("health"))
     lines.append(f"  {'health':<20}{health_line(health)}")
@@ -149,7 +150,8 @@ def table(found: Mapping[str, object]) -> str:
     lines += services
     if "leases" in found:
         leases = [f"{lease['kind']} (pid {lease['pid']})" for lease in dictionaries(found["leases"])]
-        lines.append(f"  used by {', '.join(leases) or 'nobody: it stops soon'}")
+        idle = "nobody: it is being stopped" if found.get("stopping") else "nobody: it stops soon"
+        lines.append(f"  used by {', '.join(leases) or idle}")
     lines += _lags(found)
     return "\n".join([*lines, *complaints])
 

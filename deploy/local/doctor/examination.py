@@ -28,6 +28,7 @@ from engramq.deploy.local.doctor.machine import (
     stack_checks,
     stale_sockets,
 )
+from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, refuse_foreign
 from engramq.deploy.local.lease import ask_status, connect
 from engramq.deploy.local.ownership import dead_ups, lock_home, read_ownership, remove_leftover
@@ -36,6 +37,9 @@ from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.schemas.checks import Check, CheckName, at_home, failed, merged, passed
 from engramq.schemas.setting_values import can_be_used
 from engramq.schemas.settings import Settings, SettingsError, read_settings
+
+_IDLE = "Nothing runs here. `engramq up` starts it, and so does a client."
+STOP_S = 30.0  # PostgreSQL has 13 s to stop, and the supervisor asks it last
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,37 @@ class Examination:
 
 
 def examine(environment: Mapping[str, str]) -> Examination:
-    """Make every check that can be made, within about 20 s."""
+    """Make every check that can be made, within about 20 s; of a stack that stops meanwhile once it has stopped."""
     home = home_from(dict(environment))
+    found, runs = _examine(home, environment)
+    if runs and any(check.state == "failed" for check in found.checks) and _has_stopped(home):
+        found, _ = _examine(home, environment)
+    return found
+
+
+def _has_stopped(home: Home) -> bool:
+    """Wait for the end of a stack that is being stopped; False for one that goes on."""
+    try:
+        answer = ask_status(home)
+        return answer is None or (bool(answer.get("stopping")) and wait_until(lambda: not _is_there(home), STOP_S))
+    except DeployError:
+        return False
+
+
+def _is_there(home: Home) -> bool:
+    if (channel := connect(home)) is not None:
+        channel.close()
+    return channel is not None
+
+
+def _examine(home: Home, environment: Mapping[str, str]) -> tuple[Examination, bool]:
+    """Make every check, and say whether the home's stack ran."""
     environment = with_embedder(home, environment)
     try:
         settings = read_settings(environment)
     except SettingsError as problem:
-        return Examination(merged([failed(CheckName.SETTINGS, str(problem)), home_check(home), disk_check(home.path)]))
+        checks = [failed(CheckName.SETTINGS, str(problem)), home_check(home), disk_check(home.path)]
+        return Examination(merged(checks)), False
     checks, answer = _here(home, settings, environment)
     addresses = answer.get("addresses") if answer is not None else None
     addresses = addresses if isinstance(addresses, dict) else {}
@@ -74,7 +102,7 @@ def examine(environment: Mapping[str, str]) -> Examination:
         redis=not environment.get(names.REDIS_URL),
         database=not environment.get(names.DATABASE_URL),
     )
-    return Examination(add_pids(checks, answer or {}), settings, owner_url)
+    return Examination(add_pids(checks, answer or {}), settings, owner_url), answer is not None
 
 
 def before_start(environment: Mapping[str, str]) -> list[Check]:
@@ -85,8 +113,7 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
     home = home_from(dict(environment))
     settings = read_settings(with_embedder(home, environment))
     try:
-        if (channel := connect(home)) is not None:
-            channel.close()
+        if _is_there(home):
             return []
     except DeployError as problem:
         return [failed(CheckName.HOME, problem.message, problem.recovery)]
@@ -124,7 +151,7 @@ def _here(
         return [*checks, disk_check(home.path), passed(CheckName.LEFTOVERS), *stack_checks(answer)], answer
     on_own_servers = all(environment.get(name) for name in _ADDRESSES)
     if not on_own_servers:
-        checks += [disk_check(home.path), leftovers_check(home)]
+        checks += [disk_check(home.path), leftovers_check(home), passed(CheckName.STACK, _IDLE)]
         checks.append(descriptors_check(resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     return [*checks, *door_checks(settings.host, settings.port, ours=on_own_servers)], None
 

@@ -127,6 +127,7 @@ class Supervisor:
         return {
             "home": str(self.home.path),
             "pid": os.getpid(),
+            "stopping": self.stopping.is_set(),
             "uptime_s": round(time.time() - self.started_at, 1),
             "memory_mb": memory_mb(os.getpid(), whole_tree=False),
             "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
