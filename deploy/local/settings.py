@@ -184,7 +184,7 @@ def principal_of(home: Home, environment: Mapping[str, str]) -> str:
     # Asked for before the note is read: a first start writes the note before there are data.
     is_new = not (environment.get(DATABASE_URL) or environment.get(REDIS_URL) or has_data(home))
     try:
-        return home.principal.read_text("utf-8")
+        return home.principal.read_text("utf-8").strip() or DEFAULT_PRINCIPAL
     except (OSError, UnicodeDecodeError):
         return _login_name() if is_new else DEFAULT_PRINCIPAL
 
