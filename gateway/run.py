@@ -50,7 +50,7 @@ from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting, read_settings
 from engramq.schemas.vocabulary import Detail
 from engramq.telemetry.listener import telling_watchdog
-from engramq.telemetry.spans import JsonFormatter, NameSubject, quieten
+from engramq.telemetry.spans import configure_logging
 
 if TYPE_CHECKING:
     from engramq.gateway.metrics import GatewayMetrics
@@ -212,11 +212,7 @@ def _token_of(home: Path) -> str | None:
 
 def serve(settings: Settings, *, socket_path: Path | None, http: bool) -> None:
     """Do what `engramq gateway` does until SIGTERM or SIGINT. Raises SettingsError, CommandFailed."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
-    handler.addFilter(NameSubject())
-    logging.basicConfig(level=settings.log_level, handlers=[handler])
-    quieten("mcp", "uvicorn", "httpx")
+    configure_logging(settings.log_level, "mcp", "uvicorn")
     run(partial(run_gateway, settings, socket_path=socket_path, http=http))
 
 

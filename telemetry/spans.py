@@ -207,6 +207,15 @@ def quieten(*loggers: str) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
+def configure_logging(level: str, *quiet: str) -> None:
+    """Write records of this level and above to standard error as JSON lines; `quiet`: loggers of libraries."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    handler.addFilter(NameSubject())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    quieten(*quiet, "httpx")
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record as JSON. Of an exception it keeps class and place, not its text: that may quote content."""
 

@@ -15,6 +15,7 @@ from engramq.schemas.connection import lanes_of
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.listener import telling_watchdog
+from engramq.telemetry.spans import configure_logging
 from engramq.workers import commands, receipts
 from engramq.workers.auth import handlers as auth
 from engramq.workers.checks import WorkerChecks
@@ -58,7 +59,7 @@ from engramq.workers.migrating import run as run_in_loop
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import Observe, Periodic, WorkerSpec
 from engramq.workers.queue.inspection import REWRITE_EVERY_S, Inspection
-from engramq.workers.queue.process import Polling, configure_logging, serve
+from engramq.workers.queue.process import Polling, serve
 from engramq.workers.runner import CommandHandler, CommandRunner, Services
 from engramq.workers.search import handlers as search
 from engramq.workers.search import survey

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -23,7 +22,7 @@ from engramq.schemas.redis_problems import RefusalLog, doubt_of
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE, REGISTER
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.spans import JsonFormatter, NameSubject, process_name, quieten
+from engramq.telemetry.spans import process_name
 from engramq.workers.queue.contract import FollowUp, Periodic, WorkerSpec
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import send_follow_ups
@@ -234,12 +233,3 @@ async def _reach(lanes: Lanes, stop: asyncio.Event) -> bool:
     finally:
         for connection in connections:
             await connection.close()
-
-
-def configure_logging(level: str) -> None:
-    """Send records of this level and above to standard error as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    handler.addFilter(NameSubject())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    quieten("httpx")
