@@ -47,6 +47,17 @@ def untrusted_caller(
     return Caller(namespace, restricted, session, project)
 
 
+def token_caller(identity: commands.Identity) -> Caller:
+    """Return the caller whose a token is."""
+    principal = Principal(
+        name=identity.principal,
+        scopes=identity.scopes,
+        untrusted=identity.untrusted,
+        visibility=identity.visibility,
+    )
+    return Caller(identity.namespace, principal, project=identity.project)
+
+
 def settings_caller(settings: Settings) -> Caller:
     """Return the one caller of unauthenticated HTTP, which is served on loopback only."""
     return local_caller(settings.namespace, settings.principal, project=settings.project)

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Scope as ConnectionScope
 
-from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.authorization import Caller, token_caller
 from engramq.gateway.limits import FailureLimit, Shared
 from engramq.gateway.queue.bus import Bus
 from engramq.schemas.commands import Authenticate, Identity
@@ -195,14 +195,7 @@ class TokenAuthenticator:
             self._known.pop(digest, None)
             _remember(self._unknown, digest, asked + UNKNOWN_S)
             return None
-        principal = Principal(
-            name=identity.principal,
-            scopes=identity.scopes,
-            untrusted=identity.untrusted,
-            visibility=identity.visibility,
-        )
-        caller = Caller(identity.namespace, principal, project=identity.project)
-        known = _KnownToken(caller, asked + FRESH_S, identity.expires_at)
+        known = _KnownToken(token_caller(identity), asked + FRESH_S, identity.expires_at)
         _remember(self._known, digest, known)
         return known
 

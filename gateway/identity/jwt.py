@@ -206,7 +206,7 @@ def _pick(keys: tuple[Key, ...], kid: str | None, algorithm: str) -> PublicKey |
 
 TOKEN_CHARS: Final = 8_192
 LEEWAY_S: Final = 30.0  # by which the issuer's clock may differ from ours
-# Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
+# Asymmetric signatures only: with a shared secret every verifier of tokens could also issue them.
 ALGORITHMS: Final = _RSA | {*_CURVES.values(), "EdDSA"}
 _SCOPES_ELSEWHERE: Final = "scp"
 _REQUIRED: Final = ["exp", "iss", "aud", "sub"]

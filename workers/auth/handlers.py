@@ -11,7 +11,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import TokenRecord
 from engramq.schemas.vocabulary import Thing
-from engramq.workers.auth.tokens import By, NewToken, Token, admit, first_of, owner_of, shut_out
+from engramq.workers.auth.tokens import By, NewToken, Token, admit, first_of, identify, shut_out
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.runner import Context, handles, handles_without_transaction
 from engramq.workers.trust import require_admin
@@ -19,21 +19,8 @@ from engramq.workers.trust import require_admin
 
 @handles_without_transaction(commands.Authenticate)
 async def authenticate(command: commands.Authenticate, context: Context) -> commands.Identity:
-    """Find the owner of a token. Unknown, revoked and expired tokens are answered alike."""
-    owner = await owner_of(context.store, command.token_sha256)
-    if owner is None:
-        return commands.Identity(status="unknown")
-    return commands.Identity(
-        status="success",
-        token_id=str(owner.token_id),
-        namespace=owner.namespace,
-        principal=owner.principal,
-        scopes=owner.scopes,
-        untrusted=owner.untrusted,
-        expires_at=None if owner.expires_at is None else owner.expires_at.timestamp(),
-        project=owner.project or "",
-        visibility=UNSET if owner.visibility is None else owner.visibility,
-    )
+    """Say whose a token is."""
+    return await identify(context.store, command.token_sha256)
 
 
 @handles(commands.ListTokens)

@@ -6,6 +6,9 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import UNSET
+
+from engramq.schemas.commands import Identity
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope, Visibility
@@ -55,20 +58,6 @@ class By:
 
 
 _AUDITED: Final = tuple(field.name for field in fields(NewToken) if field.name != "label")
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose a valid token is."""
-
-    token_id: UUID
-    namespace: str
-    principal: str
-    scopes: tuple[Scope, ...]
-    untrusted: bool
-    expires_at: datetime | None
-    project: str | None
-    visibility: Visibility | None
 
 
 async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> tuple[str, Token]:
@@ -138,12 +127,20 @@ async def shut_out(tx: Transaction, token_id: UUID, by: By) -> tuple[Token, bool
     return None if row is None else (_token(row), False)
 
 
-async def owner_of(store: Store, digest: str) -> Owner | None:
-    """Return whose the token with this SHA-256 (hex) is; None when it is unknown, revoked or expired."""
+async def identify(store: Store, digest: str) -> Identity:
+    """Return whose the token with this SHA-256 (hex) is. Unknown, revoked and expired tokens are answered alike."""
     row = await store.read(SYSTEM_NAMESPACE, lambda tx: tx.row("token_owner", sha256=digest))
     if row is None:
-        return None
-    return Owner(**{**row, **_words(row)})
+        return Identity(status="unknown")
+    expires_at, words = row["expires_at"], _words(row)
+    said = {
+        "token_id": str(row["token_id"]),
+        "expires_at": expires_at and expires_at.timestamp(),
+        "project": row["project"] or "",
+        "scopes": words["scopes"],
+        "visibility": words["visibility"] or UNSET,
+    }
+    return Identity(status="success", **row | said)
 
 
 async def _require_one_trust(tx: Transaction, wanted: NewToken) -> None:
