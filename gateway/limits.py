@@ -61,7 +61,7 @@ class Buckets:
 class CallLimits:
     """Limits on the calls of each principal in its namespace, and on all of a namespace; None or 0 means any number.
 
-    `a_minute` is of a namespace, `each_a_minute` of a principal by its name, trusted or not: who has rested for a
+    `a_minute` is of a namespace, `each_a_minute` of a principal by its name alone: who has rested for a
     minute may make as many at once. A call that is refused counts for none of them.
 
     When none `are_set` there is no need to ask for admission.
@@ -86,7 +86,7 @@ class CallLimits:
     @contextmanager
     def admit(self, caller: Caller) -> Iterator[None]:
         """Count a call of this caller while the block lasts; raises EngramqError with `rate_limited`."""
-        key = (caller.namespace, caller.principal.name, caller.principal.untrusted)
+        key = (caller.namespace, caller.principal.identity)
         under_way = self._under_way.get(key, 0)
         if self._concurrency is not None and under_way >= self._concurrency:
             error = f"At most {self._concurrency:g} calls of a principal may be under way at once."

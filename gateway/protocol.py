@@ -65,7 +65,7 @@ class Connections:
     """Counts the connections by the address at their other end; a network of IPv6 with 64 bits is one address.
 
     Those of this machine, which all have the same address, are counted by account where it is known: so none closes
-    the server to its owner. Trusted proxies have no share: many clients come by way of each.
+    the server to its owner. Proxies that the settings name have no share: many clients come by way of each.
     """
 
     def __init__(self, bounds: ConnectionBounds, proxies: Iterable[str] = ()) -> None:

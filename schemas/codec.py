@@ -7,13 +7,13 @@ A job's id ends with the number of its commands.
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.commands import Command, Reply
-from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import Fault
 from engramq.schemas.vocabulary import WorkerKind
 
@@ -97,6 +97,23 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespace: str
     principal: str
     untrusted: bool = False
+
+    @classmethod
+    def of(cls, envelope: Envelope, job_id: str, mailbox: WorkerKind) -> Self:
+        """Return the note of a command that went there."""
+        whose = envelope.principal.identity
+        return cls(
+            job_id=job_id,
+            mailbox=mailbox,
+            namespace=envelope.namespace,
+            principal=whose.name,
+            untrusted=whose.untrusted,
+        )
+
+    @property
+    def owner(self) -> tuple[str, PrincipalId]:
+        """Whose command it is: the namespace and the principal."""
+        return self.namespace, PrincipalId(self.principal, self.untrusted)
 
 
 class _QueuedJob(msgspec.Struct, frozen=True):

@@ -263,17 +263,16 @@ class BusLane:
 
     async def _write_note(self, waiting: WaitingCall, envelope: Envelope) -> None:
         """Say in Redis where the command went; while Redis is away the note is kept and written later."""
-        note = Note(
-            job_id=waiting.job_id,
-            mailbox=waiting.mailbox,
-            namespace=envelope.namespace,
-            principal=envelope.principal.name,
-            untrusted=envelope.principal.untrusted,
-        )
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if len(self._notes) >= NOTES_MAX // self._keys.lanes or not self.is_open:
             return
-        packed = pack("SET", self._keys.note(waiting.id), encode_note(note), "EX", NOTE_TTL_S)
+        packed = pack(
+            "SET",
+            self._keys.note(waiting.id),
+            encode_note(Note.of(envelope, waiting.job_id, waiting.mailbox)),
+            "EX",
+            NOTE_TTL_S,
+        )
         self._notes[waiting.id] = (packed, written)
         self._wake.set()
         await asyncio.wait([written], timeout=NOTE_WAIT_S)

@@ -99,8 +99,7 @@ class Inspection:
             if note_data is None:
                 return None
             note = decode_note(note_data)
-            owner = (note.namespace, PrincipalId(note.principal, note.untrusted))
-            if not _may_see(owner, namespace, principal):
+            if not _may_see(note.owner, namespace, principal):
                 return None
             # A command that was tried again, or handed back by its worker, is a job of its own.
             jobs = {note.job_id, keys.job_id(command_id, 1, turn_mark(note.mailbox, namespace))}
