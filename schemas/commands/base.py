@@ -127,7 +127,7 @@ class Tool:
     `parameters` is the command that goes to the workers, whose tag is the tool's name, or, for a tool that the gateway
     answers by itself, a plain Struct, and then `name` is given. `replies` are the shapes of a reply when all went well.
     `rest` is its method and path in REST, with parameters in braces, each a whole segment: a GET where no parameter is
-    long or private, since queries end up in logs of proxies. `client_name` is what our clients call it, in snake case.
+    long or secret, since queries end up in logs of proxies. `client_name` is what our clients call it, in snake case.
     `guide` says what the listing has no room for, and repeats neither its summary nor the parameters.
 
     `ids` are the parameters that take a memory id, and so also a reference such as @stored. `session` says whether the

@@ -10,7 +10,7 @@ from engramq.schemas.vocabulary import Thing, WorkerKind
 
 # What the examples of the guide are about.
 _KEEP: Final = ExampleCall(
-    tool="store_memory", arguments={"content": "Ada would rather lead the harbour project", "visibility": "private"}
+    tool="store_memory", arguments={"content": "Ada would rather lead the harbour team", "visibility": "private"}
 )
 _LOOK: Final = ExampleCall(tool="get_memory", arguments={"memory_id": "<stored.id>", "detail": "full"})
 _SHARE: Final = ExampleCall(tool="share_memory", arguments={"memory_id": "<stored.id>", "seen": "<memory.digest>"})

@@ -16,7 +16,8 @@ import msgspec
 
 from engramq.schemas import limits
 from engramq.schemas.contents import fields_holding, preview_of
-from engramq.schemas.fields import OFFSETS
+from engramq.schemas.evidence import kept_evidence
+from engramq.schemas.fields import OFFSETS, or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
@@ -31,7 +32,7 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
-from engramq.workers.db.transaction import Answer, Row, Sent, Transaction, loads
+from engramq.workers.db.transaction import Answer, Jsonb, Row, Sent, Transaction, loads
 
 R = TypeVar("R")
 
@@ -104,6 +105,14 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
         **warn_of(row["partition"] == Partition.UNTRUSTED),
     )
+
+
+def details_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of a memory as its columns take it, None where nothing is."""
+    values = {name: or_none(value) for name, value in given.items()}
+    if values.get("evidence") is not None:
+        values["evidence"] = Jsonb(kept_evidence(values["evidence"]))
+    return values
 
 
 def mark_visibility(memories: list[Memory]) -> list[Memory]:

@@ -24,7 +24,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import Pair, pair_of, parse_uuid, uuid7
-from engramq.schemas.vocabulary import AuditAction, LinkAction, Standing
+from engramq.schemas.vocabulary import AuditAction, LinkAction, Partition, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warn_of
 from engramq.workers.db.transaction import LOOK_UP, Jsonb, Transaction
@@ -120,8 +120,8 @@ class LinkWriter:
         Raises what `assert_link` raises, and then it has changed nothing.
         """
         ends = ends_of(request)
-        may_link(self.table, ends, envelope.principal)
-        existing, untrusted = self.table.link(ends.pair), self.table.is_untrusted(ends)
+        untrusted = require_linkable(self.table, ends, envelope.principal) is Partition.UNTRUSTED
+        existing = self.table.link(ends.pair)
         if pending := [end for end in ends if self.table.standing(end) is Standing.PENDING]:
             self._defer(pending, ends, request, envelope, item)
             link = assert_new(UUID(uuid7()), *ends, request)
@@ -184,16 +184,20 @@ def ends_of(request: LinkRequest) -> Ends:
     return Ends(source, target)
 
 
-def may_link(table: LinkTable, ends: Ends, principal: Principal) -> None:
-    """Raise EngramqError when these memories, or these by this principal, cannot be linked, now or once active."""
+def require_linkable(table: LinkTable, ends: Ends, principal: Principal) -> Partition:
+    """Return the partition of two memories that this principal may link, now or once both are active.
+
+    Raises EngramqError when they cannot be linked.
+    """
     for end in ends:
         if table.standing(end) not in {Standing.ACTIVE, Standing.PENDING}:
             raise table.not_active(end)
-    partitions = {table.partition(end) for end in ends}
-    if len(partitions) > 1:
+    partition, other = (table.partition(end) for end in ends)
+    if partition is not other:
         error = f"Memories {ends.source} and {ends.target} are in different partitions."
         raise refuse(FaultCode.UNTRUSTED_LINK, error)
-    require_trusted_with(principal, partitions, "link")
+    require_trusted_with(principal, (partition,), "link")
+    return partition
 
 
 _DONE: Final = {

@@ -14,7 +14,7 @@ from engramq.schemas.ids import Pair, format_time
 from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
-from engramq.workers.links.connect import Ends, LinkWriter, may_link
+from engramq.workers.links.connect import Ends, LinkWriter, require_linkable
 from engramq.workers.links.rules import Link, LinkRules, assert_new
 
 SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
@@ -85,7 +85,7 @@ def _settle(writer: LinkWriter, row: Row, envelope: Envelope) -> Resolved | None
     """Make a link, or say why it is dropped; None: it has to wait on."""
     ends, request = Ends(row["source_id"], row["target_id"]), envelope.command
     try:
-        may_link(writer.table, ends, envelope.principal)
+        require_linkable(writer.table, ends, envelope.principal)
         if Standing.PENDING in (writer.table.standing(end) for end in ends):
             return None
         assert isinstance(request, Connect)

@@ -32,7 +32,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.db import audit, namespaces
-from engramq.workers.db.memory_rows import lock, read_memories
+from engramq.workers.db.memory_rows import details_of, lock, read_memories
 from engramq.workers.db.transaction import LOOK_UP, Jsonb, Row, Sent, Transaction
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.links.rules import LinkRules
@@ -40,7 +40,6 @@ from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.grounds import (
-    details_of,
     grounds_of,
     name_rows_resting,
     refuse_untrusted_ground,

@@ -8,7 +8,6 @@ says that it was done. Negations, opposites and verbs are those of English; numb
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -206,7 +205,9 @@ def _read_text(text: str) -> _Text:
     found, said = list[_Statement](), list[_Statement]()
     if "```" in text:
         text = _CODE.sub("\n", text)
-    for sentence, asks in _sentences(text[:READ_CHARS]):
+    for whole in sentences_of(text[:READ_CHARS]):
+        sentence = whole.rstrip(_ENDS)
+        asks = "?" in whole[len(sentence) :]
         parts = [part for part in _BREAK.split(sentence) if part.strip()]
         stated = [_statement(sentence, part) for part in (parts[:-1] if asks else parts)]
         about = frozenset[str]().union(*(s.keys for s in stated if not s.negated))
@@ -239,13 +240,6 @@ def _is_anchor(part: _Statement, at: int, word: _Word) -> bool:
 def _are_of_two(mine: set[str], theirs: set[str], first: _Statement, other: _Statement) -> bool:
     """Say whether two statements are of two things: each has an anchor of its own beside where they differ."""
     return bool(mine - theirs - first.keys) and bool(theirs - mine - other.keys)
-
-
-def _sentences(text: str) -> Iterator[tuple[str, bool]]:
-    """Give the sentences of a text without the marks at their ends, and whether each asks."""
-    for sentence in sentences_of(text):
-        said = sentence.rstrip(_ENDS)
-        yield said, "?" in sentence[len(said) :]
 
 
 def _statement(sentence: str, part: str) -> _Statement:

@@ -15,9 +15,8 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import EvidenceReported, ReportEvidence
-from engramq.schemas.evidence import CheckedCitation, Citation, as_cited, kept_evidence
+from engramq.schemas.evidence import CheckedCitation, Citation, as_cited
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
-from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid
 from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import AuditAction, CitationState, Partition
@@ -101,14 +100,6 @@ async def refuse_untrusted_ground(
     is_trusted = row["partition"] == Partition.TRUSTED or row["verification"] in VOUCHED_FOR
     if is_trusted and ground is not None:
         raise refuse_trusted_on(ground)
-
-
-def details_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of a memory as its columns take it, None where nothing is."""
-    values = {name: or_none(value) for name, value in given.items()}
-    if values.get("evidence") is not None:
-        values["evidence"] = Jsonb(kept_evidence(values["evidence"]))
-    return values
 
 
 async def still_resting(tx: Transaction, ids: Collection[UUID]) -> StillResting:

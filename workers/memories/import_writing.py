@@ -30,10 +30,10 @@ from engramq.schemas.vocabulary import (
 )
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.memory_rows import lock, read_memories
+from engramq.workers.db.memory_rows import details_of, lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
-from engramq.workers.memories.grounds import details_of, find_cited, refuse_untrusted_ground
+from engramq.workers.memories.grounds import find_cited, refuse_untrusted_ground
 from engramq.workers.memories.import_rows import (
     BulkLoads,
     EarlierRow,

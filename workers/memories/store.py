@@ -41,7 +41,7 @@ from engramq.schemas.vocabulary import (
     Visibility,
 )
 from engramq.workers.db.errors import Again
-from engramq.workers.db.memory_rows import memory_record, similarity
+from engramq.workers.db.memory_rows import details_of, memory_record, similarity
 from engramq.workers.db.privacy import Usual, own_partition, usual_visibility
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
@@ -50,8 +50,6 @@ from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_pair
 from engramq.workers.memories.grounds import (
-    details_of,
-    find_cited,
     known_grounds,
     refuse_trusted_on,
     untrusted_ground,
@@ -173,7 +171,7 @@ async def remember_stored(reply: Reply, _command: StoreMemory, context: Context)
 @handles(StoreMemory, before=draft_memory, after=remember_stored)
 async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
     """Write a memory, and show what is similar. Raises EngramqError with `external_id_taken`, `quota_exceeded`."""
-    if find_cited(command.evidence):
+    if command.evidence is not UNSET:
         draft = await resting(tx, draft)
     if context.services[Quotas].are_set:
         Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
