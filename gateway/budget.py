@@ -136,7 +136,7 @@ class _CutText:
             if self.asked:
                 self.holder["passage"] = True
 
-    def restore(self) -> None:
+    def reset(self) -> None:
         """Take the marks of a cut away."""
         for mark in (_TRUNCATED,) if self.key != _CONTENT or self._is_part else _OF_CUTS:
             self.holder.pop(mark, None)
@@ -195,7 +195,7 @@ class _Fitting:
 
     def _cut(self, length: int) -> None:
         for text in self._texts:
-            text.restore()
+            text.reset()
         for text in self._texts:
             text.cut(length)
 

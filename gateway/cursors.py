@@ -55,10 +55,7 @@ def unseal_cursor(envelope: Envelope, secret: bytes) -> Command:
 
 
 def _tag(body: bytes, secret: bytes, envelope: Envelope) -> bytes:
-    command = envelope.command
-    if envelope.project and getattr(command, "project", None) is UNSET:  # the list is of the caller's own project
-        command = msgspec.structs.replace(command, project=envelope.project)
-    bound = json.dumps([envelope.namespace, _filters(command)], sort_keys=True).encode()
+    bound = json.dumps([envelope.namespace, _filters(envelope.command_in_project())], sort_keys=True).encode()
     return hmac.digest(secret, len(bound).to_bytes(4) + bound + body, hashlib.sha256)[:_TAG_BYTES]
 
 

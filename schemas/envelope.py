@@ -83,6 +83,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the project that a command which names this one is about: EVERY_PROJECT all of them, None none."""
         return (self.project if project is UNSET else project) or None
 
+    def command_in_project(self) -> AnyCommand:
+        """Return the command with the project that it is about by its name."""
+        if self.project and getattr(self.command, "project", None) is UNSET:
+            return msgspec.structs.replace(self.command, project=self.project)
+        return self.command
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The outcome of the command with this id: exactly one of `reply` and `fault`. `replayed`: carried out before."""

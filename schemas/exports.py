@@ -60,6 +60,10 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=FORM
     embeddings: bool
 
 
+# The fields of a head that the row of the namespace has by the same name.
+OF_NAMESPACE: Final = ("active_hours", "language", "visibility", "sharing_consent", "admins_read")
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """The counters of a memory that was found or judged."""
 

@@ -175,13 +175,11 @@ def export_to(settings: Settings, namespace: str, out: LineSink, **wanted: Any) 
     async def write(tx: Transaction) -> int:
         if tx.tenant == NOBODY:
             raise CommandFailed(f"There is no namespace {namespace!r}; engramq tenant list shows all.")
-        project = wanted.get("project")
-        if project is not None and not await export.holds_project(tx, project):
-            raise CommandFailed(
-                f"No memory of namespace {namespace!r} is in project {project!r}; engramq projects lists them."
-            )
+        choice = export.ExportChoice(**wanted)
+        if not await export.holds_any(tx, choice):
+            raise CommandFailed(export.NOTHING_CHOSEN.format(namespace=namespace, choice=choice))
         count, watch = 0, ExportWatch(packaged().version)
-        async for line in export.lines(tx, export.ExportChoice(**wanted), version("engramq")):
+        async for line in export.lines(tx, choice, version("engramq")):
             try:
                 watch.check(line)
             except ExportRefused as problem:

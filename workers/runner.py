@@ -87,7 +87,7 @@ class Context(Outcome):
     erased: str = ""  # the content that an erasure takes, to be looked for in the queues once more
 
     def forget(self) -> None:
-        """Drop what a handler has asked for whose transaction was undone."""
+        """Drop what a handler has asked for whose transaction was rolled back."""
         self.session_state, self.follow_ups, self.after_reply = None, (), None
 
 
@@ -155,7 +155,7 @@ def handles_without_transaction(
 
 
 class _Taken(Exception):
-    """The command id or the idempotency key is in the ledger already; the transaction is undone."""
+    """The command id or the idempotency key is in the ledger already; the transaction is rolled back."""
 
 
 class CommandRunner:

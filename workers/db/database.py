@@ -223,7 +223,8 @@ class Store:
         async with self._pool.connection() as connection:
             tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=False)
             try:
-                return await look_up(connection, namespace, tenant, self.viewer, lookups)
+                known = {"namespace": namespace, **self.viewer._asdict()}
+                return await look_up(connection, tenant, known, lookups)
             except psycopg.Error as error:
                 self._forget_stranger(namespace, error)
                 raise

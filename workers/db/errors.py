@@ -45,7 +45,7 @@ class Meaning(Enum):
 class Again(Exception):
     """Raised by an effect whose premises changed while it was at work: the transaction is tried again.
 
-    `first`: what is awaited before that, when the transaction is undone and its connection given back.
+    `first`: what is awaited before that, when the transaction is rolled back and its connection given back.
     """
 
     def __init__(self, *, first: Callable[[], Awaitable[None]] | None = None) -> None:

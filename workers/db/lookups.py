@@ -5,7 +5,7 @@ beforehand goes past them: the same connection, its libpq handle, statements tha
 """
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import psycopg
@@ -26,7 +26,6 @@ from engramq.workers.db.transaction import (
     prepared_lookups,
     settings_to_take,
 )
-from engramq.workers.db.viewers import Viewer
 
 # How lookups are asked: in a transaction that is open, or in one of their own.
 Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[Answer]]]
@@ -35,13 +34,13 @@ _numbers: Final = itertools.count()  # a name is never used twice, whatever beca
 
 
 async def look_up(
-    connection: Connection, namespace: str, tenant: int, viewer: Viewer, lookups: Sequence[Lookup]
+    connection: Connection, tenant: int, known: Mapping[str, str | int], lookups: Sequence[Lookup]
 ) -> list[Answer]:
-    """Return the answers, from one transaction in the tenant's rows that the viewer sees; NOBODY sees none.
+    """Return the answers, from one transaction in the tenant's rows; NOBODY has none.
 
-    Raises psycopg.Error; the connection is then of no more use.
+    `known`: what every query may name. Raises psycopg.Error; the connection is then of no more use.
     """
-    known = {"namespace": namespace, "tenant": tenant, **viewer._asdict()}
+    known = {"tenant": tenant, **known}
     settings = settings_to_take(connection)
     around = [Lookup(BEGIN_READ_ONLY, {})]
     if settings is not None:

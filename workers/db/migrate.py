@@ -132,7 +132,7 @@ def _explain(error: psycopg.Error) -> NotReady:
             return NotReady.unreachable(error)
         case _:
             return NotReady(
-                f"A migration failed and was undone: {told}.",
+                f"A migration failed and was rolled back: {told}.",
                 "Nothing of it was applied. See the server's log.",
                 Reason.REFUSED,
             )

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 Jsonb = psycopg_json.Jsonb
 Connection = psycopg.AsyncConnection[Row]
 Sent = psycopg.AsyncCursor[Row]  # a query on its way: `fetchall` waits for its rows, `fetchone` for the first or None
-AtEnd = Callable[[bool], None]  # gets whether what a transaction wrote is kept: False when it was undone for sure
+AtEnd = Callable[[bool], None]  # gets whether what a transaction wrote is kept: False when it was surely rolled back
 
 BEGIN: Final = sql("begin")
 BEGIN_READ_ONLY: Final = sql("begin_read_only")
@@ -288,9 +288,9 @@ def _may_have_committed(connection: Connection, error: Exception) -> bool:
 
 
 async def _roll_back(connection: Connection) -> None:
-    """Undo what was done.
+    """Roll the transaction back.
 
-    The driver drops all prepared statements after a ROLLBACK, in case it undid a table's change. Where the server has
+    The driver drops all prepared statements after a ROLLBACK, in case a table had changed. Where the server has
     refused nothing, as when a handler does, that is spared: the ROLLBACK goes past the driver. Where it has, the driver
     may believe in statements that the server never saw, so they are dropped, at once, and lookups forget theirs.
     """

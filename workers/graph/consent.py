@@ -104,7 +104,7 @@ async def draft_sharing(tx: Transaction, memory_id: UUID) -> Draft:
 
 
 async def end_sharing(tx: Transaction, envelope: Envelope, memory_id: UUID) -> None:
-    """Reject what was proposed to share a memory, in the name of its owner, who keeps it private."""
+    """Reject what was proposed to share a memory, in the name of its owner."""
     for locked in await tx.rows("lock_open_sharing", target_id=memory_id):
         before = await _read(tx, locked["id"])
         await tx.send("reject_proposal", id=locked["id"])

@@ -23,7 +23,7 @@ from engramq.workers.graph.reads import interval
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import require_admin
 
-DAYS: Final = limits.GRAPH_RESTORE_DAYS
+DAYS: Final = limits.DELETED_KEPT_DAYS
 
 _HINT_THERE: Final = "To have this back, delete the one that is there first: the two cannot both be."
 _HINT_FIRST: Final = "What `restore_first` names brings the missing ends back. Then restore this again."

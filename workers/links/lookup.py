@@ -102,14 +102,14 @@ def leaves_nothing(command: ConnectByQuery, envelope: Envelope) -> bool:
     return command.dry_run and envelope.idempotency_key is None
 
 
-async def restore_queries(reply: Reply, command: ConnectByQuery, context: Context) -> None:
+async def add_queries(reply: Reply, command: ConnectByQuery, context: Context) -> None:
     """Put the queries back into the reply: the ledger does not keep what was asked."""
     if isinstance(reply, QueryConnected):
         reply.source_query, reply.target_query = command.source_query, command.target_query
         reply.command_id = reply.command_id or context.envelope.id
 
 
-@handles(ConnectByQuery, before=look_up, after=restore_queries, unrecorded=leaves_nothing)
+@handles(ConnectByQuery, before=look_up, after=add_queries, unrecorded=leaves_nothing)
 async def connect_by_query(
     tx: Transaction, command: ConnectByQuery, context: Context, looked_up: tuple[Guesses, str | UnsetType]
 ) -> QueryConnected:

@@ -75,5 +75,5 @@ async def rename_project(tx: Transaction, command: RenameProject, context: Conte
 
 
 async def _rows(context: Context, query: str, **values: Any) -> list[Row]:
-    store = context.store.seen_by(EVERYTHING)  # what is private is renamed too, and nobody is shown it
+    store = context.store.seen_by(EVERYTHING)  # everybody's are renamed, and nobody is shown them
     return await store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))

@@ -2,7 +2,7 @@
 
 A count looks at every memory, so it is kept for some seconds, and what this process writes is added to it. What would
 not fit is counted anew before it is refused: no refusal rests on a count that is older than the command. Others may
-exceed a quota by what they write in those seconds. The command's transaction is undone while it waits for a count.
+exceed a quota by what they write in those seconds. The command's transaction is rolled back while it waits for a count.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class Quotas:
 
 @dataclass(slots=True)
 class Allowance:
-    """What one transaction takes of the quotas for what a principal writes; given back when it is undone.
+    """What one transaction takes of the quotas for what a principal writes; given back when it is rolled back.
 
     `since`: when the command was begun, by time.monotonic.
     """

@@ -50,6 +50,7 @@ from engramq.workers.memories.supersession import find_replacements
 from engramq.workers.runner import Context, handles, handles_without_transaction
 from engramq.workers.trust import is_admin
 
+_PROJECTS_SHOWN: Final = 100  # in statistics, those with most memories
 _CANDIDATES: Final = 60  # of those shown most often, some of which may be gone, replaced or another's
 TAGGED_MAX: Final = 1_000  # memories that a list looks up by their tags; of more the newest are soon found by time
 KEPT_APART: Final = (
@@ -297,7 +298,7 @@ async def counts(tx: Transaction, partitions: Sequence[Partition] = DEFAULT_PART
     Projects are those with memories in `partitions`: a project has the name that somebody gave it, so that of untrusted
     memories alone is untrusted text. Their numbers are of both partitions, as all others are.
     """
-    memories = await tx.send("memory_counts", partitions=list(partitions), most=limits.PROJECTS_SHOWN)
+    memories = await tx.send("memory_counts", partitions=list(partitions), most=_PROJECTS_SHOWN)
     edges = await tx.send(
         "edge_counts", relations=list(Relation), custom=CUSTOM_RELATION, kinds=limits.EDGE_KINDS_SHOWN
     )

@@ -1,1 +1,1 @@
-"""Export, restore and delete whole tenants."""
+"""Whole tenants: exports, their way in, deletion."""

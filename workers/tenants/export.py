@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from engramq.schemas.exports import FORMAT, VERSION
+from engramq.schemas.exports import FORMAT, OF_NAMESPACE, VERSION
 from engramq.schemas.ids import format_time
 from engramq.workers.db.transaction import Transaction
 
@@ -76,9 +76,16 @@ class ExportChoice:
     project: str | None = None
 
 
-async def holds_project(tx: Transaction, project: str) -> bool:
-    """Return whether any memory is in a project; an export of another would be empty."""
-    row = await tx.row("project_is_used", project=project)
+NOTHING_CHOSEN: Final = (
+    "No memory of namespace {namespace!r} is in project {choice.project!r}; engramq projects lists them."
+)
+
+
+async def holds_any(tx: Transaction, wanted: ExportChoice) -> bool:
+    """Return whether any memory is in the project that is asked for; an export of another would be empty."""
+    if wanted.project is None:
+        return True
+    row = await tx.row("project_is_used", project=wanted.project)
     return row is not None and bool(row["used"])
 
 
@@ -108,8 +115,7 @@ async def _head(tx: Transaction, wanted: ExportChoice, release: str) -> dict[str
         "schema": row["schema_version"],
         "namespace": tx.namespace,
         "exported_at": format_time(row["exported_at"]),
-        "active_hours": row["active_hours"],
-        **{name: row[name] for name in ("language", "visibility", "sharing_consent", "admins_read")},
+        **{name: row[name] for name in OF_NAMESPACE},
         "audit": wanted.audit,
         "embeddings": wanted.embeddings,
         **({} if wanted.project is None else {"project": wanted.project}),

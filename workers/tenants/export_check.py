@@ -32,7 +32,7 @@ _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class ExportRefused(Exception):
-    """An export that is not restored: the first line that is wrong, its field, and why."""
+    """An export that is not taken: the first line that is wrong, its field, and why."""
 
     def __init__(self, line: int, field: str, reason: str) -> None:
         super().__init__(f"line {line}, {field}: {reason}")

@@ -12,7 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.schemas.exports import AuditRecord, EdgeRecord, EmbeddingModel, Head, MemoryRecord, NodeRecord, type_of
+from engramq.schemas.exports import (
+    OF_NAMESPACE,
+    AuditRecord,
+    EdgeRecord,
+    EmbeddingModel,
+    Head,
+    MemoryRecord,
+    NodeRecord,
+    type_of,
+)
 from engramq.schemas.fields import composed
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition
@@ -196,8 +205,7 @@ class _Restoration:
             raise _refuse_changed()
         if self.found.summary.last_audit_id:
             await tx.send("advance_audit_ids", last=self.found.summary.last_audit_id)
-        private = {name: getattr(head, name) for name in ("visibility", "sharing_consent", "admins_read")}
-        await tx.send("write_exported_namespace", active_hours=head.active_hours, language=head.language, **private)
+        await tx.send("write_exported_namespace", **{name: getattr(head, name) for name in OF_NAMESPACE})
         await self._choose_loaded()
         whole = self.found.summary.counts.total()
         for batch in _batches(reading.records()):

@@ -2,7 +2,7 @@
 
 The rows say what is left, so a crash, a stop or a change back costs nothing. It goes through all namespaces in turn,
 the newest memories first, a few at a time, and gives way to callers. Of several processes with different models that
-one works whose model was chosen last: two would undo one another's work for ever.
+one works whose model was chosen last: two would do each other's work again for ever.
 """
 
 import asyncio

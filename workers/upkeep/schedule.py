@@ -49,7 +49,7 @@ TRIMMED_AT_ONCE: Final = 5_000  # rows of one transaction
 TRIMMED: Final = {
     "ledger_trim": limits.IDEMPOTENCY_DAYS,
     "trim_co_retrieved": co_retrieval.KEPT_DAYS,
-    "trim_deleted": limits.GRAPH_RESTORE_DAYS,
+    "trim_deleted": limits.DELETED_KEPT_DAYS,
     "trim_proposals": limits.PROPOSAL_DAYS,
     "trim_messages": limits.MESSAGE_DAYS,
 }
@@ -166,7 +166,7 @@ class Upkeep:
         kept = {
             "ledger_days": limits.IDEMPOTENCY_DAYS,
             "pair_days": co_retrieval.KEPT_DAYS,
-            "graph_days": limits.GRAPH_RESTORE_DAYS,
+            "graph_days": limits.DELETED_KEPT_DAYS,
             "message_days": limits.MESSAGE_DAYS,
         }
         outdated = await self._named("outdated_namespaces", **kept)
@@ -186,7 +186,7 @@ class Upkeep:
             pass
 
     async def apply_retention(self) -> None:
-        """Give memories that a rule of retention is about a time to expire: older than the rule, or restored.
+        """Give memories that a rule of retention is about a time to expire: older than the rule, or brought back.
 
         The shortest rule comes first, and what has a time keeps it.
         """

@@ -58,7 +58,7 @@ class Delivery:
         key = signing_key(self.settings)
         everybody = anyio.CapacityLimiter(RECEIVERS_AT_ONCE)
         until = anyio.current_time() + PASS_S
-        async with Sender(key, private=self.settings.webhooks_private) as sender, anyio.create_task_group() as tasks:
+        async with Sender.by_settings(key, self.settings) as sender, anyio.create_task_group() as tasks:
             for namespace in namespaces:
                 if anyio.current_time() > until:
                     return

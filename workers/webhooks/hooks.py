@@ -118,5 +118,5 @@ async def test(settings: Settings, webhook: Webhook) -> str | None:
         at=datetime.now(UTC),
         data={"namespace": webhook.namespace},
     )
-    async with Sender(key, private=settings.webhooks_private) as sender:
+    async with Sender.by_settings(key, settings) as sender:
         return await sender.tell(message)

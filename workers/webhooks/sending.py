@@ -220,6 +220,11 @@ class Sender:
         self._url = httpx.URL
         self._http = httpx.AsyncClient(follow_redirects=False, trust_env=False, timeout=try_s)
 
+    @classmethod
+    def by_settings(cls, key: SigningKey, settings: Settings) -> Self:
+        """Return a sender that goes where the settings let it."""
+        return cls(key, private=settings.webhooks_private)
+
     async def __aenter__(self) -> Self:
         """Return the sender."""
         return self

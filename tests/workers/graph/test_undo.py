@@ -103,7 +103,7 @@ async def test_a_deletion_says_how_and_until_when_it_is_undone(harness: Harness)
     (entry,) = harness.audit(edge_id)
     assert (body["audit_id"], entry["action"]) == (entry["id"], "delete_edge")
     assert body["hint"] == f"`engramq graph restore {entry['id']}` undoes this."
-    assert (parse_time(body["restore_until"]) - entry["at"]).days == limits.GRAPH_RESTORE_DAYS
+    assert (parse_time(body["restore_until"]) - entry["at"]).days == limits.DELETED_KEPT_DAYS
     other = (await harness.body(fact(), namespace="Ada's"))["edge_id"]
     body = await harness.body(DeleteEdge(edge_id=other), namespace="Ada's")
     assert """--namespace 'Ada'"'"'s'`""" in body["hint"]
@@ -255,7 +255,7 @@ async def test_after_thirty_days_a_deletion_is_final(harness: Harness) -> None:
     edge = await harness.body(fact())
     old = await deleted(harness, edge_id=edge["edge_id"])
     node = await deleted(harness, node_id=edge["source_id"])
-    days = limits.GRAPH_RESTORE_DAYS
+    days = limits.DELETED_KEPT_DAYS
     harness.rows(f"update deleted_graph set deleted_at = now() - interval '{days} days' where deletion = %s", old)
     harness.rows(
         f"update deleted_graph set deleted_at = now() - interval '{days} days' + interval '1 minute' "
