@@ -9,17 +9,7 @@ from typing import Any, Final, TypeAlias
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.queue.look import SILENT_S, Look, NoLook
-from engramq.schemas.checks import (
-    Check,
-    CheckName,
-    Health,
-    MailboxState,
-    degraded,
-    failed,
-    health_of,
-    merged,
-    passed,
-)
+from engramq.schemas.checks import Check, CheckName, Health, MailboxState, degraded, failed, health_of, merged, passed
 from engramq.schemas.clocks import CLOCK_S, clock_sentence
 from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.envelope import Answer

@@ -220,13 +220,7 @@ FORMS: Final[tuple[Form, ...]] = (
         _is_in_address,
     ),
     # In sentences: the password for staging is hunter2x; nimm hunter2x als Passwort; Zugangsdaten: ada / hunter2x.
-    _form(
-        KEYWORD,
-        "pass pw kennwort zugangscode",
-        _PHRASE + _IS + _OPEN + _SPOKEN,
-        _is_spoken,
-        _TEXT,
-    ),
+    _form(KEYWORD, "pass pw kennwort zugangscode", _PHRASE + _IS + _OPEN + _SPOKEN, _is_spoken, _TEXT),
     _form(
         KEYWORD,
         "pass kennwort zugangscode",

@@ -114,8 +114,7 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
         "Set ENGRAMQ_PORT to another one, or end the program that listens there.",
     ),
     CheckName.GATEWAY: Kind(
-        "A gateway answers.",
-        "Start one: `engramq gateway`, or set ENGRAMQ_HOST and ENGRAMQ_PORT to where it listens.",
+        "A gateway answers.", "Start one: `engramq gateway`, or set ENGRAMQ_HOST and ENGRAMQ_PORT to where it listens."
     ),
     CheckName.REDIS: Kind("Redis answers and takes writes.", "See that it runs and that ENGRAMQ_REDIS_URL is right."),
     CheckName.CLOCK: Kind(

@@ -127,11 +127,7 @@ CONCURRENCY: Final[Mapping[WorkerKind, int]] = {
 
 
 def build_services(
-    store: Store,
-    embedder: BatchingEmbedder,
-    settings: Settings,
-    *,
-    stopping: asyncio.Event | None = None,
+    store: Store, embedder: BatchingEmbedder, settings: Settings, *, stopping: asyncio.Event | None = None
 ) -> Services:
     """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come."""
     stopping, activity = stopping or asyncio.Event(), Activity()

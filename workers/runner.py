@@ -110,9 +110,7 @@ class CommandHandler(Generic[A, R]):
 
 @overload
 def handles(
-    command: type[C],
-    *,
-    after: Callable[[Reply, C, Context], Awaitable[None]] | None = None,
+    command: type[C], *, after: Callable[[Reply, C, Context], Awaitable[None]] | None = None
 ) -> Callable[[Callable[[Transaction, C, Context], Awaitable[R]]], CommandHandler[[Transaction, C, Context], R]]: ...
 
 

@@ -50,10 +50,7 @@ def untrusted_caller(
 def token_caller(identity: commands.Identity) -> Caller:
     """Return the caller whose a token is."""
     principal = Principal(
-        name=identity.principal,
-        scopes=identity.scopes,
-        untrusted=identity.untrusted,
-        visibility=identity.visibility,
+        name=identity.principal, scopes=identity.scopes, untrusted=identity.untrusted, visibility=identity.visibility
     )
     return Caller(identity.namespace, principal, project=identity.project)
 

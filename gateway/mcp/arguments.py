@@ -491,10 +491,7 @@ def _parameters_in(schema: Mapping[str, Any], *structs: type[msgspec.Struct]) ->
     fields = {field.name: field for struct in structs for field in msgspec.structs.fields(struct)}
     return {
         name: Parameter(
-            name=name,
-            type=fields[name].type,
-            schema=properties,
-            required=name in schema.get("required", ()),
+            name=name, type=fields[name].type, schema=properties, required=name in schema.get("required", ())
         )
         for name, properties in schema["properties"].items()
     }

@@ -50,14 +50,7 @@ class Bounded(msgspec.Struct, kw_only=True):
     """The parameter of every tool whose replies hold contents."""
 
     max_chars: (
-        Annotated[
-            int,
-            Meta(
-                ge=limits.REPLY_CHARS_MIN,
-                le=limits.REPLY_CHARS_MAX,
-                description="Budget of the reply",
-            ),
-        ]
+        Annotated[int, Meta(ge=limits.REPLY_CHARS_MIN, le=limits.REPLY_CHARS_MAX, description="Budget of the reply")]
         | UnsetType
     ) = msgspec.UNSET
 
@@ -245,8 +238,4 @@ def _as_answered(definition: Mapping[str, Any], struct: type[msgspec.Struct] | N
     }
     present = [name for name, schema in definition["properties"].items() if always and "default" in schema]
     required = {*definition.get("required", ()), *present} - {tag}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name in required],
-    }
+    return {"type": "object", "properties": properties, "required": [name for name in properties if name in required]}

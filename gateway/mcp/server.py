@@ -316,10 +316,7 @@ class _Handlers:
         shown = (
             _resource(GUIDE_URI, "guide", "Guide", "How to work with this memory"),
             _resource(
-                STATS_URI,
-                "stats",
-                "Memory statistics",
-                "Counts of memories and links, and what waits in the queues",
+                STATS_URI, "stats", "Memory statistics", "Counts of memories and links, and what waits in the queues"
             ),
         )
         return types.ListResourcesResult(
@@ -357,10 +354,7 @@ class _Handlers:
     ) -> types.ListPromptsResult:
         task = types.PromptArgument(name=RECALL_PROMPT_TASK, description="What is to be done", required=False)
         prompt = types.Prompt(
-            name=RECALL_PROMPT,
-            title="Recall before acting",
-            description=RECALL_PROMPT_DESCRIPTION,
-            arguments=[task],
+            name=RECALL_PROMPT, title="Recall before acting", description=RECALL_PROMPT_DESCRIPTION, arguments=[task]
         )
         return types.ListPromptsResult(prompts=[prompt])
 

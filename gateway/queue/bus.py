@@ -47,12 +47,7 @@ class Bus:
     """
 
     def __init__(
-        self,
-        lanes: Lanes,
-        *,
-        mailbox_bound: int,
-        reply_timeout_s: float,
-        on_failure: Callable[[], None] | None = None,
+        self, lanes: Lanes, *, mailbox_bound: int, reply_timeout_s: float, on_failure: Callable[[], None] | None = None
     ) -> None:
         self._all = lanes
         self._reply_timeout_s = reply_timeout_s

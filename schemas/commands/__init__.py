@@ -82,7 +82,7 @@ TOOLS: Final[Mapping[str, base.Tool]] = {each.name: each for area in AREAS for e
 
 # What to do in place of a tool that went, for whoever calls it or names it in a setting.
 FORMER_TOOLS: Final[Mapping[str, str]] = {
-    "propose_reclassification": "Call reclassify_memory_sector: it makes or joins the proposal itself.",
+    "propose_reclassification": "Call reclassify_memory_sector: it makes or joins the proposal itself."
 }
 
 # What operators' commands call at a gateway elsewhere, whatever tools it lists for agents.

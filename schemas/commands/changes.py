@@ -112,11 +112,7 @@ class UpdateMemory(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
     clear: (
         Annotated[
             tuple[fields.Name, ...],
-            Meta(
-                min_length=1,
-                max_length=limits.CLEARED,
-                description="Fields above, or keys of metadata, to empty",
-            ),
+            Meta(min_length=1, max_length=limits.CLEARED, description="Fields above, or keys of metadata, to empty"),
         ]
         | UnsetType
     ) = UNSET

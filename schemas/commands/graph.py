@@ -132,9 +132,7 @@ class AddEdge(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, tag="
             )
         if LAST_RECLASSIFICATION in self.properties:
             raise invalid(
-                "properties",
-                f"properties: {LAST_RECLASSIFICATION} is not for callers to write.",
-                "Leave that key out.",
+                "properties", f"properties: {LAST_RECLASSIFICATION} is not for callers to write.", "Leave that key out."
             )
 
 

@@ -32,8 +32,7 @@ IfLinked = Annotated[IfExists, Meta(description="If linked already")]
 _HERE: Final = {"session": "the queue"}
 _BEFORE: Final = (
     ExampleCall(
-        tool="store_memory",
-        arguments={"content": "We chose Redis for the queue because latency matters most", **_HERE},
+        tool="store_memory", arguments={"content": "We chose Redis for the queue because latency matters most", **_HERE}
     ),
     ExampleCall(tool="search_memories", arguments={"query": "Why did we choose Redis for the queue?", **_HERE}),
     ExampleCall(
@@ -393,11 +392,7 @@ class RecordOutcome(WriteCommand, frozen=True, kw_only=True, omit_defaults=True,
 
     memory_ids: Annotated[
         tuple[Identifier, ...],
-        Meta(
-            min_length=1,
-            max_length=limits.OUTCOME_MEMORIES,
-            description="Ids or references, the best first",
-        ),
+        Meta(min_length=1, max_length=limits.OUTCOME_MEMORIES, description="Ids or references, the best first"),
     ]
     signal: Annotated[UnitInterval, Meta(description="1 helped, 0 misled")]
     weight: Annotated[float, Meta(gt=0, le=10, description="How much it counts, above 0")] = 1.0

@@ -18,16 +18,7 @@ from engramq.schemas.checks import DATABASE_AWAY
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE
 from engramq.workers.db.conninfo import SESSION, pooled_conninfo, pooled_settings, worker_conninfo
-from engramq.workers.db.errors import (
-    READ_ONLY,
-    Again,
-    Meaning,
-    Refusals,
-    SettingsMissing,
-    meaning,
-    named,
-    unavailable,
-)
+from engramq.workers.db.errors import READ_ONLY, Again, Meaning, Refusals, SettingsMissing, meaning, named, unavailable
 from engramq.workers.db.lookups import look_up
 from engramq.workers.db.pool import Pool, Pooled, PoolFigures, within
 from engramq.workers.db.queries import Query
@@ -138,12 +129,7 @@ class Store:
 
     @classmethod
     async def open(
-        cls,
-        database_url: str,
-        *,
-        pool_size: int = POOL_SIZE,
-        language: str = DEFAULT_LANGUAGE,
-        primary: bool = False,
+        cls, database_url: str, *, pool_size: int = POOL_SIZE, language: str = DEFAULT_LANGUAGE, primary: bool = False
     ) -> Self:
         """Connect, and prove that schema, role and settings are what the workers count on.
 

@@ -68,11 +68,7 @@ class NotReady(Exception):
                 "See that role, password and database in ENGRAMQ_DATABASE_URL are right. The workers' role is made by "
                 "`engramq migrate` with a URL of the owner."
             )
-        return cls(
-            f"{what or 'PostgreSQL cannot be reached'}: {why}.",
-            recovery,
-            Reason.UNREACHABLE,
-        )
+        return cls(f"{what or 'PostgreSQL cannot be reached'}: {why}.", recovery, Reason.UNREACHABLE)
 
 
 class Migration(NamedTuple):
@@ -174,10 +170,7 @@ async def require_own_session(
     """
     row = await (await connection.execute(SERVED_BY)).fetchone()
     if row is None or row["pid"] != connection.info.backend_pid:
-        raise NotReady(
-            "A pooler is before the database, and this takes a session of the server's own.",
-            recovery,
-        )
+        raise NotReady("A pooler is before the database, and this takes a session of the server's own.", recovery)
 
 
 async def check_schema(connection: psycopg.AsyncConnection[Any]) -> None:

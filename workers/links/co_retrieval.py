@@ -41,9 +41,7 @@ async def note_pairs(tx: Transaction, pairs: Mapping[Pair, Together]) -> list[Pa
     ordered = sorted(pairs)
     seen = [(pair, instance) for pair in ordered for instance in sorted(pairs[pair].instances)]
     noted = await tx.send(
-        "note_co_retrieved",
-        **columns_of([pair for pair, _ in seen]),
-        instances=[instance for _, instance in seen],
+        "note_co_retrieved", **columns_of([pair for pair, _ in seen]), instances=[instance for _, instance in seen]
     )
     # Last, since it locks links: who erases a memory holds the memory and goes on to its links.
     await tx.send("count_co_retrieved", **columns_of(ordered), times=[pairs[pair].times for pair in ordered])

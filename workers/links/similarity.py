@@ -105,12 +105,7 @@ async def note_made(tx: Transaction, ids: Sequence[UUID]) -> None:
 
 
 def _visible(model_id: int, partitions: Sequence[Partition], least: float) -> dict[str, Any]:
-    return {
-        "model_id": model_id,
-        **visible_now(partitions),
-        "k": limits.SIMILARITY_LINKS,
-        "farthest": 1.0 - least,
-    }
+    return {"model_id": model_id, **visible_now(partitions), "k": limits.SIMILARITY_LINKS, "farthest": 1.0 - least}
 
 
 @dataclass(slots=True, kw_only=True)

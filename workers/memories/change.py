@@ -39,12 +39,7 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
-from engramq.workers.memories.grounds import (
-    grounds_of,
-    name_rows_resting,
-    refuse_untrusted_ground,
-    send_resting,
-)
+from engramq.workers.memories.grounds import grounds_of, name_rows_resting, refuse_untrusted_ground, send_resting
 from engramq.workers.memories.preconditions import LOOK, NOT_CHANGE, require_look
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing

@@ -118,7 +118,7 @@ _TOKEN: Final = re.compile(
     rf"|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|{_MONTH}\b(?:\s+\d{{4}}\b)?)"
     r"|(?P<time>\b\d{1,2}:\d\d(?:\s?[ap]m\b)?|\b\d{1,2}\s?[ap]m\b)"
     r"|(?P<number>[$\u20ac\u00a3#]?\d+(?:[.,]\d+)*(?:st|nd|rd|th)?(?![\w])%?)"
-    r"|(?P<word>\w+(?:[.'\u2019/@+-]\w+)*)",
+    r"|(?P<word>\w+(?:[.'\u2019/@+-]\w+)*)"
 )
 
 

@@ -158,11 +158,7 @@ async def count_memories(tx: Transaction, command: commands.CountMemories, conte
     if command.sectors == ():
         return commands.MemoryTimeline(unit="day", spans=[])
     listed = Listed.by(command, context.envelope.project_named(command.project))
-    few = {
-        "days": limits.TIMELINE_DAYS,
-        "months": limits.TIMELINE_MONTHS,
-        "zone": str(context.settings.timezone),
-    }
+    few = {"days": limits.TIMELINE_DAYS, "months": limits.TIMELINE_MONTHS, "zone": str(context.settings.timezone)}
     async with seeing_as_admin(tx, context.envelope.principal):
         rows = await tx.rows("memories_by_time", **(await listed.looked_up(tx)).values, **few)
     spans = [commands.TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]

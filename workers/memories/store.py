@@ -49,11 +49,7 @@ from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nea
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.contradictions import mark_pair
-from engramq.workers.memories.grounds import (
-    known_grounds,
-    refuse_trusted_on,
-    untrusted_ground,
-)
+from engramq.workers.memories.grounds import known_grounds, refuse_trusted_on, untrusted_ground
 from engramq.workers.memories.other_projects import PROJECT_BESIDE, describe_new_project, read_beside
 from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.queue.contract import FollowUp, SessionState

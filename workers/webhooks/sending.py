@@ -141,11 +141,7 @@ class SigningKey:
         """Return the headers of a message: its id, the time of this try in seconds, and the signature of all three."""
         signed = f"{message_id}.{at_s}.".encode() + body
         signature = base64.b64encode(hmac.digest(self.derive(_use(webhook_id)), signed, "sha256")).decode()
-        return {
-            "webhook-id": str(message_id),
-            "webhook-timestamp": str(at_s),
-            "webhook-signature": f"v1,{signature}",
-        }
+        return {"webhook-id": str(message_id), "webhook-timestamp": str(at_s), "webhook-signature": f"v1,{signature}"}
 
     def derive(self, use: bytes) -> bytes:
         """Return the 32 bytes that follow from the key for one use, and tell nothing of those for others."""
