@@ -38,6 +38,16 @@ def require_trusted(principal: Principal, may: str) -> None:
         raise refuse(FaultCode.FORBIDDEN, f"An untrusted principal may {may}.")
 
 
+def require_editor(principal: Principal) -> None:
+    """Raise EngramqError with `forbidden` for whoever may not change memories that are there."""
+    require_trusted(principal, "only read, store, link and supersede")
+
+
+def require_graph_writer(principal: Principal) -> None:
+    """Raise EngramqError with `forbidden` for whoever may not write to the graph."""
+    require_trusted(principal, "not write to the graph")
+
+
 def require_trusted_with(principal: Principal, partitions: Iterable[Partition], doing: str) -> None:
     """Raise EngramqError with `forbidden` for an untrusted principal that would touch a trusted memory."""
     if Partition.TRUSTED in partitions:

@@ -11,7 +11,7 @@ HOMES: Final = re.compile(r"^from engramq\.workers\.(?:trust|db\.privacy|db\.vie
 # How many modules of the product mention a concern, in code or prose; to import from its home is no mention. A ceiling
 # may only sink.
 MOST: Final = {
-    "trust": (r"trust", 119),
+    "trust": (r"trust", 115),
     "time": (r"as_of|valid_(?:from|until)|occurred_at|expires|active_hours|timezone", 72),
     "projects": (r"project", 102),
     "private": (r"private|privacy|visibility|(?<!re)viewer", 79),

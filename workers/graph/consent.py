@@ -20,10 +20,9 @@ from engramq.workers.db.errors import DatabaseError, Meaning, meaning
 from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-from engramq.workers.graph.nodes import NOT_WRITE
 from engramq.workers.graph.proposals import OPEN, SEEN, records_of
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_trusted
+from engramq.workers.trust import require_graph_writer
 
 PRINCIPALS: Final = limits.CONSENT_PRINCIPALS
 
@@ -120,7 +119,7 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
 
     Raises EngramqError with `conflict` when the proposal, or what it is about, is not what the principal saw.
     """
-    require_trusted(context.envelope.principal, NOT_WRITE)
+    require_graph_writer(context.envelope.principal)
     envelope = context.envelope
     proposal_id = parse_uuid(command.proposal_id)
     if proposal_id is None or await tx.row("lock_proposal", id=proposal_id) is None:

@@ -34,10 +34,10 @@ from engramq.workers.db.transaction import Jsonb, Row, Transaction
 from engramq.workers.graph.consent import PRINCIPALS, ConsentWanted, Draft, consent
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, note_deletions, way_back
 from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merge, sector_named, wrong_sector
-from engramq.workers.graph.nodes import NOT_WRITE, changes, find_or_make, refuse_oversize
+from engramq.workers.graph.nodes import changes, find_or_make, refuse_oversize
 from engramq.workers.graph.reads import ENDS, edge_said, ids_of_ends, sector_of_row
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_trusted
+from engramq.workers.trust import require_graph_writer
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ async def add_edge(
     tx: Transaction, command: AddEdge, context: Context
 ) -> EdgeAdded | ChangeNeedsConsent | NameAmbiguous:
     """Write an edge and give it its sector, or merge into what is there: what is constitutive, with consent."""
-    require_trusted(context.envelope.principal, NOT_WRITE)
+    require_graph_writer(context.envelope.principal)
     command.check()
     ends = await find_or_make(tx, command)
     if isinstance(ends, NameAmbiguous):
@@ -173,7 +173,7 @@ async def reclassify_sector(tx: Transaction, command: ReclassifySector, context:
     principal, actor = context.envelope.principal, _actor_of(context.envelope, command)
     if actor != principal.name and Scope.ADMIN not in principal.scopes:
         raise refuse(FaultCode.FORBIDDEN, f"To act as {actor!r} needs the scope {Scope.ADMIN.value!r}.")
-    require_trusted(context.envelope.principal, NOT_WRITE)
+    require_graph_writer(context.envelope.principal)
     sector = sector_named(command.new_sector)
     if sector is None:
         return Reclassified(status=ReclassifyStatus.INVALID_SECTOR, error=wrong_sector(command.new_sector))
@@ -235,7 +235,7 @@ def _actor_of(envelope: Envelope, command: ReclassifySector) -> str:
 @handles(DeleteEdge)
 async def delete_edge(tx: Transaction, command: DeleteEdge, context: Context) -> GraphDeleted | DeletionNeedsConsent:
     """Remove an edge; of a constitutive one only with consent, which this asks for when there is none."""
-    require_trusted(context.envelope.principal, NOT_WRITE)
+    require_graph_writer(context.envelope.principal)
     edge_id = parse_uuid(command.edge_id)
     row = None if edge_id is None else await tx.row("lock_edge", id=edge_id)
     if row is None or edge_id is None:
@@ -253,7 +253,7 @@ async def delete_edge(tx: Transaction, command: DeleteEdge, context: Context) ->
 @handles(DeleteNode)
 async def delete_node(tx: Transaction, command: DeleteNode, context: Context) -> GraphDeleted | DeletionNeedsConsent:
     """Remove a named node with its edges; with constitutive ones only with consent, as for an edge."""
-    require_trusted(context.envelope.principal, NOT_WRITE)
+    require_graph_writer(context.envelope.principal)
     node_id = parse_uuid(command.node_id)
     row = None if node_id is None else await tx.row("lock_node_for_deletion", id=node_id)
     if row is None or node_id is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -19,15 +19,13 @@ from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.transaction import Jsonb, Row, Transaction, same
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_trusted
-
-NOT_WRITE: Final = "not write to the graph"  # what untrusted principals may not
+from engramq.workers.trust import require_graph_writer
 
 
 @handles(AddNode)
 async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeAdded:
     """Make a node or merge properties into it; raises EngramqError naming properties when they would grow too large."""
-    require_trusted(context.envelope.principal, NOT_WRITE)
+    require_graph_writer(context.envelope.principal)
     given: dict[str, Any] = {} if command.properties is UNSET else command.properties
     label, name = command.label, command.name
     row = await tx.row("lock_node", label=label, name=name)

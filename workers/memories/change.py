@@ -40,11 +40,11 @@ from engramq.workers.links.snapshot import replacements
 from engramq.workers.links.writer import audit_displaced, lock_with_linked, make_room_again
 from engramq.workers.memories import sharing, supersession
 from engramq.workers.memories.grounds import grounds_of, name_rows_resting, refuse_untrusted_ground, send_resting
-from engramq.workers.memories.preconditions import LOOK, NOT_CHANGE, require_look
+from engramq.workers.memories.preconditions import LOOK, require_look
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import finishing
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_trusted
+from engramq.workers.trust import require_editor
 
 BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
@@ -74,7 +74,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
 
     Raises EngramqError with `conflict` as verdicts do, and what `sharing.show_to` raises.
     """
-    require_trusted(context.envelope.principal, NOT_CHANGE)
+    require_editor(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
     await tx.send(LOOK_UP)
     row = None if memory_id is None else await _lock(tx, memory_id, command)
@@ -177,7 +177,7 @@ async def scrub_before(command: ForgetMemory, context: Context) -> str:
     Before the erasure, since whoever takes over from a worker that died in between no longer knows the content.
     """
     envelope, memory_id = context.envelope, parse_uuid(command.memory_id)
-    require_trusted(envelope.principal, NOT_CHANGE)
+    require_editor(envelope.principal)
     if not command.erase or memory_id is None:
         return ""
     known = await context.store.read(envelope.namespace, lambda tx: tx.row("content_of", id=memory_id))
@@ -239,7 +239,7 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
 @handles(RestoreMemory)
 async def restore_memory(tx: Transaction, command: RestoreMemory, context: Context) -> MemoryChanged:
     """Undo archive and supersession; a memory that is neither stays as it is."""
-    require_trusted(context.envelope.principal, NOT_CHANGE)
+    require_editor(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
     await tx.send(LOOK_UP)
     row = None if memory_id is None else await lock_with_linked(tx, memory_id)

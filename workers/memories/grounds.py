@@ -23,9 +23,8 @@ from engramq.schemas.vocabulary import AuditAction, CitationState, Partition
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.transaction import Jsonb, Row, Sent, Transaction
-from engramq.workers.memories.preconditions import NOT_CHANGE
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import VOUCHED_FOR, require_trusted
+from engramq.workers.trust import VOUCHED_FOR, require_editor
 
 _GROUND: Final = "memory_id"
 Given = tuple[Citation, ...] | UnsetType
@@ -157,7 +156,7 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
     So the time and the name that stand there are of who first found it so. Of an untrusted memory nothing is kept: its
     author would learn of a file whether it is as they guessed.
     """
-    require_trusted(context.envelope.principal, NOT_CHANGE)
+    require_editor(context.envelope.principal)
     found = {known: memory for memory in command.found if (known := parse_uuid(memory.memory_id)) is not None}
     rows = await lock(tx, *found)
     memories = await read_memories(tx, list(rows))

@@ -11,7 +11,6 @@ from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.runner import Context
 
-NOT_CHANGE: Final = "only read, store, link and supersede"  # what untrusted principals may
 LOOK: Final = 'get_memory with include_untrusted and detail="full" shows all of it, and its digest.'
 
 

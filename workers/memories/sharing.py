@@ -17,9 +17,9 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.graph.consent import ConsentWanted, call_again, consent, draft_sharing, end_sharing
 from engramq.workers.memories import supersession
-from engramq.workers.memories.preconditions import NOT_CHANGE, require_as_seen, require_look
+from engramq.workers.memories.preconditions import require_as_seen, require_look
 from engramq.workers.runner import Context, handles
-from engramq.workers.trust import require_trusted
+from engramq.workers.trust import require_editor
 
 NAMED_MAX: Final = 5  # memories that a refusal names
 INSTEAD: Final = "Supersede or forget it instead, or talk to them."
@@ -28,7 +28,7 @@ INSTEAD: Final = "Supersede or forget it instead, or talk to them."
 @handles(ShareMemory)
 async def share_memory(tx: Transaction, command: ShareMemory, context: Context) -> Shared:
     """Let everybody see a private memory; audited. Raises EngramqError as `require_look` and `require_as_seen` do."""
-    require_trusted(context.envelope.principal, NOT_CHANGE)
+    require_editor(context.envelope.principal)
     row = await _lock(tx, command.memory_id)
     if row is None:
         return Shared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
@@ -53,7 +53,7 @@ async def share_memory(tx: Transaction, command: ShareMemory, context: Context) 
 @handles(UnshareMemory)
 async def unshare_memory(tx: Transaction, command: UnshareMemory, context: Context) -> Unshared:
     """Make a memory private to who stored it, unless others have built on it; audited."""
-    require_trusted(context.envelope.principal, NOT_CHANGE)
+    require_editor(context.envelope.principal)
     row = await _lock(tx, command.memory_id)
     if row is None:
         return Unshared(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
