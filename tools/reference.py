@@ -78,9 +78,10 @@ def _tool(tool: Tool) -> str:
         about += f" Everyday lists {', '.join(f'`{name}`' for name in tool.everyday)} and takes all."
     if shared:
         about += f" Also takes {', '.join(shared)} ([parameters of many tools](#parameters-of-many-tools))."
+    about += f" Example: `{tool.example}`"
     return (
         f"## {tool.name}{_CORE if tool.core else ''}\n\n{tool.summary} {about}\n\n"
-        f"{_TABLE + own + chr(10) if own else ''}- Example: `{tool.example}`\n{_replies(tool)}"
+        f"{_TABLE + own + chr(10) if own else ''}{_replies(tool)}"
     )
 
 
