@@ -20,9 +20,8 @@ project_option = click.option("--project", is_flag=True, help="For the project i
 def command() -> None:
     """Let Claude Code, Codex or Gemini CLI recall and capture without being asked.
 
-    At a session's start, with each prompt and before a file is read or changed the model is told what the memory knows;
-    after each turn what was said is captured, kept apart as untrusted. See docs/hooks.md for what is captured, and how
-    to turn it off.
+    The model gets what the memory knows at a session's start, with each prompt, and before it reads or changes a file.
+    After each turn the hooks capture what was said, apart as untrusted. See docs/hooks.md; engramq doctor checks them.
     """
 
 
@@ -36,9 +35,10 @@ def command() -> None:
 def install_command(
     *, client: str, recall_captured: bool, no_capture: bool, no_recall: bool, project: bool, show: bool
 ) -> None:
-    """Have CLIENT (claude-code, codex or gemini) run engramq at its events.
+    """Add engramq's hooks to CLIENT.
 
-    Hooks of others stay as they are, and the file before is kept beside it. The same twice changes nothing.
+    CLIENT is claude-code, codex or gemini; it then runs engramq at its events. Hooks of others stay as they are, and
+    the file before is kept beside it. The same twice changes nothing.
     """
     if no_capture and no_recall:
         raise click.UsageError("--no-capture and --no-recall leave nothing to do.")
@@ -65,18 +65,19 @@ def _consequences(client: HookClient, *, recalls: bool, captures: bool, recalls_
     command = f"engramq hooks install {client.name}"
     if client.wants:
         yield client.wants
+    yield f"Hooks need a running stack: engramq connect {client.name} lets the client start it."
     if recalls:
         yield (
-            "At a session's start and with each prompt the model is told what the memory knows, and when it "
-            f"{client.uses} what is known of that file. Not wanted: {command} --no-recall"
+            "The model gets what the memory knows at a session's start and with each prompt, and what it knows of a "
+            f"file when it {client.uses}. To stop that: {command} --no-recall"
         )
     if not captures:
         yield "Nothing that you or the model say is kept."
         return
-    told = "Models are told it as data" if recalls_captured else "No model is told it before somebody has promoted it"
+    seen = "Models get it as data" if recalls_captured else "No model gets it before somebody has promoted it"
     yield (
-        "All that you and the model say is kept from now on, as untrusted, without what is known to be a key or a "
-        f"password. {told}. Not wanted: {command} --no-capture"
+        "All that you and the model say is kept from now on, as untrusted, without keys and passwords that are known "
+        f"as such. {seen}. To stop that: {command} --no-capture"
     )
     yield "See what is kept: engramq list --partition untrusted --project '*'; on the page: engramq up --detach"
     yield f"Stop all of it: engramq hooks uninstall {client.name}"
@@ -87,7 +88,10 @@ def _consequences(client: HookClient, *, recalls: bool, captures: bool, recalls_
 @client_argument
 @project_option
 def uninstall_command(*, client: str, project: bool) -> None:
-    """Have CLIENT run engramq no more. What was captured stays: see engramq purge."""
+    """Take engramq's hooks out of CLIENT.
+
+    What was captured stays: see engramq purge.
+    """
     chosen = HOOK_CLIENTS[client]
     path = file_of(chosen, surroundings(), project=project)
     done = uninstall(path, chosen)

@@ -117,7 +117,7 @@ def hand_over_private(
 
 @command.command("delete")
 @click.argument("tenant", metavar="NAMESPACE", type=namespace)
-@click.option("--yes", is_flag=True, help="Delete it. Without it you are only told what it holds.")
+@click.option("--yes", is_flag=True, help="Delete it. Without it you only see what it holds.")
 @common.REASON
 @common.JSON
 def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None:

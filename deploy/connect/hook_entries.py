@@ -34,7 +34,7 @@ class HookClient:
     capturing: tuple[str, ...]
     recalling: tuple[str, ...] = ("SessionStart", "UserPromptSubmit", "PreToolUse")
     files: str = "PreToolUse"
-    uses: str = "reads or changes a file"
+    uses: str = "reads or changes it"
     second: int = 1
     wants: str = ""
 
@@ -56,7 +56,7 @@ HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
             lambda at: at.folder("CODEX_HOME", ".codex") / "hooks.json",
             lambda at: at.project / ".codex" / "hooks.json",
             ("Stop", "PreCompact"),
-            uses="changes a file",
+            uses="changes it",
             wants="Codex runs no hook before you have reviewed it: type /hooks in Codex.",
         ),
         HookClient(

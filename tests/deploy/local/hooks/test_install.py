@@ -124,7 +124,7 @@ def test_what_happens_from_now_on_is_said_and_how_to_see_and_stop_it(home: Path,
 def test_a_hook_for_files_runs_at_the_tools_that_use_them_and_its_user_is_told(home: Path, client: str) -> None:
     event, matcher = FILE_HOOKS[client]
     said = types(home, "install", client)
-    assert f"{'changes' if client == 'codex' else 'reads or changes'} a file what is known of that file" in said
+    assert f"what it knows of a file when it {'changes' if client == 'codex' else 'reads or changes'} it" in said
     group = json.loads((home / FILES[client]).read_text())["hooks"][event][-1]
     assert group["matcher"] == matcher
     assert len(group["hooks"]) == 1
@@ -156,8 +156,8 @@ def test_what_is_not_done_is_not_said(home: Path) -> None:
     assert "Nothing that you or the model say is kept." in said
     assert "purge" not in said
     said = types(home, "install", "claude-code", "--no-recall")
-    assert "is told what the memory knows" not in said
-    assert "Models are told it as data" in types(home, "install", "claude-code", "--recall-captured")
+    assert "gets what the memory knows" not in said
+    assert "Models get it as data" in types(home, "install", "claude-code", "--recall-captured")
 
 
 def test_a_matcher_around_our_hook_alone_goes_with_it(home: Path) -> None:
