@@ -33,7 +33,7 @@ def command(*, client: str | None, show: bool, remove: bool, project: bool, list
         _list(surroundings())
         return
     if client is None:
-        raise click.UsageError("Name a client, or --list them.")
+        raise click.UsageError(f"Name a client ({', '.join(CLIENTS)}), or --list them.")
     if show and remove:
         raise click.UsageError("--print and --remove exclude each other.")
     chosen, at = CLIENTS[client], surroundings()

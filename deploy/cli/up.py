@@ -243,6 +243,9 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
     start, client = how_started(environment), CLIENTS["gemini"]
     options = "".join(f" --env {shlex.quote(f'{name}={value}')}" for name, value in start.variables.items())
     http = lease.addresses.get("http", "")
+    is_open = (environment.get(settings.AUTH) or settings.DEFAULT_AUTH) == Auth.NONE
+    add = f"  claude mcp add --transport http engramq {http}/mcp --header 'Authorization: Bearer TOKEN'"
+    with_token = [] if is_open else ["Connect a client over HTTP with a token of its own:", add, ""]
     lines = [
         "",
         "engramq is running.",
@@ -251,7 +254,8 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
         f"  data and logs   {home.path}",
         _principal(home, environment),
         "",
-        "Connect an MCP client over stdio (it shares this stack):",
+        *with_token,
+        "Connect an MCP client of this machine (it shares this stack): engramq connect CLIENT, or",
         f"  claude mcp add engramq{options} -- {shlex.join(start.command('stdio'))}",
         "or in an mcp.json:",
         "  " + json.dumps({client.servers: {NAME: client.entry(start)}}),

@@ -212,6 +212,7 @@ def test_up_says_who_stores(home: Home, environment: dict[str, str]) -> None:
     await_true(lambda: is_stopped(home))
     with Up(environment | {"ENGRAMQ_AUTH": "token"}) as up:
         assert "principal       by token; engramq token create --principal NAME makes one" in up.banner
+        assert "claude mcp add --transport http engramq http://127.0.0.1:" in up.banner
         up.end(signal.SIGTERM)
     await_true(lambda: is_stopped(home))
     of_jwt = "issuer=https://login.example.org/, audience=engramq, keys=https://login.example.org/jwks.json"
