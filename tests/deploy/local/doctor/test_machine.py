@@ -16,11 +16,16 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import up as up_command
+from engramq.deploy.local import lease
+from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.machine import descriptors_check, stack_checks
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.ownership import state_text
-from tests.deploy.helpers import identity
+from engramq.deploy.local.supervisor.state import shut_down
+from engramq.schemas.checks import Check, CheckName, failed
+from tests.deploy.fake_engramq import FAKE_STACK
+from tests.deploy.helpers import BOUND_S, identity
 from tests.deploy.local.doctor.conftest import Command, Environment, wrong
 
 pytestmark = pytest.mark.timeout(120)
@@ -53,6 +58,23 @@ def test_nothing_is_wrong_where_nothing_was_started_yet(alone: Environment, doct
     code, found = doctor(alone)
     assert code == 0
     assert {check.get("state", "ok") for name, check in found.items() if name != "done"} == {"ok"}
+
+
+def test_a_stack_that_stops_meanwhile_is_looked_at_again(
+    alone: Environment, doctor: Command, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "SUPERVISOR_COMMAND", FAKE_STACK)
+    held, look = lease.take_lease(home, "stdio", alone, BOUND_S), examination._look
+
+    def look_late(*_: Any) -> list[Check]:
+        monkeypatch.setattr(examination, "_look", look)
+        held.close()
+        shut_down(home)
+        return [failed(CheckName.GATEWAY, "It does not answer.")]
+
+    monkeypatch.setattr(examination, "_look", look_late)
+    _, found = doctor(alone)
+    assert (found["stack"]["told"].startswith("Nothing runs here."), "gateway" in found) == (True, False)
 
 
 def test_a_setting_that_cannot_be_read_is_named(alone: Environment, doctor: Command) -> None:
