@@ -474,6 +474,7 @@ create index memories_repeated on memories (tenant, vector_key, node_id desc) wh
 -- Whether so many equal vectors stand in the index of a partition and model, whosever they are. See `is_repeated`.
 create function stands_often(partition text, model smallint, key bigint) returns boolean
 language sql volatile security definer set search_path = public, pg_temp
+set plan_cache_mode = 'force_generic_plan' set enable_seqscan = off  -- planned for each row it takes 20 times as long
 return (
     select count(*) = 64
     from (
@@ -1289,7 +1290,7 @@ $$;
 --   and a build waits for all who hold one. So writers have to read what is committed, as `begin` says.
 -- * A restore of a backup: rows come before indexes. Where they did not, an unknown load says yes.
 create function load_covered(tenant integer, load integer, partition text, model smallint) returns boolean
-language sql immutable security definer set search_path = public, pg_temp
+language sql immutable security definer set search_path = public, pg_temp set plan_cache_mode = 'force_generic_plan'
 return not exists (
     select from loads l
     where l.tenant = load_covered.tenant and l.id = load and l.partition = load_covered.partition
