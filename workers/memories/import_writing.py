@@ -57,8 +57,8 @@ from engramq.workers.trust import VOUCHED_FOR, may_displace
 # What an update may change by a column of its own; content, metadata and sector have rules beside.
 _UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)
 _COMPARED: Final = tuple(name for name in _UPDATED if name not in OFFSETS.values())  # a time is shown with its offset
-# Rows of one statement: what the event loop needs to write them down is then about 10 ms.
-ROWS_AT_ONCE: Final = 100
+# Rows of one statement, of which each is planned anew: what the event loop needs to write them down is about 10 ms.
+ROWS_AT_ONCE: Final = 128
 
 
 async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchImported:
@@ -109,29 +109,33 @@ async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[
 
     Raises Again when somebody took one of the external ids, or brought one of the rows, in between.
     """
-    rows = []
-    for row in new:
-        columns, embedding = columns_of(row.draft), row.draft.embedding
-        model_id = None if embedding is None else embedding.model_id
-        rows.append(
-            columns
-            | {
-                # An array of arrays would want all to be of one length.
-                "tags": None if columns["tags"] is None else Jsonb(columns["tags"]),
-                "embedding": None if embedding is None else embedding.text,
-                "model_id": model_id,
-                "load_id": None if model_id is None else loads.get((row.draft.partition, model_id)),
-                "identity": row.identity,
-            }
-        )
     # All importers take external ids and identities in one order, so that two of them cannot wait for each other.
-    ordered = sorted(rows, key=lambda row: (row["external_id"] or "", row["identity"] or b""))
+    ordered = sorted(range(len(new)), key=lambda at: (new[at].record.external_id or "", new[at].identity or b""))
+    ids: dict[int, UUID] = {}
     for start in range(0, len(ordered), ROWS_AT_ONCE):
-        part = ordered[start : start + ROWS_AT_ONCE]
-        values: dict[str, Any] = {name: [row[name] for row in part] for name in part[0]}
-        if len(await tx.rows("insert_memories", **values | {"created_by": part[0]["created_by"]})) != len(part):
+        part = {at: _columns_of(new[at], loads) for at in ordered[start : start + ROWS_AT_ONCE]}
+        rows = msgspec.json.encode(list(part.values()), enc_hook=_unwrap).decode()
+        by = new[ordered[0]].draft.created_by
+        if len(await tx.rows("insert_memories", rows=rows, created_by=by)) != len(part):
             raise Again
-    return [row["id"] for row in rows]
+        ids |= {at: columns["id"] for at, columns in part.items()}
+    return [ids[at] for at in range(len(new))]
+
+
+def _columns_of(row: RoutedRow, loads: Mapping[Target, int]) -> dict[str, Any]:
+    embedding, identity = row.draft.embedding, row.identity
+    return columns_of(row.draft) | {
+        "embedding": embedding and embedding.text,
+        "model_id": embedding and embedding.model_id,
+        "load_id": embedding and loads.get((row.draft.partition, embedding.model_id)),
+        "identity": identity and rf"\x{identity.hex()}",
+    }
+
+
+def _unwrap(value: Any) -> Any:
+    """Return what a column of JSON holds."""
+    assert isinstance(value, Jsonb)
+    return value.obj
 
 
 def _stays_out(index: int, row: RoutedRow, earlier: EarlierRow) -> Receipt:

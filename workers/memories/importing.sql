@@ -24,16 +24,11 @@ where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and {absence} is not nu
 -- Make many memories at once; a row whose external id is taken, or whose identity went in before, is left out.
 with given as (
     select *
-    from unnest(
-        %(id)s::uuid[], %(partition)s::text[], %(owner)s::text[], %(external_id)s::text[], %(content)s::text[],
-        %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[],
-        {each detail: %($name)s::$type[]}, %(sector)s::text[], %(sector_source)s::text[],
-        %(standing_source)s::text[], %(verification)s::text[],
-        %(state)s::text[], %(tags)s::jsonb[], %(metadata)s::jsonb[],
-        %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[], %(identity)s::bytea[]
-    ) as given (
-        id, partition, owner, external_id, content, confidence, source, source_type, {each detail: $name}, sector,
-        sector_source, standing_source, verification, state, tags, metadata, embedding, model_id, load_id, identity
+    from json_to_recordset(%(rows)s::json) as given (
+        id uuid, partition text, owner text, external_id text, content text, confidence double precision, source text,
+        source_type text, {each detail: $name $type}, sector text, sector_source text, standing_source text,
+        verification text, state text, tags text[], metadata jsonb, embedding text, model_id smallint, load_id integer,
+        identity bytea
     )
 ), gone_in as (
     insert into imported_rows (tenant, digest, memory_id, trusted)
@@ -53,8 +48,7 @@ insert into memories (
 )
 select
     node.id, node.partition, given.owner, %(tenant)s, content, confidence, source, source_type, {each detail: $name}, sector,
-    sector_source, standing_source, verification, state, case when tags is not null then array(select jsonb_array_elements_text(tags)) end,
-    metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, day_told(content, occurred_at, occurred_offset)),
+    sector_source, standing_source, verification, state, tags, metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, day_told(content, occurred_at, occurred_offset)),
     embedding::halfvec, model_id, load_id, %(created_by)s, {clock}
 from node
 join given on given.id = node.id
