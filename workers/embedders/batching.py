@@ -86,6 +86,9 @@ class VectorCache:
 
 # Interactive batches in a row before one bulk slice gets its turn: a stream of queries slows an import, never stops it.
 INTERACTIVE_BATCHES_IN_A_ROW = 8
+# A slice of bulk on the server that is kept free, which a question may have to wait for: some 20 ms of a local model.
+SHORT_TEXTS = 8
+SHORT_CHARACTERS = 600
 
 
 @dataclass(slots=True, eq=False)
@@ -175,6 +178,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     call waits for `patience_s` at most, less than its caller for the reply. When its batch took `slow_failure_s` or
     more to fail, or patience ends, and nothing else succeeded meanwhile, interactive calls fail at once for REST_S.
     Bulk goes on trying, and its failures prove nothing: they may be due to a text that an endpoint cannot digest.
+    `quiet_s`: after so long without an interactive call bulk has what is kept free for one, too.
     """
 
     interactive: int = 2_048
@@ -183,6 +187,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int = 48 * 1024 * 1024
     slow_failure_s: float = 0.5
     patience_s: float = 6.0
+    quiet_s: float = 1.0
 
 
 class BatchingEmbedder:
@@ -201,7 +206,7 @@ class BatchingEmbedder:
         self._cache = VectorCache(entries=self._bounds.cache_entries, size_bytes=self._bounds.cache_bytes)
         self._waiting = WaitingTexts()
         self._under_way: dict[bytes, WaitingText] = {}
-        self._rest_until = self._last_success = _NEVER
+        self._rest_until = self._last_success = self._last_asked = _NEVER
         self._last_failure = _CLOSED
         self._arrived = anyio.Event()
         self._room = anyio.Event()
@@ -226,8 +231,7 @@ class BatchingEmbedder:
         await tasks.__aenter__()
         servers = self._batches.concurrent
         for number in range(servers):
-            # Where several batches may run at once, the first server is kept free of bulk.
-            tasks.start_soon(self._serve, servers == 1 or number > 0)
+            tasks.start_soon(self._serve, servers > 1 and number == 0)
         self._tasks = tasks
         return self
 
@@ -268,6 +272,7 @@ class BatchingEmbedder:
         """
         if self._tasks is None:
             raise EmbedderUnavailable(_CLOSED)
+        self._last_asked = self._last_asked if bulk else anyio.current_time()
         keys = [content_key(text, question=questions) for text in texts]
         distinct = dict(zip(keys, texts, strict=True))
         if alone and not self._under_way:
@@ -363,11 +368,23 @@ class BatchingEmbedder:
                 del self._under_way[item.key]
         self._room = _announce(self._room)
 
-    async def _serve(self, bulk_allowed: bool) -> None:
+    async def _serve(self, is_kept_free: bool) -> None:
+        """Compute what waits. Where several batches may run at once, one server is kept free of bulk.
+
+        While nobody asks, that one has short slices of bulk, if the model is one of this machine's.
+        """
+        short = msgspec.structs.replace(self._batches, texts=SHORT_TEXTS, characters=SHORT_CHARACTERS)
         while True:
-            batch = self._waiting.take(self._batches, bulk_allowed=bulk_allowed)
+            limits, quiet_in_s = self._batches, 0.0
+            if is_kept_free:
+                limits = limits if self._waiting.interactive else short
+                quiet_in_s = (
+                    self._last_asked + self._bounds.quiet_s - anyio.current_time() if limits.alone else math.inf
+                )
+            batch = self._waiting.take(limits, bulk_allowed=quiet_in_s <= 0)
             if not batch:
-                await self._arrived.wait()
+                with anyio.move_on_after(quiet_in_s if self._waiting.bulk and quiet_in_s > 0 else math.inf):
+                    await self._arrived.wait()
                 continue
             self._room = _announce(self._room)
             try:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from anyio.abc import TaskGroup
 
-from engramq.workers.embedders.batching import BatchingEmbedder, Bounds
+from engramq.workers.embedders.batching import SHORT_TEXTS, BatchingEmbedder, Bounds
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import (
     BatchLimits,
@@ -126,6 +126,31 @@ async def test_a_query_waits_for_at_most_one_bulk_slice() -> None:
         await assert_rows(bulk, many)
     assert [len(batch) for batch in inner.batches] == [32, 1, 32, 32, 4]
     assert inner.batches[1] == ["query"]
+
+
+async def test_bulk_has_the_server_that_is_kept_free_in_short_slices_while_nobody_asks() -> None:
+    inner = GatedEmbedder(BatchLimits(texts=32, concurrent=2, alone=True))
+    many = [f"bulk {number:03}" for number in range(100)]
+    async with BatchingEmbedder(inner, Bounds(quiet_s=0.01)) as embedder, anyio.create_task_group() as group:
+        inner.release(100)
+        await assert_rows(Call(group, embedder, many, bulk=True), many)
+    lengths = [len(batch) for batch in inner.batches]
+    assert (max(lengths), lengths.count(SHORT_TEXTS) > 1) == (32, True)
+
+
+async def test_bulk_leaves_a_server_free_while_somebody_asks() -> None:
+    inner = GatedEmbedder(BatchLimits(texts=32, concurrent=2, alone=True))
+    async with BatchingEmbedder(inner, Bounds(quiet_s=BOUND_S)) as embedder, anyio.create_task_group() as group:
+        inner.release()
+        await assert_rows(Call(group, embedder, ["question"]), ["question"])
+        bulk = Call(group, embedder, [f"bulk {number}" for number in range(40)], bulk=True)
+        await inner.started(2)
+        query = Call(group, embedder, ["query"])
+        await inner.started(3)  # though the slice before it goes on
+        assert inner.batches[2] == ["query"]
+        inner.release(3)
+        await query.done()
+        await bulk.done()
 
 
 async def test_bulk_texts_go_sorted_by_length() -> None:
