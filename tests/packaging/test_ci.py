@@ -11,6 +11,8 @@ from tests.architecture.source import ROOT
 MAKEFILE = """\
 .DEFAULT:
 \t@echo "$@ $(FAILED)" >> ran
+\t@echo "output of $@"
+\t@echo "$@ $$PYTEST_ADDOPTS" >> caches
 \t@left=$$(cat fails-$@ 2>/dev/null || echo 0); [ $$left -eq 0 ] || { echo $$((left - 1)) > fails-$@; exit 1; }
 """
 
@@ -41,6 +43,16 @@ def test_every_target_of_the_makefile_that_tests_is_run(tmp_path: Path) -> None:
     }
     by_hand = {"test-agents", "test-image", "test-faults", "test-providers"}
     assert set(ran) == {"setup", "environments", *targets} - by_hand
+    assert len(ran) == len(set(ran))
+    assert targets - by_hand <= {line.removeprefix("output of ") for line in done.stdout.splitlines()}
+
+
+def test_targets_that_run_side_by_side_keep_apart_what_failed(tmp_path: Path) -> None:
+    _, ran = run_ci(tmp_path)
+    caches = (line.split(" ", 1) for line in (tmp_path / "caches").read_text().splitlines())
+    assert {target: option for target, option in caches if target.startswith("test")} == {
+        target: f"-o cache_dir=.pytest_cache/{target}" for target in ran if target.startswith("test")
+    }
 
 
 def test_what_failed_is_run_once_more_alone_and_told(tmp_path: Path) -> None:
