@@ -24,6 +24,7 @@ from engramq.workers.runner import Context, handles
 from engramq.workers.trust import require_admin
 
 DAYS: Final = limits.DELETED_KEPT_DAYS
+NOT_RESTORED_SHOWN: Final = 100  # edges that could not be brought back
 
 _HINT_THERE: Final = "To have this back, delete the one that is there first: the two cannot both be."
 _HINT_FIRST: Final = "What `restore_first` names brings the missing ends back. Then restore this again."
@@ -183,7 +184,7 @@ def _nothing_left(audit_id: int, entry: Row | None) -> GraphRestored:
 
 
 async def _not_restored(tx: Transaction, deletion: dict[str, int]) -> list[NotRestored]:
-    rows = await tx.rows("deleted_edges", **deletion, limit=limits.NOT_RESTORED_SHOWN)
+    rows = await tx.rows("deleted_edges", **deletion, limit=NOT_RESTORED_SHOWN)
     nodes = await _nodes(tx, (row[end] for row in rows for end in ("source_id", "target_id")))
     return [_left(row, nodes) for row in rows]
 

@@ -167,7 +167,7 @@ class ExportReader:
 
 
 class ExportWatch:
-    """Checks the lines of an export while they are written, as a restoration would."""
+    """Checks the lines of an export while they are written, as reading it back would."""
 
     def __init__(self, schema: int) -> None:
         """`schema`: as ExportReader has it."""
