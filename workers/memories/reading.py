@@ -1,10 +1,9 @@
 """Read memories: one with its links, lists of the newest, and what a namespace holds, counted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, TypedDict
 from uuid import UUID
 
 from msgspec import UNSET
@@ -18,14 +17,12 @@ from engramq.schemas.ids import format_time, list_position, parse_list_position,
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import (
     CUSTOM_RELATION,
-    EvidenceFilter,
     MemoryState,
     Partition,
     Relation,
     Sector,
     SectorSource,
     Thing,
-    Verification,
     Visibility,
 )
 from engramq.workers.db.database import Store
@@ -58,68 +55,22 @@ KEPT_APART: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """Which memories a list is of: the parameters of the fragment `listed`; None: whichever."""
+async def _filters_of(tx: Transaction, command: ListFilter, project: str | None) -> dict[str, Any]:
+    """Return the parameters of the fragment `listed`, None for whichever, for memories of this project and of none.
 
-    partitions: list[Partition]
-    sectors: list[Sector] | None = None
-    states: list[MemoryState] | None = None
-    verifications: list[Verification] | None = None
-    tags: list[str] | None = None
-    project: str | None = None
-    project_only: bool = False
-    thread: str | None = None
-    source_type: str | None = None
-    created_by: str | None = None
-    external_id: str | None = None
-    evidence: EvidenceFilter | None = None
-    include_superseded: bool = False
-    as_of: datetime | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    stored_since: datetime | None = None
-    stored_until: datetime | None = None
-    ids: list[UUID] | None = None  # of those with the tags, where they are few
-
-    @classmethod
-    def by(cls, command: ListFilter, project: str | None) -> Self:
-        """Return which memories a command asks for, of this project and of none."""
-        return cls(
-            partitions=list(dict.fromkeys(command.partitions)),
-            sectors=None if command.sectors is UNSET else list(command.sectors),
-            states=list(command.states or ()) or None,
-            verifications=list(command.verifications or ()) or None,
-            tags=list(command.tags or ()) or None,
-            project=project,
-            project_only=command.project_only,
-            thread=or_none(command.thread),
-            source_type=or_none(command.source_type),
-            created_by=or_none(command.created_by),
-            external_id=or_none(command.external_id),
-            evidence=or_none(command.evidence),
-            include_superseded=command.include_superseded,
-            as_of=or_none(command.as_of),
-            since=or_none(command.since),
-            until=or_none(command.until),
-            stored_since=or_none(command.stored_since),
-            stored_until=or_none(command.stored_until),
+    They have the ids of those with the tags, where these are few: PostgreSQL does not know how rare tags are until it
+    has analyzed them, and would read the whole namespace.
+    """
+    given = {name: or_none(getattr(command, name)) for name in ListFilter.__struct_fields__}
+    lists = {name: list(dict.fromkeys(words)) for name, words in given.items() if isinstance(words, tuple)}
+    filters = given | {name: words or None for name, words in lists.items()}
+    filters |= {"partitions": lists["partitions"], "project": project, "ids": None}
+    if filters["tags"]:
+        rows = await tx.rows(
+            "tagged_memories", partitions=lists["partitions"], tags=lists["tags"], limit=TAGGED_MAX + 1
         )
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The parameters of the query."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    async def looked_up(self, tx: Transaction) -> Self:
-        """Return the same with the ids of those that have its tags, where these are rare.
-
-        PostgreSQL does not know how rare tags are until it has analyzed them, and would read the whole namespace.
-        """
-        if self.tags is None:
-            return self
-        rows = await tx.rows("tagged_memories", partitions=self.partitions, tags=self.tags, limit=TAGGED_MAX + 1)
-        return replace(self, ids=[row["id"] for row in rows]) if len(rows) <= TAGGED_MAX else self
+        filters["ids"] = [row["id"] for row in rows] if len(rows) <= TAGGED_MAX else None
+    return filters
 
 
 @handles(commands.ListRecentMemories)
@@ -130,13 +81,11 @@ async def list_recent(tx: Transaction, command: commands.ListRecentMemories, con
         raise invalid("cursor", "cursor is none that this list gave out.")  # the gateway has checked that, too
     if command.sectors == ():
         return commands.MemoryList(memories=[], count=0, next_cursor=None)
-    listed = Listed.by(command, context.envelope.project_named(command.project))
+    project = context.envelope.project_named(command.project)
     before, before_id = after or (None, None)
     async with seeing_as_admin(tx, context.envelope.principal) as sees_all:
-        listed = await listed.looked_up(tx)
-        rows = await tx.rows(
-            "recent_memories", **listed.values, before=before, before_id=before_id, limit=command.limit + 1
-        )
+        filters = await _filters_of(tx, command, project)
+        rows = await tx.rows("recent_memories", **filters, before=before, before_id=before_id, limit=command.limit + 1)
         shown = rows[: command.limit]
         memories = mark_visibility([memory_record(row) for row in shown])
         await mark_grounds(tx, memories)
@@ -145,10 +94,9 @@ async def list_recent(tx: Transaction, command: commands.ListRecentMemories, con
     cursor = (
         list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if len(rows) > len(shown) else None
     )
-    project = context.envelope.project_named(command.project)
     hint = ""
     if not shown and after is None:
-        hint = await describe_elsewhere(tx, listed.values, project, is_named=command.project is not UNSET)
+        hint = await describe_elsewhere(tx, filters, project, is_named=command.project is not UNSET)
     return commands.MemoryList(memories=memories, count=len(shown), hint=hint or UNSET, next_cursor=cursor)
 
 
@@ -157,10 +105,10 @@ async def count_memories(tx: Transaction, command: commands.CountMemories, conte
     """Count the memories of a list by when they happened, else were stored, in the finest unit with few spans."""
     if command.sectors == ():
         return commands.MemoryTimeline(unit="day", spans=[])
-    listed = Listed.by(command, context.envelope.project_named(command.project))
+    project = context.envelope.project_named(command.project)
     few = {"days": limits.TIMELINE_DAYS, "months": limits.TIMELINE_MONTHS, "zone": str(context.settings.timezone)}
     async with seeing_as_admin(tx, context.envelope.principal):
-        rows = await tx.rows("memories_by_time", **(await listed.looked_up(tx)).values, **few)
+        rows = await tx.rows("memories_by_time", **await _filters_of(tx, command, project), **few)
     spans = [commands.TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]
     return commands.MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans)
 
