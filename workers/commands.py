@@ -10,12 +10,11 @@ from msgspec import UNSET
 from engramq.schemas.codec import fault_body, reply_body
 from engramq.schemas.commands import AuditList, CommandReport, GetCommand, ListAudit, Ping, Pong
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
-from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import AuditAction, CommandStatus
+from engramq.schemas.vocabulary import CommandStatus
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
-from engramq.workers.db.audit import AuditFilter, entries
+from engramq.workers.db.audit import entries
 from engramq.workers.db.database import DatabaseHealth
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
@@ -59,16 +58,7 @@ async def list_audit(tx: Transaction, command: ListAudit, _context: Context) -> 
     target, by = (None if text is UNSET else parse_uuid(text) for text in (command.target, command.command_id))
     if (target is None) is not (command.target is UNSET) or (by is None) is not (command.command_id is UNSET):
         return AuditList(entries=[], next_cursor=None)  # no id is like that
-    wanted = AuditFilter(
-        action=None if command.action is UNSET else AuditAction(command.action),
-        actor=or_none(command.actor),
-        target_id=target,
-        command_id=by,
-        since=or_none(command.since),
-        until=or_none(command.until),
-    )
-    before = None if command.cursor is UNSET else int(command.cursor)
-    found = await entries(tx, wanted, command.limit + 1, before)
+    found = await entries(tx, command, target, by, command.limit + 1)
     shown = found[: command.limit]
     return AuditList(entries=shown, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None)
 

@@ -2,15 +2,13 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
-from engramq.schemas.commands import Command
+from engramq.schemas.commands import Command, ListAudit
 from engramq.schemas.envelope import AUDITED_TOGETHER, Envelope
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
@@ -18,21 +16,6 @@ from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.viewers import EVERYTHING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFilter:
-    """Which entries are asked for; None: any. Both times included.
-
-    Entries about something else that name `target_id` count too: those of a memory's links, of a node's edges.
-    """
-
-    action: AuditAction | None = None
-    actor: str | None = None
-    target_id: UUID | None = None
-    command_id: UUID | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 async def record(
@@ -105,14 +88,25 @@ def reason_of(command: Command) -> str | None:
     return or_none(getattr(command, "reason", UNSET))
 
 
-async def entries(tx: Transaction, wanted: AuditFilter, limit: int, before: int | None = None) -> list[AuditEntry]:
-    """Return the newest entries of the namespace, of those before one if that is given, newest first.
+async def entries(
+    tx: Transaction, wanted: ListAudit, target: UUID | None, by: UUID | None, limit: int
+) -> list[AuditEntry]:
+    """Return the newest entries that are asked for, newest first: of a target, or by a command, if these are given.
 
-    What was private to others when it was written is counted, and not told.
+    Entries about something else that name the target count too: those of a memory's links, of a node's edges. What was
+    private to others when it was written is counted, and not told.
     """
     reader = tx.viewer.owner
     async with tx.seeing(EVERYTHING):
-        rows = await tx.rows("audit_entries", **asdict(wanted), limit=limit, before=before, reader=reader)
+        rows = await tx.rows(
+            "audit_entries",
+            **{name: or_none(getattr(wanted, name)) for name in ("action", "actor", "since", "until")},
+            target_id=target,
+            command_id=by,
+            before=None if wanted.cursor is UNSET else int(wanted.cursor),
+            limit=limit,
+            reader=reader,
+        )
     return [
         AuditEntry(
             id=row["id"],
