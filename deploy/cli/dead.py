@@ -61,40 +61,31 @@ def show(letter_id: str, namespace: str | None, *, content: bool) -> None:
     click.echo(msgspec.json.format(json_line(_fields(letter) | (_content(letter) if content else {}))))
 
 
-@command.command("retry")
-@letter_argument
-@namespace_option
-@common.REASON
-@common.JSON
-def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> None:
-    """Put one back, for workers to try it again.
+def _change(way: Literal["retry", "drop"], status: str, text: str) -> None:
+    """Add the command that does this with a letter."""
 
-    It keeps its id, so that what it has done already is not done again.
-    """
-    _change(letter_id, namespace, "retry", reason, as_json=as_json)
-
-
-@command.command("drop")
-@letter_argument
-@namespace_option
-@common.REASON
-@common.JSON
-def drop(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> None:
-    """Remove one for good."""
-    _change(letter_id, namespace, "drop", reason, as_json=as_json)
+    @command.command(way, help=text)
+    @letter_argument
+    @namespace_option
+    @common.REASON
+    @common.JSON
+    def change(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> None:
+        with servers_for("dead change") as settings:
+            changed = change_letter(settings, letter_id, namespace, way, reason)
+        if changed is None:
+            raise _none(letter_id)
+        if not changed:
+            raise CommandFailed(f"{letter_id} stays: its mailbox is full, or it was just changed.")
+        click.echo(json_line({"id": letter_id, "status": status}) if as_json else f"{letter_id}  {status}")
 
 
-def _change(
-    letter_id: str, namespace: str | None, way: Literal["retry", "drop"], reason: str | None, *, as_json: bool
-) -> None:
-    with servers_for("dead change") as settings:
-        changed = change_letter(settings, letter_id, namespace, way, reason)
-    if changed is None:
-        raise _none(letter_id)
-    if not changed:
-        raise CommandFailed(f"{letter_id} stays: its mailbox is full, or it was just changed.")
-    status = {"retry": "retried", "drop": "dropped"}[way]
-    click.echo(json_line({"id": letter_id, "status": status}) if as_json else f"{letter_id}  {status}")
+_change(
+    "retry",
+    "retried",
+    "Put one back, for workers to try it again.\n\n"
+    "It keeps its id, so that what it has done already is not done again.",
+)
+_change("drop", "dropped", "Remove one for good.")
 
 
 def _none(letter_id: str) -> CommandFailed:

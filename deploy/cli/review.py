@@ -66,41 +66,34 @@ def verify(
     return _each(identifiers, "verify_memory", given, **how)
 
 
-@click.command("reject")
-@_IDS
-@common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
-def reject(identifiers: tuple[str, ...], reason: str | None, **how: Any) -> ExitCode:
-    """Say that memories are false or misleading, which hides them.
+def _verdict(name: str, tool: str, text: str, back: str = "", *, reason: bool = True, **fixed: Any) -> click.Command:
+    """Return the command that calls a tool for each memory that somebody has looked at."""
 
-    Each is shown with a question, and rejected only if it is still what was shown; off a terminal that takes --seen or
-    --yes. engramq verify takes that back. An ID may be its beginning, of 8 characters or more, if no other has that.
-    """
-    given = {"verification": Verification.REJECTED, "reason": reason}
-    return _each(identifiers, "verify_memory", given, **how)
+    @click.command(
+        name,
+        help=f"{text}\n\nEach is shown with a question, and {name} is done only if it is still what was shown; off a "
+        f"terminal that takes --seen or --yes.{back} An ID may be its beginning, of 8 characters or more, if no other "
+        "has that.",
+    )
+    @_IDS
+    @common.options(*([common.REASON] if reason else ()), _SEEN, _YES, common.NAMESPACE, common.JSON)
+    def judge(identifiers: tuple[str, ...], reason: str | None = None, **how: Any) -> ExitCode:
+        return _each(identifiers, tool, {**fixed, "reason": reason}, **how)
 
-
-@click.command("promote")
-@_IDS
-@common.options(_SEEN, _YES, common.NAMESPACE, common.JSON)
-def promote(identifiers: tuple[str, ...], **how: Any) -> ExitCode:
-    """Make verified memories trusted, so that searches show them.
-
-    Each is shown with a question, and promoted only if it is still what was shown; off a terminal that takes --seen or
-    --yes. An ID may be its beginning, of 8 characters or more, if no other has that.
-    """
-    return _each(identifiers, "memory_promote_to_trusted", {}, **how)
+    return judge
 
 
-@click.command("share")
-@_IDS
-@common.options(common.REASON, _SEEN, _YES, common.NAMESPACE, common.JSON)
-def share(identifiers: tuple[str, ...], reason: str | None, **how: Any) -> ExitCode:
-    """Let everybody in the namespace see private memories of yours.
-
-    Each is shown with a question, and shared only if it is still what was shown; off a terminal that takes --seen or
-    --yes. engramq unshare takes that back. An ID may be its beginning, of 8 characters or more, if no other has that.
-    """
-    return _each(identifiers, "share_memory", {"reason": reason}, **how)
+reject: Final = _verdict(
+    "reject", "verify_memory", "Say that memories are false or misleading, which hides them.",
+    " engramq verify takes that back.", verification=Verification.REJECTED,
+)  # fmt: skip
+promote: Final = _verdict(
+    "promote", "memory_promote_to_trusted", "Make verified memories trusted, so that searches show them.", reason=False
+)
+share: Final = _verdict(
+    "share", "share_memory", "Let everybody in the namespace see private memories of yours.",
+    " engramq unshare takes that back.",
+)  # fmt: skip
 
 
 @click.command("unshare")

@@ -179,6 +179,21 @@ def private_folder(folder: Path) -> None:
     refuse_foreign(folder)
 
 
+def replace_whole(path: Path, text: str, *, synced: bool = False) -> None:
+    """Write a file of this user alone: a full disk or, `synced`, a power cut leaves the former one. Raises OSError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            if synced:
+                os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
 def refuse_foreign(folder: Path, owners: Collection[int] = (), except_for: Collection[str] = ()) -> None:
     """Refuse a folder in which somebody else's files are; `owners` may have some besides this user and root.
 

@@ -124,7 +124,6 @@ def take_lease(
     Raises DeployError when it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings;
     or, where it is not to be started, it does not run (`not_running`).
     """
-    settings.linger_s(environment)
     settings.port(environment)
     home.ensure()
     caller = {**environment, settings.PRINCIPAL: settings.principal_of(home, environment)}

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 
-from engramq.deploy.local.home import DeployError, Home, name_of
+from engramq.deploy.local.home import DeployError, Home, name_of, replace_whole
 from engramq.schemas.embedder_choice import KeptEmbedder, endpoint_problem, kept_in
 
 PREFIX = "ENGRAMQ_"
@@ -108,19 +108,9 @@ def differing(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
     return sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
 
 
-def linger_s(environment: dict[str, str]) -> float:
-    """Seconds that a stack stays up after its last client.
-
-    Raises DeployError when the variable is not a number from 0 to 86,400.
-    """
-    text = environment.get(LINGER_S) or str(DEFAULT_LINGER_S)
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 86_400:
-        raise DeployError("bad_setting", f"{LINGER_S}={text!r} is not a number of seconds from 0 to 86400.")
-    return value
+def linger_s(environment: Mapping[str, str]) -> float:
+    """Seconds that a stack stays up after its last client; tests alone set another number."""
+    return float(environment.get(LINGER_S) or DEFAULT_LINGER_S)
 
 
 def port(environment: dict[str, str]) -> int:
@@ -177,7 +167,7 @@ def kept_embedder(home: Home) -> KeptEmbedder:
 def principal_of(home: Home, environment: Mapping[str, str]) -> str:
     """Return who clients are that show no token: as the environment says, else as the home noted at its first start.
 
-    What is private belongs to a name: a home older than the note, and servers of the user's own, keep the former one.
+    What only its owner sees hangs on that name: homes older than the note, and servers of one's own, keep the former.
     """
     if named := environment.get(PRINCIPAL):
         return named
@@ -192,9 +182,7 @@ def principal_of(home: Home, environment: Mapping[str, str]) -> str:
 def note_principal(home: Home) -> None:
     """Write down, in a home without data, whose memories it will hold."""
     if not has_data(home) and not home.principal.exists():
-        partial = home.principal.with_suffix(".partial")
-        partial.write_text(_login_name(), "utf-8")
-        partial.replace(home.principal)
+        replace_whole(home.principal, _login_name(), synced=True)
 
 
 def has_data(home: Home) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from engramq.deploy.local.embedded import process
-from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.home import DeployError, Home, replace_whole
 
 logger = logging.getLogger(__name__)
 
@@ -92,9 +92,7 @@ class Redis:
         # Replaced whole: a crash or a full disk in the middle must not leave half a configuration. And only if it is
         # another one, so that a full disk does not keep the server from starting again.
         if not self._configuration.exists() or self._configuration.read_text() != settings:
-            written = self._configuration.with_suffix(".new")
-            written.write_text(settings)
-            written.replace(self._configuration)
+            replace_whole(self._configuration, settings)
         self.mend()
 
     def mend(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engramq.deploy.local.home import PRIVATE, Home
+from engramq.deploy.local.home import PRIVATE, Home, replace_whole
 from engramq.deploy.local.hooks.transcripts import CLIENTS, known_kinds
 
 FOLDER: Final = "hooks"
@@ -69,11 +69,9 @@ class SessionNotes:
     def write(self) -> None:
         """Keep the notes. Raises OSError when the home cannot take them."""
         _make_folder(self._path.parent)
-        fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         notes = {name: value for name, value in vars(self).items() if name != "_path"}
         bounded = {"shown": self.shown[-_SHOWN:], "files": self.files[-_SHOWN:]}
-        fresh.write_text(json.dumps(notes | bounded), encoding="utf-8")
-        fresh.replace(self._path)
+        replace_whole(self._path, json.dumps(notes | bounded))
 
     def go_back(self, kinds: int) -> bool:
         """Go back to the first line of a kind that was not known, if another set of kinds is known by now."""

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.home import DeployError, Home, replace_whole
 from engramq.deploy.local.hooks.repository import Place, folder_before, place_of
 
 # More are never forgotten but those whose folders are gone, and which no address would tell again.
@@ -158,17 +158,8 @@ def _changing(home: Home) -> Iterator[Registry]:
 
 
 def _write(home: Home, registry: Registry) -> None:
-    fresh = home.projects.with_name(f".{home.projects.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            known = {space: {name: each._asdict() for name, each in of.items()} for space, of in registry.items()}
-            json.dump(known, file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(home.projects)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
+    known = {space: {name: each._asdict() for name, each in of.items()} for space, of in registry.items()}
+    replace_whole(home.projects, json.dumps(known, ensure_ascii=False, indent=1), synced=True)
 
 
 def _forget_gone(registry: Registry) -> None:

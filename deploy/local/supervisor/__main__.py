@@ -38,7 +38,7 @@ def main(environment: Mapping[str, str], make_stack: Callable[[Home, Mapping[str
             # Somebody else won the race to start one; the starter will find it.
             return 0
         stack = make_stack(home, with_embedder(home, environment))
-        asyncio.run(_supervise(home, stack, settings.linger_s(dict(environment)), lock))
+        asyncio.run(_supervise(home, stack, settings.linger_s(environment), lock))
     except DeployError as error:
         logger.critical("Supervisor not started", extra={"code": error.code, "error": str(error)})
         return 1

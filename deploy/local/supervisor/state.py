@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engramq.deploy.local.embedded import postgres, process
 from engramq.deploy.local.embedded.process import ProcessIdentity
 from engramq.deploy.local.embedded.servers import SERVER_SIGNALS
-from engramq.deploy.local.home import DeployError, Home, exists
+from engramq.deploy.local.home import DeployError, Home, exists, replace_whole
 from engramq.deploy.local.lease import connect, raise_refusal, request
 from engramq.deploy.local.ownership import (
     SUPERVISOR,
@@ -62,15 +62,11 @@ class StateFile:
         remove_leftover(self._home.state)
 
     def _write(self) -> None:
-        path = self._home.state
-        fresh = path.with_suffix(".new")
         try:
-            with open(fresh, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write(state_text(self._home, self._processes))
-            fresh.replace(path)
+            replace_whole(self._home.state, state_text(self._home, self._processes))
         except OSError as error:
             # A full disk must not take the stack down; on Linux the kernel ends our children with us all the same.
-            logger.warning("State file not written", extra={"path": str(path), "error": str(error)})
+            logger.warning("State file not written", extra={"path": str(self._home.state), "error": str(error)})
 
 
 def end_predecessor(home: Home, signals: Mapping[str, Sequence[tuple[int, float]]] = SERVER_SIGNALS) -> list[str]:
