@@ -110,6 +110,12 @@ def print_counts(importer: Importer) -> None:
                 print(f"{before}, and the memory {what} ({absence}).", file=sys.stderr)
     print_left_out(importer.left_out)
     print_secrets(importer.secrets.found)
+    if importer.kept_private:
+        print(
+            f"{importer.kept_private} may correct a private memory of yours, and are private, too: engramq share shows "
+            'one to everybody. Rows that say visibility="shared" are shared.',
+            file=sys.stderr,
+        )
     if importer.degraded:
         print(
             "Some rows wait for their vectors (the embedder did not answer); they are found by text until then. They "

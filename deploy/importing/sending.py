@@ -185,7 +185,7 @@ class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored.
 
     `read`: how many rows have been read, of which some are on their way. `sample`: one that was stored and kept
-    apart. `left_out`: what rows came in without.
+    apart. `left_out`: what rows came in without. `kept_private`: how many may correct a private memory.
     """
 
     client: ToolClient
@@ -198,6 +198,7 @@ class Importer:
     sample: Row | None = None
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
+    kept_private: int = 0
     degraded: bool = False
     secrets: Secrets = field(default_factory=Secrets)
     _is_late: bool = False
@@ -229,6 +230,7 @@ class Importer:
             raise EngramqError(msgspec.convert(body, Fault))
         reply = msgspec.convert(body, BatchImported)
         self.degraded |= reply.degraded is True
+        self.kept_private += reply.kept_private or 0
         for receipt in reply.receipts:
             row = batch.rows[receipt.index]
             if receipt.status is ReceiptStatus.REJECTED:

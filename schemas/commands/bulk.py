@@ -90,7 +90,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
-    """A receipt for each row, in order, and their counts."""
+    """A receipt for each row, in order, and their counts.
+
+    `kept_private`: new memories that are private since they may correct a private one.
+    """
 
     status: Literal["success"] = "success"
     receipts: list[Receipt]
@@ -98,6 +101,7 @@ class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
     updated: int
     skipped: int
     rejected: int
+    kept_private: int | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
 
 
@@ -126,7 +130,8 @@ class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     `rejected_rows` says why the first of these were.
 
     `receipts`, in the order of the rows, and their counts are for get_command. `kept_apart`: new memories that the
-    router put into untrusted. `notice` tells what the caller may not expect.
+    router put into untrusted; `kept_private`: those that may correct a private one, and are private too. `notice` tells
+    what the caller may not expect.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"receipts", "stored", "updated", "skipped"})
@@ -140,6 +145,7 @@ class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     skipped: int | UnsetType = UNSET
     receipts: list[Receipt] | UnsetType = UNSET
     kept_apart: int | UnsetType = UNSET
+    kept_private: int | UnsetType = UNSET
     notice: str | UnsetType = UNSET
 
 

@@ -22,6 +22,7 @@ from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS,
 from engramq.workers.db.privacy import CAPTURED, Usual
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
+from engramq.workers.db.viewers import Viewer
 from engramq.workers.memories.grounds import find_cited, grounds_of, known_grounds
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft, draft, on_grounds
@@ -78,24 +79,39 @@ class EarlierRow:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRow:
-    """A record and the memory that it is where there is none yet; `identity`: by which it is known for good."""
+    """A record and the memory that it is where there is none yet; `identity`: by which it is known for good.
+
+    `private_identity`: by which it is known once it turns out to be private.
+    """
 
     record: ImportRecord
     draft: Draft
     identity: bytes | None
+    private_identity: bytes | None = None
+
+    @property
+    def identities(self) -> list[bytes]:
+        """By what it may be known already."""
+        return [each for each in (self.identity, self.private_identity) if each is not None]
+
+    def kept_private(self, owner: str | None) -> "RoutedRow":
+        """Return the same row as its owner alone sees it."""
+        identity = self.private_identity or self.identity
+        return replace(self, draft=replace(self.draft, owner=owner), identity=identity)
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedBatch:
     """The rows of one import that may be written, by their index, and receipts for the others.
 
-    `degraded`: some had to go without a vector.
+    `degraded`: some had to go without a vector. `vectors_later`: what was embedded was so to be compared.
     """
 
     on_duplicate: OnDuplicate
     rows: dict[int, RoutedRow]
     refused: list[Receipt]
     degraded: bool = False
+    vectors_later: bool = False
 
     @property
     def external_ids(self) -> list[str]:
@@ -105,7 +121,7 @@ class RoutedBatch:
     @property
     def identities(self) -> list[bytes]:
         """The identities of the rows."""
-        return [row.identity for row in self.rows.values() if row.identity is not None]
+        return [identity for row in self.rows.values() for identity in row.identities]
 
 
 @dataclass(slots=True)
@@ -137,7 +153,13 @@ def route_row(
         try:
             who_sees = usual.captured if CAPTURED in map(tag_key, or_none(record.tags) or ()) else usual.said
             drafted = draft(record.memory, envelope, retention, record.project, who_sees)
-            rows[index] = RoutedRow(record, drafted, _own_identity(identity, drafted.owner))
+            may_correct = usual.may_correct and drafted.owner is None and record.visibility is UNSET
+            rows[index] = RoutedRow(
+                record,
+                replace(drafted, may_correct=may_correct),
+                _own_identity(identity, drafted.owner),
+                _own_identity(identity, Viewer.of(envelope.principal).owner) if may_correct else None,
+            )
         except EngramqError as refusal:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
             refused.append(rejected(index, name, refusal.fault.error))
@@ -223,9 +245,8 @@ def out_of(batch: RoutedBatch, taken: Container[str], before: Mapping[bytes, Ear
     return {
         index: earlier
         for index, row in batch.rows.items()
-        if row.identity is not None
-        and row.record.external_id not in taken
-        and (earlier := before.get(row.identity)) is not None
+        if row.record.external_id not in taken
+        and (earlier := next((before[known] for known in row.identities if known in before), None)) is not None
         and earlier.stays_out_of(row.draft.partition)
     }
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -31,6 +32,7 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import details_of, lock, read_memories
+from engramq.workers.db.privacy import own_partition
 from engramq.workers.db.transaction import Jsonb, Transaction
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
 from engramq.workers.memories.grounds import find_cited, refuse_untrusted_ground
@@ -49,7 +51,7 @@ from engramq.workers.memories.import_rows import (
     sort,
 )
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import Draft, columns_of
+from engramq.workers.memories.store import Draft, columns_of, tell_private
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
 from engramq.workers.trust import VOUCHED_FOR, may_displace
@@ -66,9 +68,15 @@ async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchI
     envelope, allowance = context.envelope, Allowance.of(tx, context)
     # What the rows change is locked before, by `resting`. Whoever closes a load waits for its batches, and wants no
     # memory.
-    loads = await context.services[BulkLoads].loads_of(tx, [row.draft for row in batch.rows.values()])
+    drafts = [] if batch.vectors_later else [row.draft for row in batch.rows.values()]
+    loads = await context.services[BulkLoads].loads_of(tx, drafts)
     known, before = await lock_known(tx, batch.external_ids), await earlier_rows(tx, batch.identities)
     out = out_of(batch, known, before)
+    private = await _corrections(tx, envelope, batch, known, out)
+    rows = batch.rows | private
+    if batch.vectors_later:
+        rows = {index: replace(row, draft=replace(row.draft, embedding=None)) for index, row in rows.items()}
+    batch = replace(batch, rows=rows)
     sorted_rows = sort(batch, known, out, allowance)
     again = sorted(row.identity for row in sorted_rows.new.values() if row.identity in before and row.identity)
     if again:
@@ -98,8 +106,35 @@ async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchI
         updated=counts[ReceiptStatus.UPDATED],
         skipped=counts[ReceiptStatus.SKIPPED],
         rejected=counts[ReceiptStatus.REJECTED],
+        kept_private=sum(index in made for index in private) or UNSET,
         degraded=True if batch.degraded else UNSET,
     )
+
+
+async def _corrections(
+    tx: Transaction,
+    envelope: Envelope,
+    batch: RoutedBatch,
+    known: Mapping[str, Sequence[KnownMemory]],
+    out: Mapping[int, EarlierRow],
+) -> dict[int, RoutedRow]:
+    """Return the rows, by index and as private ones, that may correct a private memory of who brings them.
+
+    As for a store: they would tell everybody what that one does not.
+    """
+    private: dict[int, RoutedRow] = {}
+    for index, row in batch.rows.items():
+        if not row.draft.may_correct or index in out:
+            continue
+        external_id = row.record.external_id
+        named = known.get(external_id, ()) if external_id is not UNSET else ()
+        if named and (
+            batch.on_duplicate is OnDuplicate.SKIP or any(row.record.content == one.content for one in named)
+        ):
+            continue
+        if await tell_private(tx, row.draft, own_partition(envelope.principal)):
+            private[index] = row.kept_private(tx.viewer.owner)
+    return private
 
 
 async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[Target, int]) -> list[UUID]:

@@ -7,7 +7,7 @@ vector it is pending, found by its words; what a crash leaves so is found by the
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -52,19 +52,22 @@ async def embed_batch(command: ImportBatch, context: Context) -> RoutedBatch:
     """Route and embed the records of an import; what is known already and skipped needs no vector."""
     batch = await _route(command, context)
     known = await context.store.read(context.envelope.namespace, lambda tx: need_no_vector(tx, batch))
-    wanted = {index: row for index, row in batch.rows.items() if index not in known}
+    return await _embed(batch, batch.rows.keys() - known, context)
+
+
+async def _embed(batch: RoutedBatch, wanted: Collection[int], context: Context) -> RoutedBatch:
+    """Return a batch with the vectors of the rows that are wanted, by index; `degraded` where the model is away."""
+    rows = {index: row for index, row in batch.rows.items() if index in wanted}
     try:
-        embeddings = await context.services[Vectorizer].embed(
-            [row.record.content for row in wanted.values()], bulk=True
-        )
+        embeddings = await context.services[Vectorizer].embed([row.record.content for row in rows.values()], bulk=True)
     except EmbedderUnavailable as problem:
-        log.warning("Imported without vectors", extra={"count": len(wanted), "reason": problem.reason})
-        return replace(batch, degraded=bool(wanted))
+        log.warning("Imported without vectors", extra={"count": len(rows), "reason": problem.reason})
+        return replace(batch, degraded=bool(rows))
     embedded = {
         index: replace(row, draft=replace(row.draft, embedding=vector))
-        for (index, row), vector in zip(wanted.items(), embeddings, strict=True)
+        for (index, row), vector in zip(rows.items(), embeddings, strict=True)
     }
-    return replace(batch, rows={index: embedded.get(index, row) for index, row in batch.rows.items()})
+    return replace(batch, rows=batch.rows | embedded)
 
 
 async def follow_import(reply: Reply, command: ImportBatch, context: Context) -> None:
@@ -98,8 +101,10 @@ async def import_batch(tx: Transaction, _command: ImportBatch, context: Context,
 
 
 async def route_rows(command: ImportMemories, context: Context) -> RoutedBatch:
-    """Route the rows; nothing waits for the model."""
-    return await _route(command, context)
+    """Route the rows; nothing waits for the model but rows of whose vectors who sees them depends."""
+    batch = await _route(command, context)
+    may_correct = [index for index, row in batch.rows.items() if row.draft.may_correct]
+    return replace(await _embed(batch, may_correct, context), vectors_later=True) if may_correct else batch
 
 
 async def _route(command: ImportBatch | ImportMemories, context: Context) -> RoutedBatch:
@@ -137,6 +142,7 @@ async def import_memories(
         skipped=done.skipped,
         receipts=done.receipts,
         kept_apart=kept_apart or UNSET,
+        kept_private=done.kept_private,
     )
 
 

@@ -180,7 +180,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     if embedding is not None:  # before the insert, which the search would find
         nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
     notices = []
-    if draft.may_correct and (private := await _tell_private(tx, draft, own_partition(context.envelope.principal))):
+    if draft.may_correct and (private := await tell_private(tx, draft, own_partition(context.envelope.principal))):
         columns["owner"] = tx.viewer.owner
         notices.append(private)
     project = columns["project"]
@@ -223,7 +223,7 @@ async def store_memory(tx: Transaction, command: StoreMemory, context: Context, 
     return Stored(stored=stored, similar_memories=similar, notice=notice or UNSET, degraded=degraded)
 
 
-async def _tell_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
+async def tell_private(tx: Transaction, draft: Draft, partition: Partition) -> str:
     """Return why a new memory is private: it corrects a private one there, as far as similarity tells; "" if not.
 
     It would tell everybody what that one does not, so it is private too where nothing tells: a vector is missing, or

@@ -4,10 +4,25 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 
-from engramq.schemas.commands import ForgetMemory, Forgotten, GetMemory, MemoryFound, Superseded, SupersedeMemory
+from engramq.schemas.commands import (
+    BatchImported,
+    ForgetMemory,
+    Forgotten,
+    GetMemory,
+    ImportBatch,
+    ImportMemories,
+    ImportRecord,
+    ImportRow,
+    MemoriesImported,
+    MemoryFound,
+    Superseded,
+    SupersedeMemory,
+)
 from engramq.schemas.faults import FaultCode
-from engramq.schemas.vocabulary import Visibility
+from engramq.schemas.limits import IDENTITY_BYTES
+from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus, Visibility
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.memories.store import NEAREST
 from tests.refusals import refused
@@ -58,6 +73,49 @@ async def test_what_the_model_cannot_read_is_private_where_it_may_correct_a_priv
     unread = await world.keep("เอดามีนัดที่คลินิกวันอังคาร", principal=ADA)
     assert unread.stored.visibility is Visibility.PRIVATE
     assert "nothing tells" in str(unread.notice)
+
+
+async def test_what_an_import_corrects_in_private_is_private_and_comes_in_once(world: World) -> None:
+    """From issue 43: a correction by import told everybody what the private memory does not."""
+    await kept(world, OLD)
+    rows = tuple(ImportRecord(content=content) for content in (NEW, "The heron nests by the pond"))
+    batch = ImportBatch(records=rows, identities=(b"1" * IDENTITY_BYTES, b"2" * IDENTITY_BYTES))
+    reply = await world.ask(BatchImported, batch, principal=ADA)
+    assert (reply.stored, reply.kept_private) == (2, 1)
+    assert [await is_seen(world, str(receipt.memory_id)) for receipt in reply.receipts] == [False, True]
+    again = await world.ask(BatchImported, batch, principal=ADA)
+    assert (again.skipped, again.stored) == (2, 0)
+    by_bob = await world.ask(BatchImported, batch, principal=BOB)
+    assert [receipt.status for receipt in by_bob.receipts] == [ReceiptStatus.STORED, ReceiptStatus.SKIPPED]
+
+
+async def test_a_shared_memory_gets_no_private_correction_by_an_import(world: World) -> None:
+    row = ImportRecord(content="Ada is at the lake", external_id="e")
+    await world.ask(BatchImported, ImportBatch(records=(row,)), principal=ADA)
+    await kept(world, OLD)
+    for content, status in ((NEW, ReceiptStatus.REJECTED), ("Ada is at the lake", ReceiptStatus.SKIPPED)):
+        changed = ImportBatch(
+            records=(ImportRecord(content=content, external_id="e"),), on_duplicate=OnDuplicate.UPDATE
+        )
+        (receipt,) = (await world.ask(BatchImported, changed, principal=ADA)).receipts
+        assert receipt.status is status
+    assert (receipt.field, receipt.error) == (UNSET, UNSET)
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_many_memories_of_an_agent_are_private_where_they_may_correct_private_ones(
+    world: World, is_down: bool
+) -> None:
+    await kept(world, OLD)
+    world.model.down = is_down
+    rows = tuple(ImportRow(content=content) for content in (NEW, "The heron nests by the pond"))
+    reply = await world.ask(MemoriesImported, ImportMemories(records=rows), principal=ADA)
+    assert (reply.accepted, reply.kept_private) == (2, 2 if is_down else 1)
+    assert {row["state"] for row in world.rows("select state from memories where content <> %s", OLD)} == {"pending"}
+    shared = await world.ask(
+        MemoriesImported, ImportMemories(records=(ImportRow(content=NEW, visibility=Visibility.SHARED),)), principal=ADA
+    )
+    assert shared.kept_private is UNSET
 
 
 async def test_who_says_that_everybody_sees_it_is_heeded(world: World) -> None:
