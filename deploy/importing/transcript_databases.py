@@ -34,7 +34,17 @@ from engramq.deploy.importing.transcript_files import (
     unreadable,
 )
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE, parsed
-from engramq.deploy.local.hooks.turns import ASSISTANT, SUMMARY, USER, SessionFacts, Spoken, Turn, make_turn, text_at
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    SUMMARY,
+    USER,
+    SessionFacts,
+    Spoken,
+    Turn,
+    join_answers,
+    make_turn,
+    text_at,
+)
 from engramq.schemas.packed_lines import UnusableFile
 
 _UNFINISHED: Final = LeftOut("answers that are not finished", "answer that is not finished")
@@ -140,12 +150,8 @@ def _answer_in(message: str, part: Mapping[str, Any]) -> Turn | None:
     questions, given = value_at(part, "state.input.questions"), value_at(part, "state.metadata.answers")
     if part.get("tool") != _QUESTION or not isinstance(questions, list) or not isinstance(given, list):
         return None
-    lines: list[str] = []
-    for question, answer in zip(questions, given, strict=False):
-        if words := ", ".join(map(str, answer)) if isinstance(answer, list) else "":
-            lines += [str(value_at(question, "question") or ""), words]
-    key = f"{message}:{part.get('callID')}"
-    return make_turn(key, USER, "\n".join(lines), _moment(value_at(part, "state.time.end")))
+    words = join_answers((value_at(asked, "question"), answer) for asked, answer in zip(questions, given, strict=False))
+    return make_turn(f"{message}:{part.get('callID')}", USER, words, _moment(value_at(part, "state.time.end")))
 
 
 def _stored_parts(session: StoredSession) -> Iterator[tuple[str, bytes, bytes | None]]:

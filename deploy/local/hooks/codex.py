@@ -5,8 +5,11 @@
     "content": [{"type": "text", "text": "Hello."}]}}}                                              from 0.148 on
 {"type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", ...}]}}
 {"type": "message", "role": "user", "content": [...]}                                               until 2025-09
+
+Answers to the model's questions stand in what the tool that asks gives back, a goal in what the model is told of it.
 """
 
+import json
 import re
 import zlib
 from collections import Counter
@@ -19,8 +22,10 @@ from engramq.deploy.local.hooks.turns import (
     LineReader,
     SessionFacts,
     Spoken,
+    join_answers,
     make_turn,
     moment_of,
+    object_in,
     text_at,
     text_in,
 )
@@ -37,10 +42,16 @@ _EVENT: Final = "event_msg"
 _ITEM: Final = "response_item"
 _MESSAGE: Final = "message"
 _COMPLETED: Final = "item_completed"
-SPOKEN: Final = (b'"user_message', b'"agent_message', b'Message"', b'"message"', b'"session_meta"')
+_ASKS: Final = "request_user_input"
+_CALL: Final = "function_call"
+_OUTPUT: Final = "function_call_output"
+SPOKEN: Final = (
+    *(b'"user_message', b'"agent_message', b'Message"', b'"message"', b'"session_meta"'),
+    *(b'"request_user_input"', rb"\"answers\""),
+)
 # Kinds of lines that hold no turn, of 0.171: lines, events, items.
 SILENT: Final = (
-    "compacted", "turn_context", "world_state", "token_usage_record", "state",
+    "compacted", "turn_context", "world_state", "token_usage_record", "retained_context", "state",
     "token_count", "task_started", "task_complete", "turn_started", "turn_complete", "turn_aborted", "turn_diff",
     "exec_command_begin", "exec_command_end", "exec_command_output_delta", "mcp_tool_call_begin", "mcp_tool_call_end",
     "patch_apply_begin", "patch_apply_end", "web_search_begin", "web_search_end", "view_image_tool_call",
@@ -62,7 +73,12 @@ _WORDS: Final = ("message", "text", "content", "prompt")  # members of an event 
 # What was typed follows a fork's history, which is written at once.
 _BURST_S: Final = 1
 _DAY_S: Final = 86_400
-_INSTRUCTIONS: Final = "# AGENTS.md instructions for "
+_TOLD: Final = (
+    "# AGENTS.md instructions for ",
+    "<codex_internal_context ",
+)  # texts that it gives the model as a user's
+_GOAL: Final = r'<codex_internal_context source="user_goal">\s*User set the goal: ("(?:[^"\\]|\\.)*")'
+_NOTE: Final = "user_note: "
 _CONTEXT: Final = "<environment_context>"
 _FOLDER: Final = r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)"
 
@@ -125,6 +141,7 @@ class CodexLines(LineReader):
         self._origin = ""
         self._begun: int | None = None
         self._said = Counter[str]()
+        self._asked: dict[str, Any] = {}  # questions by the ids of calls
         self._has_events = False
         self._messages: list[tuple[str, str, str, int]] = []
 
@@ -132,7 +149,9 @@ class CodexLines(LineReader):
         """Yield the turn that a line makes certain."""
         kind, payload, moment = line.get("type"), _payload(line), moment_of(line.get("timestamp"))
         if not self._session and (session := facts_of(line).session):
-            self._session, self._origin = session, text_at(payload, "forked_from_id")
+            # From 0.171 on a fork names where it begins, and repeats nothing.
+            is_copy = "forked_from_ordinal_exclusive" not in payload
+            self._session, self._origin = session, text_at(payload, "forked_from_id") if is_copy else ""
             self._begun = _seconds(moment)
         elif kind == _EVENT:
             inner = _item(line) if payload.get("type") == _COMPLETED else payload
@@ -141,11 +160,28 @@ class CodexLines(LineReader):
                 self._has_events = True
                 self._messages.clear()
                 yield from self._turn(speaker, text_in(words), moment, at)
-        elif not self._has_events and kind in (_ITEM, _MESSAGE):
+        elif kind in (_ITEM, _MESSAGE):
             message = payload if kind == _ITEM else line
+            yield from self._turn(USER, self._words_of_tool(message), moment, at)
             text, speaker = text_in(message.get("content")), _ROLES.get(text_at(message, "role"))
-            if message.get("type") == _MESSAGE and speaker and not text.startswith(_INSTRUCTIONS):
+            if message.get("type") != _MESSAGE or speaker is None:
+                return
+            if goal := re.match(_GOAL, text) if speaker == USER else None:
+                yield from self._turn(USER, f"/goal {json.loads(goal[1], strict=False)}", moment, at)
+            elif not self._has_events and not text.startswith(_TOLD):
                 self._messages.append((speaker, text, moment, at))
+
+    def _words_of_tool(self, item: Mapping[str, Any]) -> str:
+        """Return what a person has answered to the model's questions, with these; "" for another item."""
+        kind, call = item.get("type"), text_at(item, "call_id")
+        if kind == _CALL and item.get("name") == _ASKS:
+            self._asked[call] = object_in(item.get("arguments")).get("questions")
+        questions = self._asked.pop(call, None) if kind == _OUTPUT else None
+        answers = object_in(object_in(item.get("output")).get("answers"))
+        return join_answers(
+            (asked.get("question"), _chosen(answers.get(text_at(asked, "id"))))
+            for asked in map(object_in, questions if isinstance(questions, list) else ())
+        )
 
     def rest(self, *, has_ended: bool) -> Iterator[Spoken]:  # noqa: ARG002 - what has no event by now gets none
         """Yield what was said in a session without events."""
@@ -164,6 +200,13 @@ class CodexLines(LineReader):
     def _is_history(self, moment: str) -> bool:
         now = _seconds(moment)
         return now is not None and self._begun is not None and (now - self._begun) % _DAY_S <= _BURST_S
+
+
+def _chosen(answer: object) -> list[str]:
+    """Return what was chosen, and what was noted beside."""
+    given = object_in(answer).get("answers")
+    several = given if isinstance(given, list) else []
+    return [text.removeprefix(_NOTE) for text in several if isinstance(text, str)]
 
 
 def _seconds(moment: str) -> int | None:

@@ -10,22 +10,12 @@ import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import IO, Any, Final, Protocol
 
-from engramq.deploy.local.hooks import claude_code, codex
+from engramq.deploy.local.hooks import claude_code, codex, gemini
 from engramq.deploy.local.hooks.turns import (
-    ASSISTANT,
-    SUBAGENT,
-    USER,
     ClientFormat,
-    LineReader,
-    SessionFacts,
     Spoken,
-    Turn,
-    make_turn,
-    text_at,
-    text_in,
 )
 
 
@@ -70,51 +60,24 @@ CODEX: Final = ClientFormat(
     from_start=True,
 )
 
-# Gemini CLI writes a message anew, with the same id, for each of its tools, and has its own names of events.
-_GEMINI_SPEAKERS: Final = {"user": USER, "gemini": ASSISTANT}
-_GEMINI_EVENTS: Final = {
-    "BeforeAgent": "UserPromptSubmit",
-    "AfterTool": "PreToolUse",  # before a tool nothing can be told; what is told after it stands beside the file's text
-    "AfterAgent": "Stop",
-    "PreCompress": "PreCompact",
-}
-_GEMINI_SILENT: Final = ("info", "error", "warning", "about", "tool_group", "$set", "$rewindTo")
-_GEMINI_FILE_TOOLS: Final = dict.fromkeys(("read_file", "write_file", "replace"), "file_path")
-
-
-def _gemini_turn(line: Mapping[str, Any]) -> Turn | None:
-    # What the user typed, where that is not what the model was given: files that were named, what hooks told.
-    text = text_in(line.get("displayContent") or line.get("content"))
-    return make_turn(line.get("id"), _GEMINI_SPEAKERS.get(str(line.get("type"))), text, line.get("timestamp"))
-
-
-def _is_gemini_line(line: Mapping[str, Any]) -> bool:
-    return "projectHash" in line or "$set" in line or (isinstance(line.get("type"), str) and "timestamp" in line)
-
-
-def _gemini_facts(line: Mapping[str, Any]) -> SessionFacts:
-    if "projectHash" not in line:
-        return SessionFacts()
-    return SessionFacts(text_at(line, "sessionId"), "", line.get("kind") == SUBAGENT)
-
-
 GEMINI: Final = ClientFormat(
     "gemini",
-    partial(LineReader, _gemini_turn),
-    spoken=(b'"user', b'"gemini"'),
-    silent=_marks(_GEMINI_SILENT),
-    kind_of=lambda line: text_at(line, "type") or "info",  # what has no type is of the session
-    kinds=frozenset({*_GEMINI_SPEAKERS, *_GEMINI_SILENT}),
-    is_ours=_is_gemini_line,
-    facts_of=_gemini_facts,
+    gemini.GeminiLines,
+    spoken=(b'"user', b'"gemini"', b'"messages"'),
+    silent=_marks(gemini.SILENT),
+    kind_of=gemini.kind_of,
+    kinds=gemini.KINDS,
+    is_ours=gemini.is_ours,
+    facts_of=gemini.facts_of,
     variable="GEMINI_CLI_HOME",
     folder=".gemini",
     parts=("tmp",),
     folder_file=".project_root",
     file_names=r"session-.+\.jsonl?",  # others lie in the folder of the session that has begun them
-    event_names=_GEMINI_EVENTS,
-    file_tools=_GEMINI_FILE_TOOLS,
+    event_names=gemini.EVENT_NAMES,
+    file_tools=gemini.FILE_TOOLS,
     restarts=False,
+    from_start=True,
 )
 
 CLIENTS: Final = {client.name: client for client in (CLAUDE_CODE, CODEX, GEMINI)}

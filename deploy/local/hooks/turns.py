@@ -1,7 +1,8 @@
 """Turn what somebody said into a memory's content: take out what clients and hooks put in between."""
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 # Words of `schemas.vocabulary` and of faults that hooks need (importing them takes 12 ms; a test compares them).
@@ -112,7 +113,7 @@ class ClientFormat(NamedTuple):
     `variable` that moves it; `file_names`: a pattern of their names there; `folder_file` beside it names the
     one that they were held in. `file_tools`: its tools that read or change
     files, with the parameter that names the file or holds a patch. `restarts`: whether a compaction starts a session
-    once more. `from_start`: a turn's key counts the turns before it, so that a transcript is read from its beginning.
+    once more. `from_start`: a turn hangs on all those before it, so that a transcript is read from its beginning.
     """
 
     name: str
@@ -199,6 +200,26 @@ def text_in(content: object) -> str:
         for block in blocks
     ]
     return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def object_in(given: object) -> Mapping[str, Any]:
+    """Return an object, also one that stands in a text as JSON; an empty one for anything else."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return {}
+    return given if isinstance(given, dict) else {}
+
+
+def join_answers(answered: Iterable[tuple[object, object]]) -> str:
+    """Return each question that has an answer, with it: a text, or several."""
+    lines: list[str] = []
+    for question, answer in answered:
+        several = answer if isinstance(answer, list) else [answer]
+        if words := ", ".join(text for text in several if isinstance(text, str) and text.strip()):
+            lines += [question if isinstance(question, str) else "", words]
+    return "\n".join(lines).strip()
 
 
 def within(mark: str, text: str) -> str:

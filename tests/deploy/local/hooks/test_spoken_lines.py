@@ -20,15 +20,11 @@ from engramq.deploy.local.hooks.notes import SessionNotes, unknown_kinds
 from engramq.deploy.local.hooks.transcripts import CLAUDE_CODE, CLIENTS, CODEX, GEMINI
 from engramq.deploy.local.hooks.turns import ClientFormat, Spoken, Turn, spoken_text
 from tests.deploy.local.hooks.gateway import answering
+from tests.deploy.local.hooks.spoken import CODEX_SAID, GEMINI_SAID, Line, at, event, meta
 
 pytestmark = [pytest.mark.promise("SN-1"), pytest.mark.timeout(120)]
 
-Line = dict[str, Any]
 KETTLE = "Use the blue kettle, never the red one."
-
-
-def at(second: int) -> str:
-    return f"2026-11-02T10:{second // 60:02}:{second % 60:02}.250Z"
 
 
 def claude(second: int, kind: str, **more: Any) -> Line:
@@ -230,62 +226,6 @@ SAID: dict[str, tuple[list[Line], list[str]]] = {
 }
 
 
-def event(second: int, kind: str, text: str) -> Line:
-    return {"timestamp": at(second), "type": "event_msg", "payload": {"type": kind, "message": text}}
-
-
-def message(second: int, role: str, text: str, *, bare: bool = False) -> Line:
-    block = "input_text" if role == "user" else "output_text"
-    said = {"type": "message", "role": role, "content": [{"type": block, "text": text}]}
-    return said if bare else {"timestamp": at(second), "type": "response_item", "payload": said}
-
-
-def meta(second: int, session: str, **more: Any) -> Line:
-    return {"timestamp": at(second), "type": "session_meta", "payload": {"id": session, "cwd": "/tea", **more}}
-
-
-OLD: list[Line] = [{"id": "A", "timestamp": at(0), "instructions": None, "git": {}}, {"record_type": "state"}]
-CONTEXT = "<environment_context>\nCurrent working directory: /tea\nApproval policy: never\n</environment_context>"
-BLUE, BLUE_TOO = "The kettle must be blue.", "Blue it is."
-CODEX_SAID: dict[str, tuple[list[Line], list[str]]] = {
-    "before there were events": (
-        [
-            *OLD,
-            message(1, "user", CONTEXT, bare=True),
-            message(2, "user", BLUE, bare=True),
-            {"record_type": "state"},
-            message(3, "assistant", BLUE_TOO, bare=True),
-        ],
-        [BLUE, BLUE_TOO],
-    ),
-    "messages without events": (
-        [
-            meta(0, "A"),
-            message(1, "user", f"# AGENTS.md instructions for /tea\n\n<INSTRUCTIONS>\n{BLUE}\n</INSTRUCTIONS>"),
-            message(1, "developer", "<permissions instructions>\nNone.\n</permissions instructions>"),
-            message(2, "user", BLUE),
-            message(3, "assistant", BLUE_TOO),
-        ],
-        [BLUE, BLUE_TOO],
-    ),
-    "events and messages": (
-        [
-            meta(0, "A"),
-            message(1, "user", "Injected."),
-            message(2, "user", BLUE),
-            event(2, "user_message", BLUE),
-            event(3, "agent_message", BLUE_TOO),
-            message(3, "assistant", BLUE_TOO),
-        ],
-        [BLUE, BLUE_TOO],
-    ),
-    "in the same millisecond": (
-        [meta(0, "A"), *(event(1, "agent_message", text) for text in ("One.", "Two.", "Two."))],
-        ["One.", "Two.", "Two."],
-    ),
-}
-
-
 def written(folder: Path, name: str, lines: list[Line]) -> Path:
     path = folder / name
     with path.open("a") as file:
@@ -322,7 +262,7 @@ def captured(home: Home, client: str, path: Path, *, has_ended: bool = False) ->
 
 CASES = [
     pytest.param(client, lines, texts, id=f"{client.name}: {name}")
-    for client, several in ((CLAUDE_CODE, SAID), (CODEX, CODEX_SAID))
+    for client, several in ((CLAUDE_CODE, SAID), (CODEX, CODEX_SAID), (GEMINI, GEMINI_SAID))
     for name, (lines, texts) in several.items()
 ]
 
@@ -355,8 +295,9 @@ def test_hooks_that_come_after_each_line_keep_the_same(
     records: dict[str, str] = {}
     path = tmp_path / "session.jsonl"
     for number, line in enumerate(lines, 1):
-        # An item stands beside its event.
-        if client is CODEX and line.get("type") == "response_item" and "event_msg" in kinds:
+        # A message stands beside its event.
+        is_message = line.get("payload", {}).get("type") == "message" and "internal_context" not in json.dumps(line)
+        if client is CODEX and is_message and "event_msg" in kinds:
             continue
         written(tmp_path, path.name, [line])
         records |= captured(home, client.name, path, has_ended=number == len(lines))
@@ -376,6 +317,14 @@ def test_a_fork_of_codex_brings_only_what_is_new(tmp_path: Path, home: Home) -> 
     ]
     assert len(keys) == 11
     assert len(set(keys)) == 7
+
+
+def test_words_that_begin_a_fork_of_codex_are_none_of_its_origin(tmp_path: Path) -> None:
+    said = [event(1, "user_message", "Go on."), event(2, "agent_message", "Yes.")]
+    origin = written(tmp_path, "a.jsonl", [meta(0, "A"), *said])
+    fork = written(tmp_path, "b.jsonl", [meta(1, "B", forked_from_id="A", forked_from_ordinal_exclusive=9), *said])
+    keys = {turn.key for path in (origin, fork) for turn in imported(CODEX, path)[0]}
+    assert len(keys) == 4
 
 
 def test_an_old_session_of_codex_is_known_with_its_folder(tmp_path: Path) -> None:
