@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from engramq.deploy.local.hooks.turns import (
     ASSISTANT,
-    SUBAGENT,
     USER,
     LineReader,
-    SessionFacts,
     Spoken,
     join_answers,
     make_turn,
@@ -43,18 +41,6 @@ _SHELL: Final = "I ran the following shell command:\n```sh\n"  # of a command be
 def kind_of(line: Mapping[str, Any]) -> str:
     """Return the kind of a line; one without a type is of the session."""
     return text_at(line, "type") or "info"
-
-
-def is_ours(line: Mapping[str, Any]) -> bool:
-    """Say whether a line is as Gemini CLI writes it."""
-    return "projectHash" in line or "$set" in line or (isinstance(line.get("type"), str) and "timestamp" in line)
-
-
-def facts_of(line: Mapping[str, Any]) -> SessionFacts:
-    """Return what a line says of its session."""
-    if "projectHash" not in line:
-        return SessionFacts()
-    return SessionFacts(text_at(line, "sessionId"), "", line.get("kind") == SUBAGENT)
 
 
 class GeminiLines(LineReader):

@@ -14,8 +14,11 @@ from typing import IO, Any, Final, Protocol
 
 from engramq.deploy.local.hooks import claude_code, codex, gemini
 from engramq.deploy.local.hooks.turns import (
+    SUBAGENT,
     ClientFormat,
+    SessionFacts,
     Spoken,
+    text_at,
 )
 
 
@@ -60,6 +63,17 @@ CODEX: Final = ClientFormat(
     from_start=True,
 )
 
+
+def _is_gemini_line(line: Mapping[str, Any]) -> bool:
+    return "projectHash" in line or "$set" in line or (isinstance(line.get("type"), str) and "timestamp" in line)
+
+
+def _gemini_facts(line: Mapping[str, Any]) -> SessionFacts:
+    if "projectHash" not in line:
+        return SessionFacts()
+    return SessionFacts(text_at(line, "sessionId"), "", line.get("kind") == SUBAGENT)
+
+
 GEMINI: Final = ClientFormat(
     "gemini",
     gemini.GeminiLines,
@@ -67,8 +81,8 @@ GEMINI: Final = ClientFormat(
     silent=_marks(gemini.SILENT),
     kind_of=gemini.kind_of,
     kinds=gemini.KINDS,
-    is_ours=gemini.is_ours,
-    facts_of=gemini.facts_of,
+    is_ours=_is_gemini_line,
+    facts_of=_gemini_facts,
     variable="GEMINI_CLI_HOME",
     folder=".gemini",
     parts=("tmp",),
