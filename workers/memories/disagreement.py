@@ -21,6 +21,7 @@ STATEMENTS: Final = 8  # of a text
 DENIED: Final = 0.6  # of the words of "I have never ...", that are in what denies it
 DONE: Final = 0.4  # the same, where what is done is among them
 ADDED: Final = 3  # words at most that a statement has and the other has not
+SHARED: Final = 3  # words at least that stand around another value
 
 
 def _list(words: str) -> list[str]:
@@ -318,24 +319,32 @@ def _stem(word: str) -> str:
 def _places(first: _Statement, other: _Statement, common: frozenset[str]) -> tuple[int, int] | None:
     """Return where two statements differ in the one place in which they may; None where they do not disagree.
 
-    `common`: the keys of both.
+    `common`: the keys of both. What nearly all pairs fail by comes first, before words are looked at one by one.
     """
+    parity, is_added = first.negated != other.negated, len(common) in (len(first.keys), len(other.keys))
+    if parity != is_added or not (parity or _may_have_other_values(first, other, common)):
+        return None
     mine = [at for at, word in enumerate(first.words) if word.key not in common]
     theirs = [at for at, word in enumerate(other.words) if word.key not in common]
-    parity = first.negated != other.negated
-    if not mine or not theirs:
+    if is_added:
         added = len(mine) + len(theirs)
         denial, affirmed = (first, other) if first.negated else (other, first)
         is_denied = denial.not_at is not None and not affirmed.keys.isdisjoint(
             word.key for word in denial.words[denial.not_at : denial.not_at + 1]
         )
-        if parity and is_denied and len(common) >= 2 and added <= min(ADDED, len(common)):
+        if is_denied and len(common) >= 2 and added <= min(ADDED, len(common)):
             return first.words[0].start, other.words[0].start
         return None
-    if parity or not _is_run(mine) or not _is_run(theirs) or max(len(mine), len(theirs)) > 2 * len(common):
+    if not _is_run(mine) or not _is_run(theirs) or max(len(mine), len(theirs)) > 2 * len(common):
         return None
     places = first.words[mine[-1]].start, other.words[theirs[-1]].start
     return places if _are_other_values(first, other, mine, theirs) else None
+
+
+def _may_have_other_values(first: _Statement, other: _Statement, common: frozenset[str]) -> bool:
+    """Say whether two statements have enough words in common, with those that say nothing, or each one of opposites."""
+    shared = len(common) + len((first.all & other.all) - first.keys)
+    return shared >= SHARED or not (first.all.isdisjoint(_OPPOSED) or other.all.isdisjoint(_OPPOSED))
 
 
 def _is_run(places: list[int]) -> bool:
@@ -348,7 +357,7 @@ def _are_other_values(first: _Statement, other: _Statement, mine: list[int], the
     single = len(mine) == len(theirs) == 1
     if single and frozenset((a.plain, b.plain)) in _OPPOSITES:
         return True
-    if len(first.keys & other.keys) + len((first.all & other.all) - first.keys) < 3:
+    if len(first.keys & other.keys) + len((first.all & other.all) - first.keys) < SHARED:
         return False
     is_role = mine[0] == theirs[0] == 0 and _is_of_role(first) and _is_of_role(other)
     if mine[0] < first.verb_at or theirs[0] < other.verb_at:
