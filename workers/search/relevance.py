@@ -183,7 +183,10 @@ class RelevanceFeatures:
             "q_asks": float(question.asks),
             "q_task": float(question.is_task),
         }
-        return np.column_stack([np.broadcast_to(found[name], nothing.shape) for name in INPUTS])
+        inputs = np.empty((len(candidates), len(INPUTS)))
+        for column, name in zip(inputs.T, INPUTS, strict=True):
+            column[:] = found[name]
+        return inputs
 
     def _places(self) -> dict[str, Column]:
         """Return where each row stands among those in order: its rank, and how far the next one is.

@@ -302,6 +302,8 @@ def _are_misspelt(question: Question, memories: Sequence[Memory]) -> list[bool]:
     """Say which memories have the words of a question but for a letter; no untrusted one says how a word is spelled."""
     among_all = have_misspelt(question.telling, [memory.content for memory in memories])
     trusted = [memory.partition is Partition.TRUSTED for memory in memories]
+    if all(trusted):
+        return among_all
     among_trusted = have_misspelt(question.telling, [memory.content for memory in compress(memories, trusted)])
     own = iter(among_trusted)
     return [next(own) if side else of_all for side, of_all in zip(trusted, among_all, strict=True)]

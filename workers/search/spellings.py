@@ -5,7 +5,7 @@ spelling into words is its own matter: each is given whole.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -30,17 +30,24 @@ def have_misspelt(words: Sequence[str], texts: Sequence[str]) -> list[bool]:
 
     A word that any of the texts has is spelled as it is meant: who asks for Maren Holt does not mean Maron Holt.
     """
-    several = [frozenset(_WORD.findall(text[:READ].casefold())) for text in texts]
-    unknown = [word for word in words if not any(word in each for each in several)]
-    least = LONG_WORD if len(words) < 2 else AMONG_OTHERS
-    if len(unknown) > WRONG_WORDS or not all(len(word) >= least and word.isalpha() for word in unknown):
+    small = [text[:READ].casefold() for text in texts]
+    unknown = _find_unknown(words, small)  # not even in a longer word: mostly that decides
+    several = [] if unknown is None else [frozenset(_WORD.findall(text)) for text in small]
+    if not several or not (unknown := _find_unknown(words, several)):
         return [False] * len(texts)
     return [
-        bool(unknown)
-        and all(word in each for word in words if word not in unknown)
+        all(word in each for word in words if word not in unknown)
         and all(any(_is_off_by_one(word, other) for other in each) for word in unknown)
         for each in several
     ]
+
+
+def _find_unknown(words: Sequence[str], texts: Sequence[Container[str]]) -> list[str] | None:
+    """Return the words that no text has; None where not all of these can be misspelt."""
+    unknown = [word for word in words if not any(word in each for each in texts)]
+    least = LONG_WORD if len(words) < 2 else AMONG_OTHERS
+    can_be = len(unknown) <= WRONG_WORDS and all(len(word) >= least and word.isalpha() for word in unknown)
+    return unknown if can_be else None
 
 
 def _is_off_by_one(word: str, other: str) -> bool:
