@@ -72,7 +72,8 @@ class LinkTable:
     async def look_up_replacements(self) -> None:
         """Find out what replaced those that are superseded, so that a refusal can name it."""
         superseded = [memory for memory in self._memories if self.standing(memory) is Standing.SUPERSEDED]
-        self._replacements = await replacements(self.tx, superseded)
+        if superseded:
+            self._replacements = await replacements(self.tx, superseded)
 
     def not_active(self, memory_id: UUID) -> EngramqError:
         """Return the refusal of a memory that cannot be linked."""
