@@ -71,6 +71,17 @@ select create_reference_table('tokens');
 drop trigger memories_written on memories;
 drop function note_memories_written();
 drop sequence memories_written;
+-- Nor totals, then: what they are made of is counted at each look. Without their notes there is nothing to fold.
+drop trigger memory_came on memories;
+drop trigger memory_changed on memories;
+drop function note_total();
+drop function unfolded_namespaces();
+drop function mend_totals();
+drop table memory_totals;
+create view memory_totals with (security_invoker = true) as select * from memories_counted;
+alter view memories_counted set (security_invoker = true);
+grant select on memory_totals, memories_counted to engramq_worker;
+create or replace function fold_totals() returns bigint language sql as 'select 0::bigint';
 
 -- By tenant, so that a tenant's rows are together; what is referred to comes first.
 select create_distributed_table('nodes', 'tenant');

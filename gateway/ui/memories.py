@@ -160,20 +160,20 @@ class Facet(NamedTuple):
 
 
 async def show_facets(page: PageRequest) -> Response:
-    """Show the words to filter by with their counts, which are of all memories."""
+    """Show the words to filter by, each with how many memories the list would have with it."""
     filters = MemoryFilters.of(page)
-    stats = await page.ask("memory_stats", partitions=filters.partitions)
-    projects = {str(one["project"]): one["memories"] for one in stats["projects"] if one["project"]}
-    counts = {"project": projects, "sector": stats["by_sector"], "state": stats["by_state"]}
+    named = ("partitions", "sectors", "states", "project", "project_only", "include_superseded")
+    counted = await page.ask("count_facets", **{name: filters.of_list[name] for name in named})
+    by_partition = counted["by_partition"]
+    counted["by_partition"] = {**by_partition, BOTH: sum(by_partition.values())}
     usual = {"partition": str(Partition.TRUSTED)}
-    counts["partition"] = {**stats["by_partition"], BOTH: stats["memories"]}
 
     def choices(name: str) -> list[Facet]:
         found = []
-        for word, count in list(counts[name].items())[:FACETS]:
+        for word, count in list(counted[f"by_{name}"].items())[:FACETS]:
             chosen = getattr(filters, name) == word
             wanted = filters.with_word(name, usual.get(name, "") if chosen else word)
-            if (count or chosen) and word != "none":
+            if count or chosen:
                 found.append(Facet(word, count, wanted.address, chosen))
         return found
 

@@ -21,9 +21,11 @@ from engramq.gateway.ui.sign_in import SignIn, Visitor
 from engramq.schemas.commands import (
     OPERATOR_TOOLS,
     TOOLS,
+    CountFacets,
     CountMemories,
     CreateToken,
     DrawGraph,
+    FacetCounts,
     GraphDrawing,
     ImportList,
     ListImports,
@@ -44,6 +46,7 @@ from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.vocabulary import Scope
 
 _OWN: Final = (
+    unlisted(CountFacets, FacetCounts, "count_facets()"),
     unlisted(CountMemories, MemoryTimeline, "count_memories()"),
     unlisted(ListShownOften, ShownOftenList, "list_shown_often()"),
     unlisted(ListImports, ImportList, "list_imports()"),

@@ -174,7 +174,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectCount(msgspec.Struct, frozen=True, kw_only=True):
-    """Memories of one project, null: of none, in both partitions; how many of them are untrusted."""
+    """Memories of one project, null: of none, that hold, in both partitions; how many of them are untrusted."""
 
     project: str | None
     memories: int
@@ -185,10 +185,11 @@ class Stats(Reply, kw_only=True, tag="stats"):
     """Counts by partition, sector and state (both partitions), edges, queue depths by mailbox, the embedder.
 
     `project` is the caller's own. `projects` are those with most memories in the partitions that were asked for,
-    counted in both, and `projects_omitted` how many more there are. `full_text` has the `language` of the words, and
-    `rebuilding` with `done` of `total` memories after a change of it. `private` says how private memories are kept:
-    `visibility`, what new ones are, null as usual; `consent`, sharing takes somebody else's; `admins_read`,
-    administrators may read them. To administrators `of_others`: how many are not their own.
+    counted in both as lists show them, without superseded, archived and rejected ones; `projects_omitted`: how many
+    more there are. `full_text` has the `language` of the words, and `rebuilding` with `done` of `total` memories after
+    a change of it. `private` says how private memories are kept: `visibility`, what new ones are, null as usual;
+    `consent`, sharing takes somebody else's; `admins_read`, administrators may read them. To administrators
+    `of_others`: how many are not their own.
     """
 
     status: Literal["success"] = "success"
@@ -221,7 +222,7 @@ MEMORY_STATS: Final = Tool(
         what="Counts memories by partition, sector, state and project, links by origin, and what waits in the queues.",
         when="You judge how much is known at all and in which projects, or why things are slow (depth) or lost (dead).",
         when_not="You look for content: it shows none.",
-        cost="Counts the whole namespace: milliseconds for thousands, longer for millions.",
+        cost="Memories are counted by kept totals, links one by one: milliseconds, longer for a million links.",
         returns="memories, by_partition (both), by_sector, by_state, superseded, edges, queues, embedder; project, in "
         "which your calls are that name none, and projects, those with memories in partitions. Projects of captured "
         "turns alone need partitions=['untrusted']. private: how private memories are kept, "

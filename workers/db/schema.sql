@@ -505,6 +505,77 @@ create index memories_expiring on memories (expires_at, tenant) where expires_at
 create index memories_without_pieces on memories (tenant, node_id)
     where pieces is null and state = 'active' and octet_length(content) > 1000;
 
+-- Few memories have an end of their own: what is counted by totals leaves them out, and counts them as they are.
+create index memories_ending on memories (tenant) where valid_until is not null;
+
+-- How many memories of each kind there are from each day (of UTC), so that counts read no memory. A trigger notes what each
+-- row brings or takes; upkeep folds these notes together, and a count adds up what there is. Nobody waits for anybody
+-- else's: a note is a row of its own. What depends on the time is left to those who read: see fragment `totals`.
+create table memory_totals (
+    tenant        integer not null,
+    id            bigint generated always as identity,
+    owner         text collate "C" check (owner <> ''),  -- as memories have it
+    partition     text not null,
+    project       text,
+    sector        text not null,  -- as it reads
+    state         text not null,  -- as it is kept
+    is_superseded boolean not null,
+    is_rejected   boolean not null,
+    day           date not null,
+    memories      bigint not null,
+    is_folded     boolean not null default false,
+    primary key (tenant, id)
+) with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+create unique index memory_totals_folded on memory_totals
+    (tenant, day, partition, sector, state, is_superseded, is_rejected, project, owner) nulls not distinct where is_folded;
+create index memory_totals_notes on memory_totals (tenant) where not is_folded;
+
+-- What totals have to be. Its own end leaves a memory out.
+create view memories_counted as
+select m.tenant, m.owner, m.partition, m.project,
+    case when m.sector_source = 'none' then 'none' else coalesce(m.sector, 'semantic') end as sector, m.state,
+    (m.superseded_by is not null or m.superseded_at is not null) as is_superseded, m.verification = 'rejected' as is_rejected,
+    (coalesce(m.occurred_at, m.created_at) at time zone 'UTC')::date as day, count(*) as memories
+from memories m
+where m.valid_until is null
+group by 1, 2, 3, 4, 5, 6, 7, 8, 9;
+
+create function note_total() returns trigger
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+    if tg_op <> 'INSERT' and old.valid_until is null then
+        insert into memory_totals
+            (tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, memories)
+        values (
+            old.tenant, old.owner, old.partition, old.project,
+            case when old.sector_source = 'none' then 'none' else coalesce(old.sector, 'semantic') end, old.state,
+            old.superseded_by is not null or old.superseded_at is not null, old.verification = 'rejected',
+            (coalesce(old.occurred_at, old.created_at) at time zone 'UTC')::date, -1
+        );
+    end if;
+    if tg_op <> 'DELETE' and new.valid_until is null then
+        insert into memory_totals
+            (tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, memories)
+        values (
+            new.tenant, new.owner, new.partition, new.project,
+            case when new.sector_source = 'none' then 'none' else coalesce(new.sector, 'semantic') end, new.state,
+            new.superseded_by is not null or new.superseded_at is not null, new.verification = 'rejected',
+            (coalesce(new.occurred_at, new.created_at) at time zone 'UTC')::date, 1
+        );
+    end if;
+    return null;
+end
+$$;
+create trigger memory_came after insert or delete on memories for each row execute function note_total();
+-- What is written most often, links_made_at and pieces, is no affair of totals.
+create trigger memory_changed after update on memories for each row when (
+    (old.owner, old.project, old.sector, old.sector_source, old.state, old.verification, old.superseded_by, old.superseded_at,
+        old.valid_until, old.occurred_at, old.created_at)
+    is distinct from
+    (new.owner, new.project, new.sector, new.sector_source, new.state, new.verification, new.superseded_by, new.superseded_at,
+        new.valid_until, new.occurred_at, new.created_at)
+) execute function note_total();
+
 -- Counters that change by reading and by feedback; apart from memories, whose every update costs an HNSW insert.
 create table memory_usage (
     tenant            integer not null,
@@ -873,7 +944,7 @@ do $$
 declare
     name text;
 begin
-    foreach name in array array['nodes', 'memories', 'edges', 'audit_log'] loop
+    foreach name in array array['nodes', 'memories', 'memory_totals', 'edges', 'audit_log'] loop
         execute format('alter table %I enable row level security', name);
         execute format(
             'create policy own_tenant on %I to engramq_worker '
@@ -1076,6 +1147,74 @@ begin
     end loop;
 end
 $$;
+
+-- Add the notes of the tenant that was entered to its totals; how many there were. Whoever finds somebody at it leaves
+-- it to them.
+create function fold_totals() returns bigint
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    entered constant integer := nullif(current_setting('app.tenant', true), '')::integer;
+    notes bigint;
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('engramq.memory_totals', entered)) then
+        return 0;
+    end if;
+    with noted as (
+        delete from memory_totals where tenant = entered and not is_folded returning *
+    ), folded as (
+        insert into memory_totals as t
+            (tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, memories, is_folded)
+        select tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, sum(memories), true
+        from noted
+        group by tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day
+        having sum(memories) <> 0
+        on conflict (tenant, day, partition, sector, state, is_superseded, is_rejected, project, owner) where is_folded
+        do update set memories = t.memories + excluded.memories
+    )
+    select count(*) into notes from noted;
+    delete from memory_totals where tenant = entered and is_folded and memories = 0;
+    return notes;
+end
+$$;
+
+-- Compare the totals of the tenant that was entered with its memories, and note what is missing or too many; by how many
+-- memories they were wrong. One statement sees both as they are at one moment, whoever writes meanwhile.
+create function mend_totals() returns bigint
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    entered constant integer := nullif(current_setting('app.tenant', true), '')::integer;
+    wrong bigint;
+begin
+    with missing as (
+        select tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, sum(memories) as memories
+        from (
+            select tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, memories
+            from memories_counted where tenant = entered
+            union all
+            select tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, -memories
+            from memory_totals where tenant = entered
+        ) both_sides
+        group by tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day
+        having sum(memories) <> 0
+    ), noted as (
+        insert into memory_totals
+            (tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, memories)
+        select * from missing
+    )
+    select coalesce(sum(abs(memories)), 0) into wrong from missing;
+    return wrong;
+end
+$$;
+
+-- Namespaces with totals to be folded.
+create function unfolded_namespaces() returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace
+    from (select distinct t.tenant from memory_totals t where not t.is_folded) due
+    join namespaces n on n.tenant = due.tenant
+    order by 1;
+end;
 
 -- Namespaces with a memory whose time has passed and that is not archived.
 create function expiring_namespaces() returns setof text
@@ -1446,7 +1585,7 @@ grant select, insert, update, delete on
     to engramq_worker;
 grant select, insert, delete on imported_rows, deleted_graph, webhooks to engramq_worker;
 grant select, insert on approvals, audit_log, audit_chain, changes to engramq_worker;
-grant select on namespaces, embedding_models, schema_migrations, memories_in_namespace, nodes_in_namespace
+grant select on namespaces, embedding_models, schema_migrations, memories_in_namespace, nodes_in_namespace, memory_totals
     to engramq_worker;
 -- Numbers are given by make_tenant alone, and no name is ever taken away; clock and language are the workers' to write.
 grant update (
@@ -1467,12 +1606,13 @@ revoke all on function
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, is_repeated, stands_often, make_vector_index, register_embedding_model,
-    use_embedding_model, vectors_by_model, retire_embedding_models, loads_over, drop_broken_indexes, note_memories_written
+    use_embedding_model, vectors_by_model, retire_embedding_models, loads_over, drop_broken_indexes, note_memories_written,
+    note_total, fold_totals, mend_totals, unfolded_namespaces
     from public;
 grant execute on function
     tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, is_repeated, stands_often, register_embedding_model, use_embedding_model, vectors_by_model,
-    retire_embedding_models, loads_over, drop_broken_indexes
+    retire_embedding_models, loads_over, drop_broken_indexes, fold_totals, mend_totals, unfolded_namespaces
     to engramq_worker;

@@ -35,7 +35,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
 TABLES_LEFT_OUT: Final = frozenset(
     {
         "tokens", "ledger", "lexeme_counts", "lexeme_rebuilds", "loads", "co_retrievals", "namespaces", "deleted_graph",
-        "changes", "webhooks", "webhook_outbox", "audit_chain",
+        "changes", "memory_totals", "webhooks", "webhook_outbox", "audit_chain",
     }
 )  # fmt: skip
 

@@ -56,6 +56,8 @@ TRIMMED: Final = {
 COUNT_EVERY_S: Final = 300.0
 EXPIRE_EVERY_S: Final = 60.0
 RETAIN_EVERY_S: Final = 3_600.0  # it looks through all memories
+FOLD_EVERY_S: Final = 10.0
+MEND_EVERY_S: Final = 86_400.0  # it counts all memories
 DECAY_EVERY_S: Final = 900.0
 DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
 FIRST: Final = UUID(int=0)
@@ -185,6 +187,22 @@ class Upkeep:
         while await self.store.write(namespace, change.archive_expired) == change.EXPIRED_AT_ONCE:
             pass
 
+    async def fold_totals(self) -> None:
+        """Add what writers have noted to the totals, so that a count reads few rows."""
+        await self._each(await self._named("unfolded_namespaces"), self._fold_totals)
+
+    async def _fold_totals(self, namespace: str) -> None:
+        await self.store.write(namespace, lambda tx: tx.only_row("fold_totals"))
+
+    async def mend_totals(self) -> None:
+        """Compare the totals with the memories, and mend them: somebody may have written past the trigger."""
+        await self._each(await self.store.namespaces(), self._mend_totals)
+
+    async def _mend_totals(self, namespace: str) -> None:
+        row = await self.store.write(namespace, lambda tx: tx.only_row("mend_totals"))
+        if row["wrong"]:
+            log.warning("Totals were wrong and are mended", extra={"count": row["wrong"]})
+
     async def apply_retention(self) -> None:
         """Give memories that a rule of retention is about a time to expire: older than the rule, or brought back.
 
@@ -240,11 +258,19 @@ class Upkeep:
         return [row["namespace"] for row in await self.store.ask(query, **values)]
 
     def schedule(self) -> tuple[Periodic, ...]:
-        """Return the periodic work. Over a cluster of Citus there are no bulk loads."""
-        loads = () if self.store.sharded else (periodic("index_loads", self.interval_s, self.index_loads),)
+        """Return the periodic work. Over a cluster of Citus there are neither bulk loads nor kept totals."""
+        single = (
+            ()
+            if self.store.sharded
+            else (
+                periodic("index_loads", self.interval_s, self.index_loads),
+                periodic("fold_totals", FOLD_EVERY_S, self.fold_totals),
+                periodic("mend_totals", MEND_EVERY_S, self.mend_totals),
+            )
+        )
         return (
             periodic("sweep", self.interval_s, self.look),
-            *loads,
+            *single,
             periodic("trim", TRIM_EVERY_S, self.trim),
             periodic("archive_expired", EXPIRE_EVERY_S, self.archive_expired),
             periodic("apply_retention", RETAIN_EVERY_S, self.apply_retention),

@@ -32,7 +32,7 @@ from tests.workers.tenants.tables import Tenant, furnish, tenant_tables
 # What no export has, or what the namespace itself is: the rest of a tenant's rows has to come back as it was.
 NOT_RESTORED = {
     "tokens", "ledger", "lexeme_counts", "lexeme_rebuilds", "loads", "co_retrievals", "namespaces", "deleted_graph",
-    "changes", "webhooks", "webhook_outbox", "audit_chain",
+    "changes", "memory_totals", "webhooks", "webhook_outbox", "audit_chain",
 }  # fmt: skip
 
 

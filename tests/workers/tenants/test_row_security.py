@@ -26,7 +26,8 @@ PRIVATE = (
 )
 # Tables whose rows may be private, and which rows.
 WITH_OWNERS = {
-    "nodes": "and label = 'Memory'", "memories": "", "edges": "and layer = 'association'", "audit_log": ""
+    "nodes": "and label = 'Memory'", "memories": "", "edges": "and layer = 'association'", "audit_log": "",
+    "memory_totals": "",
 }  # fmt: skip
 WHEREABOUTS = (OTHER, "", None)  # the namespace that was entered; None: none ever was
 # By statements, which reach the nodes of a cluster too.
@@ -235,10 +236,10 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
     ).fetchall()
     assert [row[0] for row in rows] == [
         "advance_audit_ids", "blank_audit", "blank_audit_of_deleted", "changed_namespaces", "decaying_namespaces",
-        "delete_revoked_tokens", "drop_broken_indexes", "every_namespace", "expiring_namespaces", "load_covered",
-        "loads_over", "make_tenant", "namespaces_to_tell", "namespaces_without_pieces", "note_memories_written",
-        "outdated_namespaces", "rebuilding_namespaces", "register_embedding_model", "retire_embedding_models",
-        "settle_changes", "stands_often", "tenant_of", "token_owner", "use_embedding_model",
+        "delete_revoked_tokens", "drop_broken_indexes", "every_namespace", "expiring_namespaces", "fold_totals",
+        "load_covered", "loads_over", "make_tenant", "mend_totals", "namespaces_to_tell", "namespaces_without_pieces",
+        "note_memories_written", "note_total", "outdated_namespaces", "rebuilding_namespaces",
+        "register_embedding_model", "retire_embedding_models", "settle_changes", "stands_often", "tenant_of", "token_owner", "unfolded_namespaces", "use_embedding_model",
         "vectors_by_model", "webhook_messages",
     ]  # fmt: skip
     for name, settings, public in rows:

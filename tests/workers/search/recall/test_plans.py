@@ -11,14 +11,14 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from engramq.schemas.commands import SearchMemories
+from engramq.schemas.commands import ListRecentMemories, SearchMemories
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
-from engramq.workers.memories.reading import Listed
+from engramq.workers.memories.reading import filters_of
 from engramq.workers.search.candidates import (
     CANDIDATES,
     Filters,
@@ -176,11 +176,11 @@ async def test_memories_with_a_tag_or_of_a_project_are_looked_up_by_their_index(
 @pytest.mark.promise("OV-15")
 async def test_a_list_of_a_tag_reads_no_more_than_the_rows_that_have_it(filled: Store) -> None:
     async def explain(tx: Transaction) -> str:
-        wanted = Listed(partitions=[Partition.TRUSTED], tags=["tag7"], project=EVERY_PROJECT)
+        wanted = await filters_of(tx, ListRecentMemories(tags=("tag7",)), EVERY_PROJECT) | {"ids": None}
         page: dict[str, Any] = {"before": None, "before_id": None, "limit": 50}
         rows = [
-            *await tx.rows(b"explain (analyze) " + sql("tagged_memories"), **wanted.values, limit=50),
-            *await tx.rows(b"explain (analyze) " + sql("recent_memories"), **wanted.values, **page),
+            *await tx.rows(b"explain (analyze) " + sql("tagged_memories"), **wanted, limit=50),
+            *await tx.rows(b"explain (analyze) " + sql("recent_memories"), **wanted, **page),
         ]
         return "\n".join(row["QUERY PLAN"] for row in rows)
 

@@ -44,7 +44,8 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import reading
-from engramq.workers.memories.reading import counts, list_recent
+from engramq.workers.memories.counting import counts
+from engramq.workers.memories.reading import list_recent
 from tests.conftest import Database
 from tests.jobs import job
 from tests.refusals import refused
@@ -220,7 +221,7 @@ async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> 
     await scene.world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new)))
     await scene.keep("e", namespace="other")
     stats = await scene.world.ask(Stats, MemoryStats())
-    assert (stats.project, stats.projects) == (None, [ProjectCount(project=None, memories=4, untrusted_count=1)])
+    assert (stats.project, stats.projects) == (None, [ProjectCount(project=None, memories=3, untrusted_count=1)])
     assert (stats.memories, stats.superseded) == (4, 1)
     assert stats.by_partition == {"trusted": 3, "untrusted": 1}
     assert stats.by_sector == {
@@ -249,8 +250,8 @@ ROWS_READ: Final = b"""
 """
 
 
-async def test_stats_read_each_memory_once(scene: Scene) -> None:
-    """A row is wide, so each pass over all of them counts: at 100,000 memories one takes a third of a second."""
+async def test_stats_read_no_memory(scene: Scene) -> None:
+    """A row is wide: at 100,000 memories a pass over all of them took a third of a second."""
     for number in range(3):
         await scene.keep(f"of the rover, {number}", project="rover")
 
@@ -265,4 +266,4 @@ async def test_stats_read_each_memory_once(scene: Scene) -> None:
         assert (counted["memories"], counted["projects"][0].memories) == (3, 3)
         return await rows_read(tx) - before
 
-    assert await scene.world.store.read(DEFAULT_NAMESPACE, rows_counted) == 3
+    assert await scene.world.store.read(DEFAULT_NAMESPACE, rows_counted) == 0
