@@ -34,7 +34,7 @@ WITHOUT_UPKEEP = tuple(kind for kind in WorkerKind if kind is not WorkerKind.UPK
 
 @pytest.fixture
 def settings(database: Database, redis_url: str, keys: Keys, tmp_path: Path) -> Settings:
-    return stage_settings(database, redis_url, keys.prefix, webhooks_private="1", home=str(tmp_path))
+    return stage_settings(database, redis_url, keys.prefix, webhooks_private="1", webhooks_key="", home=str(tmp_path))
 
 
 @pytest.fixture
