@@ -61,7 +61,7 @@ class Served:
 
 @pytest.fixture
 def settings(module_store: Store, database: Database, redis_url: str, keys: Keys) -> Settings:
-    return stage_settings(database, redis_url, keys.prefix)
+    return stage_settings(database, redis_url, keys.prefix, test_sweep_interval_s="5")
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from tests.scenarios.stage import Stage, stage_settings, staged
 @pytest.fixture
 def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """The pipeline's settings; its Redis stands in the environment too, where the command looks."""
-    settings = stage_settings(database, redis_url, key_prefix)
+    settings = stage_settings(database, redis_url, key_prefix, test_sweep_interval_s="5")
     monkeypatch.setenv("ENGRAMQ_REDIS_URL", settings.redis_url)
     monkeypatch.setenv("ENGRAMQ_KEY_PREFIX", settings.key_prefix)
     return settings

@@ -1,20 +1,13 @@
-"""A pipeline of its own for each test that asks for one; its sweeps are rare, since they visit every namespace."""
+"""A pipeline of its own for each test that asks for one."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from engramq.schemas.settings import Settings
 from tests.conftest import Database, TestServers, new_database
-from tests.scenarios.conftest import stage
-from tests.scenarios.stage import stage_settings
+from tests.scenarios.conftest import settings, stage
 
 __all__ = ["settings", "stage"]
-
-
-@pytest.fixture
-def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
-    return stage_settings(database, redis_url, key_prefix, test_sweep_interval_s="5")
 
 
 @pytest.fixture
