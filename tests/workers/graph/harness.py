@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-from psycopg.rows import dict_row
-
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Principal
@@ -50,16 +47,8 @@ class Harness:
         return body
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """Run a query as the owner of the database, on a connection of its own."""
-        with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(query.encode(), values or None)
-            return cursor.fetchall() if cursor.description else []
-
-    def administer(self, statement: str) -> None:
-        """Run a statement as the owner, connected to another database than the test's."""
-        elsewhere = self.database.owner_url.replace(self.database.name, "postgres")
-        with psycopg.connect(elsewhere, autocommit=True) as connection:
-            connection.execute(statement.encode())
+        """Run a query as the owner of the database."""
+        return self.database.rows(query, *values)
 
     def row(self, query: str, *values: Any) -> dict[str, Any]:
         (found,) = self.rows(query, *values)

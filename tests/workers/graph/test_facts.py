@@ -16,6 +16,7 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.memories import counting
+from tests.conftest import TestServers
 from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
@@ -311,11 +312,13 @@ async def test_the_same_key_repeats_the_first_answer_and_changes_nothing(harness
 
 @pytest.mark.own_database
 @pytest.mark.promise("GE-7")
-async def test_without_the_database_reads_and_writes_are_refused_and_work_again_afterwards(harness: Harness) -> None:
+async def test_without_the_database_reads_and_writes_are_refused_and_work_again_afterwards(
+    harness: Harness, servers: TestServers
+) -> None:
     await harness.body(fact())
     name = harness.database.name
-    harness.administer(f"alter database {name} allow_connections false")
-    harness.administer("select pg_terminate_backend(pid) from pg_stat_activity where datname = '" + name + "'")
+    servers.administer(f"alter database {name} allow_connections false")
+    servers.administer("select pg_terminate_backend(pid) from pg_stat_activity where datname = '" + name + "'")
     try:
         for command in (asked(), fact(weight=0.5)):
             with pytest.raises(EngramqError) as caught:
@@ -323,7 +326,7 @@ async def test_without_the_database_reads_and_writes_are_refused_and_work_again_
             assert caught.value.fault.code is FaultCode.UNAVAILABLE
             assert caught.value.fault.recovery
     finally:
-        harness.administer(f"alter database {name} allow_connections true")
+        servers.administer(f"alter database {name} allow_connections true")
     assert (await harness.body(asked()))["weight"] == 1.0
 
 

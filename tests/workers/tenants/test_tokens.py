@@ -57,9 +57,7 @@ async def test_a_token_says_whose_it_is_and_is_kept_as_a_digest_alone(store: Sto
     other, _ = await created(store, "globex", principal="bob", scopes=tuple(Scope))
     assert (await identity(store, other)).namespace == "globex"
     assert (await identity(store, other)).project == ""
-    with psycopg.connect(database.owner_url) as connection:
-        everything = repr(connection.execute("select t::text from tokens t").fetchall())
-        everything += repr(connection.execute("select a::text from audit_log a").fetchall())
+    everything = repr([database.rows(f"select t::text from {table} t") for table in ("tokens", "audit_log")])
     for token in (secret, other):
         assert token not in everything
         assert token.removeprefix(TOKEN_PREFIX) not in everything

@@ -4,9 +4,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-from psycopg.rows import dict_row
-
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, until
 
@@ -19,9 +16,7 @@ class Harness:
     database: Database
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(query.encode(), values)
-            return cursor.fetchall() if cursor.description else []
+        return self.database.rows(query, *values)
 
     def links(self) -> dict[frozenset[str], dict[str, Any]]:
         """Return the links by their two ends."""
