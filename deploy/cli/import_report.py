@@ -14,7 +14,7 @@ import click
 from engramq.deploy.cli.options import require_folder
 from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.importing.exports import LeftOut
-from engramq.deploy.importing.foreign import REJECTED, DryRun
+from engramq.deploy.importing.foreign import REJECTED, ChangedMeanwhile, DryRun
 from engramq.deploy.importing.rows import Row
 from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
@@ -144,7 +144,7 @@ def refusals() -> Iterator[None]:
     problem: BaseException | None = None
     try:
         yield
-    except* (EngramqError, CannotReject, NoWorker, UnusableFile) as group:
+    except* (EngramqError, CannotReject, ChangedMeanwhile, NoWorker, UnusableFile) as group:
         problem = group
         while isinstance(problem, BaseExceptionGroup):
             problem = problem.exceptions[0]

@@ -149,6 +149,17 @@ class Export:
         except OSError as problem:
             raise UnusableFile(f"{self.path} cannot be read: {problem.strerror or problem}.") from None
 
+    def entries_again(self) -> Iterator[Entry]:
+        """Yield the same once some of it may be in; raises ChangedMeanwhile."""
+        try:
+            yield from self.entries()
+        except UnusableFile as problem:
+            raise ChangedMeanwhile(f"{self.path} has changed while it was read. {problem}") from None
+
+
+class ChangedMeanwhile(Exception):
+    """Somebody has written the export between two readings of it, so that it cannot be read to its end any more."""
+
 
 @dataclass
 class ImportedExport:
@@ -185,7 +196,8 @@ async def import_foreign(
 ) -> ImportedExport:
     """Import memories, then nodes, then edges of an export; `counts` has what became of the memories.
 
-    Raises EngramqError, NoWorker, CannotReject, and UnusableFile before anything is written, maybe in a group.
+    Raises EngramqError, NoWorker, CannotReject, ChangedMeanwhile, and UnusableFile before anything is written, maybe in
+    a group.
     """
     read = _EntryCounts()
     read.count(export.entries())
@@ -193,12 +205,14 @@ async def import_foreign(
     namespace = options.namespace or settings.namespace
     async with importing(settings, options, rejects, counts, read, memories or None) as importer:
         graph = Graph(importer.secrets)
-        records = read.counting(entry for entry in export.entries() if isinstance(entry, Given | Rejection))
+        records = read.counting(entry for entry in export.entries_again() if isinstance(entry, Given | Rejection))
         rows = options.checked(records, settings, importer.secrets, foreign=True)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
         for kind in (ExportedNode, ExportedEdge):
             if read.kinds[kind]:
-                await graph.write(importer, namespace, (entry for entry in export.entries() if isinstance(entry, kind)))
+                await graph.write(
+                    importer, namespace, (entry for entry in export.entries_again() if isinstance(entry, kind))
+                )
     return ImportedExport(importer, graph, read.left_out)
 
 

@@ -114,6 +114,26 @@ def is_database(path: Path) -> bool:
         return file.read(len(SQLITE)) == SQLITE
 
 
+def _connect(path: str) -> sqlite3.Connection:
+    """Open a database to be read, which threads take turns in.
+
+    One that was in WAL mode wants to make files beside it. On a read-only disk nobody changes it, so it is read as it
+    stands, unless changes lie beside it that would be missing.
+    """
+    address = f"file:{quote(path)}?mode=ro"
+    connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+    try:
+        connection.execute("pragma schema_version")
+    except sqlite3.OperationalError as error:
+        log = Path(path + _BESIDE[0])
+        if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN and not (log.exists() and log.stat().st_size):
+            connection.close()
+            return sqlite3.connect(f"{address}&immutable=1", uri=True, check_same_thread=False)
+    except sqlite3.DatabaseError:
+        pass  # whoever reads it says so
+    return connection
+
+
 class ForeignDatabase:
     """A database of somebody else, to be read; what is none, is damaged or has another form raises UnusableFile."""
 
@@ -124,8 +144,7 @@ class ForeignDatabase:
             for beside in _BESIDE:
                 with contextlib.suppress(FileNotFoundError):
                     open_plain(path + beside, most_bytes=2**63).close()
-            # Threads take turns in reading.
-            self._connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
+            self._connection = _connect(path)
         except (sqlite3.Error, UnusableFile) as error:
             raise UnusableFile(f"The database cannot be read: {str(error).rstrip('.')}.") from None
         self._connection.text_factory = bytes  # whether it is text, whoever parses it sees

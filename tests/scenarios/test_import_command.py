@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import anyio
 import pytest
 from redis.asyncio import Redis
 
-from engramq.deploy.importing import sending
+from engramq.deploy.importing import foreign, sending
+from engramq.deploy.importing.exports import Entry
 from engramq.deploy.importing.sending import ImportWorkers, NoWorker
 from engramq.deploy.local.home import Home
 from engramq.gateway.queue.look import SILENT_S
@@ -241,6 +242,30 @@ async def test_what_a_cut_off_file_still_has_goes_in(stage: Stage, database: Dat
     file.write_bytes(whole)
     assert await bring_in(file) == ExitCode.DONE
     assert len(contents(database)) == 400
+
+
+async def test_an_export_that_is_written_anew_while_it_goes_in_is_not_said_to_have_left_nothing(
+    stage: Stage,
+    database: Database,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is read twice: cut between the two, it said that nothing was imported."""
+    file = tmp_path / "mem0.json"
+    file.write_text(json.dumps({"results": [{"id": str(at), "memory": f"Tea {at} {'x' * 9000}"} for at in range(64)]}))
+    count = foreign._EntryCounts.count
+
+    def cut_once_counted(self: foreign._EntryCounts, entries: Iterator[Entry]) -> None:
+        count(self, entries)
+        os.truncate(file, file.stat().st_size - 20)
+
+    monkeypatch.setattr(foreign._EntryCounts, "count", cut_once_counted)
+    assert await bring_in(file, "--batch", "8") == ExitCode.MIDWAY
+    said = capsys.readouterr().err
+    assert f"{file} has changed while it was read." in said
+    assert ("What is in stays." in said, "Nothing was imported" in said) == (True, False)
+    assert len(contents(database)) > 0
 
 
 async def test_a_table_without_names_is_refused_before_anything_goes_in(

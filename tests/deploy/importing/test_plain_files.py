@@ -20,6 +20,7 @@ from engramq.deploy.local.hooks.transcripts import CLIENTS, LONGEST_LINE
 from engramq.deploy.local.hooks.turns import Spoken
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import TranscriptFormat
+from tests.deploy.helpers import needs_root
 from tests.deploy.importing.agent_homes import (
     WRITERS,
     claude_code,
@@ -30,6 +31,7 @@ from tests.deploy.importing.agent_homes import (
     opencode,
     opencode_files,
 )
+from tests.faults.disk import made_read_only
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.promise("RC-14")]
 
@@ -177,6 +179,29 @@ def test_a_database_gives_only_rows_of_tables_and_of_a_bounded_length(
     said, problems = read(TranscriptFormat.OPENCODE, tmp_path / FOLDERS[TranscriptFormat.OPENCODE])
     assert said == []
     assert not problems or problems == ["The database cannot be read, or has a new form: it has no table session."]
+
+
+@needs_root
+def test_a_database_on_a_read_only_disk_is_read_unless_changes_beside_it_would_be_missing(
+    tmp_path: Path, database: Path
+) -> None:
+    """SQLite wants to make files beside a database in WAL mode, as clients leave them: it could not be opened."""
+    folder = tmp_path / FOLDERS[TranscriptFormat.OPENCODE]
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute("pragma journal_mode = wal")
+    whole = read(TranscriptFormat.OPENCODE, folder)
+    assert whole[0]
+    with made_read_only(folder):
+        assert read(TranscriptFormat.OPENCODE, folder) == whole
+    log = Path(f"{database}-wal")
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute("update message set data = data || ' '")
+        opened.commit()
+        changes = log.read_bytes()
+    log.write_bytes(changes)
+    with made_read_only(folder):
+        said, problems = read(TranscriptFormat.OPENCODE, folder)
+    assert (said, len(problems)) == ([], 1)
 
 
 def test_a_view_in_cursors_database_is_no_table(tmp_path: Path) -> None:

@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.importing.transcripts import transcript_format
+from engramq.deploy.importing.transcript_files import StoredSession
+from engramq.deploy.importing.transcripts import READERS, transcript_format
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.hooks.transcripts import LONGEST_LINE
+from engramq.deploy.local.hooks.turns import Spoken
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.vocabulary import TranscriptFormat
 from tests.conftest import Database
 from tests.deploy.importing.agent_homes import (
     BY_SUBAGENT,
@@ -243,6 +246,34 @@ async def test_a_folder_that_nobody_may_read_is_named(
     assert await bring_in("--format", "codex", str(person / ".codex")) == ExitCode.FAILED
     assert f"{locked}, line 0: file: It cannot be read: Permission denied." in capsys.readouterr().err
     assert len(kept(database)) == 2
+
+
+async def test_a_session_that_two_programs_write_while_it_is_read_brings_each_whole_line_once(
+    stage: Stage, database: Database, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def event(number: int, text: str) -> str:
+        item = {"type": "UserMessage", "id": str(number), "content": [{"type": "text", "text": text}]}
+        said = {"type": "event_msg", "timestamp": moment(number), "payload": {"type": "item_completed", "item": item}}
+        return lines_of([said])
+
+    path = codex(person, rover(person), SESSION)
+    one, other = path.open("ab", buffering=0), path.open("ab", buffering=0)
+    with one, other:
+        reading = READERS[TranscriptFormat.CODEX].said(StoredSession(str(path), path.stat().st_size, 0.0))
+        next(reading)
+        half = event(70, "The kettle is blue.").encode()
+        one.write(half[:40])
+        assert await bring_in(str(path)) == ExitCode.DONE
+        assert len(kept(database)) == 2
+        other.write(event(80, "The tea is green.").encode())
+        one.write(half[40:])
+        other.write(event(90, "The cup is red.").encode())
+        assert [each.turn.text for each in reading if isinstance(each, Spoken)][-1] == "The cup is red."
+    assert await bring_in(str(path)) == ExitCode.FAILED
+    assert "2 lines are no JSON object in UTF-8." in capsys.readouterr().err
+    assert len(kept(database)) == 3
+    assert await bring_in(str(path)) == ExitCode.FAILED
+    assert capsys.readouterr().out.startswith("stored 0")
 
 
 async def test_a_session_that_goes_on_brings_only_what_is_new(
