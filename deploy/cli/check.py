@@ -24,12 +24,13 @@ from engramq.schemas.commands import EvidenceReported, ReportEvidence
 from engramq.schemas.commands.evidence import REPORTED_AT_ONCE, CheckedMemory
 from engramq.schemas.contents import preview_of
 from engramq.schemas.evidence import as_cited
-from engramq.schemas.vocabulary import UNTRUSTED_WARNING, EvidenceFilter, Partition
+from engramq.schemas.vocabulary import EVERY_PROJECT, UNTRUSTED_WARNING, EvidenceFilter, Partition
 
 PAGE: Final = 100
 PAGES: Final = 100  # the newest 10,000 memories that cite anything
 BUDGET_S: Final = 60.0
 SHOWN_CHARS: Final = 100
+ELSEWHERE: Final = 3  # other projects that are named
 STALE: Final = (CHANGED, GONE)
 _PROMPT: Final = """\
 {count} in the memory (engramq) may be out of date: the files that they cite are not as they were. For each one
@@ -83,7 +84,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
 
     PATH is the folder that you are in unless given. Renamed files are followed by git. What was found is kept with each
     memory, and engramq list --stale shows it until somebody verifies. Of memories in no project only those are compared
-    that cite a commit of this repository, and of files only those that git tracks.
+    that cite a commit of this repository, and of files only those that git tracks. Ends with 1 if anything is stale.
     """
     folder = path if path.is_dir() else path.parent
     root = root_of(str(folder))
@@ -93,6 +94,7 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
         named = project or os.environ.get(settings.PROJECT) or _project_of(namespace, root)
         memories = list(_citing(gateway, named, (*Partition,) if how["apart"] else (Partition.TRUSTED,)))
         checked = _compare_cited(memories, root, named, path)
+        elsewhere = "" if any(each.of_files for each in checked) else _cited_elsewhere(gateway, named)
         if not how["no_report"]:
             _report(checked, namespace)
     stale = [each for each in checked if each.is_stale]
@@ -103,11 +105,25 @@ def command(path: Path, project: str | None, namespace: str | None, *, fix: bool
     for each in shown:
         click.echo(_as_json(each) if how["as_json"] else "\n".join(_lines(each)))
     states = Counter(worst.state for each in checked if (worst := worst_of(each.of_files)))
-    told = ", ".join(f"{number} {state}" for state, number in sorted(states.items())) or "nothing cites a file here"
+    told = (
+        ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        or f"nothing cites a file here{elsewhere}"
+    )
     click.echo(
         f"{count_of(len(checked), 'memory', 'memories')} of {printable(named or 'no project')}: {told}", err=True
     )
-    return ExitCode.DONE
+    return ExitCode.FAILED if stale else ExitCode.DONE
+
+
+def _cited_elsewhere(gateway: ToolClient, project: str) -> str:
+    """Return which other projects have memories that cite files, "" for none: one of these may have been meant."""
+    citing = Counter(
+        memory["project"]
+        for memory in _citing(gateway, EVERY_PROJECT, (Partition.TRUSTED,))
+        if memory.get("project") not in (None, project) and any(map(is_of_file, memory["evidence"]))
+    )
+    named = ", ".join(f"--project {printable(name)} has {count}" for name, count in citing.most_common(ELSEWHERE))
+    return f"; {named}" if named else ""
 
 
 def _project_of(namespace: str | None, root: str) -> str:

@@ -62,7 +62,7 @@ SUPERSEDE_MEMORY: Final = Tool(
     title="Supersede a memory",
     summary="Hide an old memory behind a newer one. Call it when a fact has changed or was wrong. If both are true, "
     "call connect. If nothing replaces it, call forget_memory. restore_memory undoes it.",
-    example='supersede_memory(old_memory_id="@recalled[0]", new_memory_id="@stored")',
+    example='supersede_memory(old_memory_id="<id>", new_memory_id="<id>")',
     detailed=True,
     core=("old_memory_id", "new_memory_id", "session"),
     ids=("old_memory_id", "new_memory_id"),
@@ -219,7 +219,7 @@ UPDATE_MEMORY: Final = Tool(
     title="Update a memory",
     summary="Correct what is said about a memory, not its content: date, speaker, sector. Call it when that is wrong. "
     "For new content call store_memory, then supersede_memory.",
-    example='update_memory(memory_id="@stored", sector="episodic")',
+    example='update_memory(memory_id="<id>", sector="episodic")',
     detailed=True,
     ids=("memory_id",),
     destructive=True,

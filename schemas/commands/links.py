@@ -130,7 +130,7 @@ CONNECT: Final = Tool(
     title="Connect two memories",
     summary="Say how two memories are related: searches for one lift the other. Call it when one explains, supports or "
     "contradicts the other. Not for likeness. If one replaces the other, call supersede_memory.",
-    example='connect(source="@stored", target="@recalled[0]", relation="supports")',
+    example='connect(source="<id>", target="<id>", relation="supports")',
     core=("source", "target", "relation", "note", "session"),
     ids=("source", "target"),
     destructive=True,

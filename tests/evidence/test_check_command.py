@@ -44,17 +44,17 @@ async def test_a_refactoring_makes_exactly_the_right_memories_stale(shell: Shell
     write(tree, "recipe.txt", "A title\n" + LINES)
     (tree / "oven.txt").unlink()
     commit(tree)
-    lines = (await shell.run("check")).splitlines()
+    lines = (await shell.run("check", code=ExitCode.FAILED)).splitlines()
     told = {line.split("\t")[1]: line.split("\t")[0] for line in lines}
     assert told == {ids["title"]: "changed", ids["heat"]: "gone"}
-    everything = await shell.run("check", "--all", "--no-report")
+    everything = await shell.run("check", "--all", "--no-report", code=ExitCode.FAILED)
     assert "shop.txt -> store.txt" in everything
     assert "recipe.txt:10-12 -> 11-13" in everything
     stale = (await shell.run("list", "--stale", "--project", "bakery")).splitlines()
     assert {line.split("\t")[0] for line in stale} == {ids["title"], ids["heat"]}
     assert f"{tree.name}: " in shell.err or shell.err == ""
 
-    below = (await shell.run("check", "recipe.txt", "--json")).splitlines()
+    below = (await shell.run("check", "recipe.txt", "--json", code=ExitCode.FAILED)).splitlines()
     assert [json.loads(line)["id"] for line in below] == [ids["title"]]
     prompt = await shell.run("check", "--fix")
     assert ids["title"] in prompt
@@ -77,9 +77,10 @@ async def test_what_nobody_trusts_is_compared_where_asked_for_and_reported_never
     assert await shell.run("check") == ""
     assert await shell.run("check", "--fix") == ""
     assert await shell.run("check", "--all", "--json") == ""
-    (line,) = (await shell.run("check", "--untrusted")).splitlines()
+    (line,) = (await shell.run("check", "--untrusted", code=ExitCode.FAILED)).splitlines()
     assert line.split("\t")[:3] == ["changed", stored, "untrusted"]
-    assert json.loads(await shell.run("check", "--untrusted", "--json"))["untrusted"] is True
+    as_json = await shell.run("check", "--untrusted", "--json", code=ExitCode.FAILED)
+    assert json.loads(as_json)["untrusted"] is True
     prompt = await shell.run("check", "--untrusted", "--fix")
     assert f"- untrusted memory_id {stored} says" in prompt
     assert UNTRUSTED_WARNING in prompt
@@ -117,6 +118,14 @@ async def test_without_a_home_the_project_is_called_as_the_folder_is(
     assert not (tmp_path / "home").exists()
     await shell.run("check")
     assert "1 memory of bakery: 1 fresh" in shell.err
+
+
+async def test_where_nothing_cites_a_file_the_projects_are_named_that_do(shell: Shell, tree: Path) -> None:
+    await shell.run("store", "It heats to 230", "--evidence", "oven.txt", "--project", "kitchen")
+    await shell.run("check")
+    assert "nothing cites a file here; --project kitchen has 1" in shell.err
+    await shell.run("check", "--project", "kitchen")
+    assert "1 memory of kitchen: 1 fresh" in shell.err
 
 
 async def test_a_memory_is_cited_by_the_beginning_of_its_id(shell: Shell, tree: Path) -> None:

@@ -35,8 +35,8 @@ MOST_TOKENS: Final = 3_100
 SOURCE: Final = "From engramq, the long-term memory."
 _BEARS: Final = "what may bear on the prompt"
 _BEFORE: Final = "what was told before the compaction"
-_NEWEST: Final = "the newest"
-_NEWEST_OF_PROJECT: Final = "the newest of this project, then the newest of no project"
+_NEWEST: Final = "what was stored last, each with the day that it is about"
+_NEWEST_OF_PROJECT: Final = "what was stored last in this project, then in none, each with the day that it is about"
 # Ids would be a quarter of the whole, and most memories are never corrected.
 _CORRECT: Final = " Correct what holds no longer; search_memories gives its id."
 # The tools of a client are in no project unless their server was started in one.

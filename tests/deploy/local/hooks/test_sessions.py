@@ -356,7 +356,7 @@ def test_a_session_begins_with_what_is_of_its_project_however_much_of_none_is_ne
     household = [{"content": f"Plumber {number} comes on Mondays."} for number in range(60)]
     owner.call("import_memories", records=household)
     lines = told(session(), "SessionStart", source="startup").splitlines()
-    assert "The newest of this project, then the newest of no project." in lines[1]
+    assert "What was stored last in this project, then in none, each with the day that it is about." in lines[1]
     texts = [line for line in lines if line.startswith("- ")]
     assert all(any(rule in line for line in texts[:3]) for rule in own)
     assert len(texts) > 3
