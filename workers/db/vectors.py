@@ -24,6 +24,7 @@ SET_EF_SEARCH: Final = sql("set_ef_search")
 # The vector index looks at everybody's vectors and drops what is filtered out, an exact scan looks at the namespace's
 # own. Up to 10,000 rows the scan is faster and finds everything, unless the namespace is most of the table.
 EXACT_ROWS: Final = 10_000
+COUNTED_ROWS: Final = 20_000  # of a namespace; what has more is large
 SMALL_ROWS: Final = 1_500  # a scan of so few is never slower
 LARGE_SHARE: Final = 0.5
 SIZES_KEPT_S: Final = 10.0
@@ -110,7 +111,7 @@ def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Rows of a namespace (counted up to just above EXACT_ROWS) and about how many rows everybody has.
+    """Rows of a namespace (counted up to just above COUNTED_ROWS) and about how many rows everybody has.
 
     `has_repeated`: whether the vector index leaves some of them out, since their text stands there often enough.
     """
@@ -139,7 +140,7 @@ class Sizes:
         known = self._known.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        row = await tx.only_row("namespace_size", partitions=list(key[2]), limit=EXACT_ROWS + 1)
+        row = await tx.only_row("namespace_size", partitions=list(key[2]), limit=COUNTED_ROWS + 1)
         size = Size(row["own"], max(row["own"], row["everybodys"]), row["has_repeated"])
         if len(self._known) >= SIZES_KEPT:
             self._known.clear()

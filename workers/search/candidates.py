@@ -18,7 +18,7 @@ from engramq.workers.db.lookups import Ask, array
 from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import LOOK_UP, Answer, Lookup, Transaction
-from engramq.workers.db.vectors import EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
+from engramq.workers.db.vectors import COUNTED_ROWS, EXACT_ROWS, NOTHING_COMPARED, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.other_models import Reading
 from engramq.workers.search.question import HALF_LENGTH, MOST_WORDS, Question
@@ -180,7 +180,7 @@ async def choose_query(
         "spellings": question.spellings,
         "zone": question.zone,
         "asked_days": days_as_text(question),
-        "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),
+        "size": max(size.own if size.own <= COUNTED_ROWS else size.everybodys, 1),
         "postings": POSTINGS,
         "words": WORDS,
         "half_length": HALF_LENGTH,

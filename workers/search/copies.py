@@ -22,7 +22,7 @@ from engramq.workers.db.lookups import Ask
 from engramq.workers.db.memory_rows import KnownMemories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Lookup, Transaction
-from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.db.vectors import COUNTED_ROWS, Embedding, Sizes
 from engramq.workers.db.viewers import PUBLIC, Viewer
 from engramq.workers.search.candidates import Filters, single_partitions
 from engramq.workers.search.namespace_copy import Asked, NamespaceCopy
@@ -40,11 +40,11 @@ COPY_STATE: Final = sql("copy_state")
 COPY_IDS: Final = sql("copy_ids")
 COPY_ROWS: Final = sql("copy_rows")
 
-ROWS_MAX: Final = 10_000  # of a namespace that is copied
+ROWS_MAX: Final = COUNTED_ROWS  # of a namespace that is copied
 CHANGED_MAX: Final = 300  # rows that a search waits for, or a share of the copy: with more the tables are as fast
 CHANGED_SHARE: Final = 0.1  # to make a copy of 10,000 rows anew takes half a second of CPU
-BYTES_MAX: Final = 64 * 1024 * 1024  # of all copies of a process
-COPY_BYTES_MAX: Final = BYTES_MAX // 2  # of one: nobody drives all others out
+BYTES_MAX: Final = 96 * 1024 * 1024  # of all copies of a process
+COPY_BYTES_MAX: Final = BYTES_MAX * 2 // 3  # of one: nobody drives all others out
 SEARCHES_FIRST: Final = 2  # of a namespace before it is copied: some are searched once
 SEARCHES_LATER: Final = 500  # of one that was too large before it is looked at again
 VIEWERS_MAX: Final = 1_000  # of a copy, whose last look at its rows is remembered
@@ -285,9 +285,10 @@ class Copies:
         chosen = single_partitions(partitions)
         state = await tx.row(COPY_IDS, **chosen)
         assert state is not None
-        copy, ids = NamespaceCopy(state["since"], state["server"], state["now"]), state["ids"]
+        ids = state["ids"]
         if len(ids) > ROWS_MAX:
             return None
+        copy = NamespaceCopy(state["since"], state["server"], state["now"], room=len(ids))
         for start in range(0, len(ids), LOADED_AT_A_TIME):
             some = ids[start : start + LOADED_AT_A_TIME]
             copy.put(await tx.rows(COPY_ROWS, **chosen, ids=some))

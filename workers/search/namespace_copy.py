@@ -29,7 +29,8 @@ PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pie
 ROWS_AT_ONCE: Final = 1_000
 EQUAL_KEPT: Final = 10  # of equal vectors, where some are repeated often; see the fragment `scanned_few`
 FEW_SHARE: Final = 0.25  # of all rows: so few vectors are taken out and multiplied by themselves
-ROWS_AT_FIRST: Final = 64  # rows that arrays begin with; full ones grow by a quarter, and by as many at least
+ROWS_AT_FIRST: Final = 64  # rows that arrays have room for beyond those that are known; full ones grow by as many,
+GROWTH: Final = 8  # or by this part of them
 GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is made anew
 # What Python keeps of a memory besides its vector, and of one word in it. Measured on CPython 3.11.
 ROW_BYTES: Final = 900
@@ -69,28 +70,29 @@ class NamespaceCopy:
     hidden.
     """
 
-    def __init__(self, since: str, server: str, now: float) -> None:
+    def __init__(self, since: str, server: str, now: float, *, room: int = 0) -> None:
+        room += ROWS_AT_FIRST
         self.since, self.server, self.now = since, server, now
         self.written: dict[Hashable, str] = {}
         self.known = KnownMemories(KNOWN_MAX)
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-        self._truths = {name: np.zeros(ROWS_AT_FIRST, dtype=np.bool_) for name in _TRUTHS}
-        self._numbers = {name: np.zeros(ROWS_AT_FIRST) for name in _NUMBERS}
+        self._truths = {name: np.zeros(room, dtype=np.bool_) for name in _TRUTHS}
+        self._numbers = {name: np.zeros(room) for name in _NUMBERS}
         self._has_repeated = False
-        self._keys = np.zeros(ROWS_AT_FIRST, dtype=np.int64)  # of vectors: equal ones have the same
+        self._keys = np.zeros(room, dtype=np.int64)  # of vectors: equal ones have the same
         self._pieces: dict[int, NDArray[np.float32]] = {}  # vectors [pieces, dimensions] of long memories, of length 1
         self._postings: dict[str, array[int]] = {}
         self._words = self._tags = self._piece_bytes = 0
         self._has_projects = False
-        self._live = np.zeros(ROWS_AT_FIRST, dtype=np.bool_)  # neither replaced nor hidden by its state
-        self._superseded = np.zeros(ROWS_AT_FIRST, dtype=np.bool_)
+        self._live = np.zeros(room, dtype=np.bool_)  # neither replaced nor hidden by its state
+        self._superseded = np.zeros(room, dtype=np.bool_)
         # Seconds, see the fragments `held` and `archived`; an end that is open is inf.
-        self._begins, self._ends, self._expires = (np.full(ROWS_AT_FIRST, np.inf) for _ in range(3))
-        self._words_of = np.zeros(ROWS_AT_FIRST, dtype=np.float64)  # different ones
-        self._models = np.zeros(ROWS_AT_FIRST, dtype=np.int32)  # that made the vector; 0: none to compare
-        self._vectors = np.zeros((ROWS_AT_FIRST, 0), dtype=np.float32)  # of length 1, or zeros
+        self._begins, self._ends, self._expires = (np.full(room, np.inf) for _ in range(3))
+        self._words_of = np.zeros(room, dtype=np.float64)  # different ones
+        self._models = np.zeros(room, dtype=np.int32)  # that made the vector; 0: none to compare
+        self._vectors = np.zeros((room, 0), dtype=np.float32)  # of length 1, or zeros
 
     def __len__(self) -> int:
         return len(self.row_of)
@@ -358,7 +360,7 @@ def _several(rows: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
 
 
 def _grow_array(values: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate([values, np.zeros_like(values[: max(ROWS_AT_FIRST, len(values) // 4)])])
+    return np.concatenate([values, np.zeros_like(values[: max(ROWS_AT_FIRST, len(values) // GROWTH)])])
 
 
 def _seconds(moment: datetime | None) -> float:

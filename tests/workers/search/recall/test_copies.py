@@ -33,6 +33,7 @@ from engramq.workers.db.vectors import Sizes, pack, unpack
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
+from engramq.workers.search import namespace_copy
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.copies import Copies, CurrentCopy
 from engramq.workers.search.namespace_copy import NamespaceCopy
@@ -396,7 +397,7 @@ async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
 ) -> None:
     copies = await one_memory_each(scene)
     await copied(copies, UNTRUSTED)
-    monkeypatch.setattr(module, "COPY_BYTES_MAX", module.BYTES_MAX // 400)
+    monkeypatch.setattr(module, "COPY_BYTES_MAX", module.BYTES_MAX // 600)
     for number in range(64):
         await scene.keep(f"Kettle {number}")
     assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, Question("kettle")) is not None  # a last time
@@ -481,7 +482,7 @@ async def test_a_caller_who_hangs_up_costs_no_copy(scene: Scene) -> None:
 
 
 def row(number: int) -> dict[str, Any]:
-    """A row of the query `copy_rows`: 20 words, and a vector of the bundled model's length."""
+    """A row of the query `copy_rows`: 25 words, and a vector of the bundled model's length."""
     moment = PAST + timedelta(minutes=number)
     flags = dict.fromkeys(("asks", "tells_self", "fits_none", "hidden", "superseded", "repeated"), False)
     none = ("sector_confidence", "tags", "project", "ends", "expires", "pieces", "told_on", "vector_key")
@@ -490,11 +491,12 @@ def row(number: int) -> dict[str, Any]:
         "position": number % 25, "speaker": "Ada", "moment": moment, "created_at": moment,
         "begins": moment, "sector": Sector.SEMANTIC, "confidence": 0.5,
         "active_hours": 1.0, "model_id": 1, "embedding": pack(np.ones(384, dtype=np.float32)),
-        "lexemes": [f"word{(number + place) % 5_000}" for place in range(20)],
+        "lexemes": [f"word{(number + place) % 5_000}" for place in range(25)],
     }  # fmt: skip
 
 
 def test_as_many_memories_as_are_copied_fit_into_one_copy() -> None:
     copy = NamespaceCopy("1", "server", 0.0)
     copy.put(row(number) for number in range(module.ROWS_MAX))
-    assert (len(copy), copy.size_bytes <= module.COPY_BYTES_MAX) == (10_000, True)
+    shown = namespace_copy.KNOWN_MAX * namespace_copy.KNOWN_BYTES
+    assert (len(copy), copy.size_bytes + shown <= module.COPY_BYTES_MAX) == (20_000, True)
