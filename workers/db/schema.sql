@@ -1185,6 +1185,7 @@ declare
     entered constant integer := nullif(current_setting('app.tenant', true), '')::integer;
     wrong bigint;
 begin
+    perform pg_advisory_xact_lock(hashtextextended('engramq.memory_totals', entered));  -- two would mend it twice
     with missing as (
         select tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day, sum(memories) as memories
         from (
