@@ -1,6 +1,5 @@
 """One story through every door that a team uses: what tests of servers beyond one machine run as a whole."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -9,30 +8,27 @@ from unittest import mock
 
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.schemas.settings import Settings
 from tests.scenarios.stage import Stage, agent_of, until
 from tests.scenarios.test_dead_command import a_store, bury
+from tests.terminal import Terminal
 
-Terminal = Callable[..., Awaitable[tuple[int, str, str]]]
+CommandLine = Callable[..., Awaitable[tuple[int, str, str]]]
 
 
-def terminal_of(settings: Settings, capsys: pytest.CaptureFixture[str], **more: str) -> Terminal:
+def terminal_of(settings: Settings, capsys: pytest.CaptureFixture[str], **more: str) -> CommandLine:
     """Return what runs `engramq` commands on these servers: exit code, standard output, standard error."""
     names = ("database_url", "redis_url", "key_prefix", "embedder")
     environment = {f"ENGRAMQ_{name.upper()}": str(getattr(settings, name)) for name in names} | more
 
     async def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
         with mock.patch.dict("os.environ", environment):
-            code = await asyncio.to_thread(main, list(arguments))
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
+            return await Terminal(capsys)(*arguments)
 
     return run
 
 
-async def tell(stage: Stage, terminal: Terminal, folder: Path, redis_url: str) -> None:
+async def tell(stage: Stage, terminal: CommandLine, folder: Path, redis_url: str) -> None:
     """Store, search, link, promote, import, remember, forget, bury and look: each through MCP or the command line.
 
     `redis_url` is an administrator's way to the same Redis, to make dead letters with.
@@ -68,7 +64,7 @@ async def tell_agents(stage: Stage) -> None:
         assert (await ada.call("memory_stats"))["status"] == "success"
 
 
-async def _from_the_command_line(stage: Stage, terminal: Terminal, folder: Path, redis_url: str) -> None:
+async def _from_the_command_line(stage: Stage, terminal: CommandLine, folder: Path, redis_url: str) -> None:
     file = folder / "notes.jsonl"
     file.write_text("".join(json.dumps({"content": f"Frame {n} is full"}) + "\n" for n in range(40)))
     assert (await terminal("import", str(file)))[0] == 0

@@ -1,16 +1,15 @@
 """`engramq import` in this process, on a pipeline of the test's own."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.schemas.settings import Settings
 from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.scenarios.stage import Stage, stage_settings, staged
+from tests.terminal import run_command
 
 
 @pytest.fixture
@@ -29,4 +28,4 @@ async def stage(module_store: Store, settings: Settings) -> AsyncIterator[Stage]
 
 
 async def bring_in(*arguments: str | Path) -> int:
-    return await asyncio.to_thread(main, ["import", *map(str, arguments)])
+    return await run_command("import", *arguments)

@@ -1,14 +1,11 @@
 """`engramq dead` as an operator calls it, over a whole pipeline."""
 
-import asyncio
 import json
 import time
-from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from engramq.deploy.cli import main
 from engramq.schemas.codec import encode
 from engramq.schemas.commands import StoreMemory
 from engramq.schemas.envelope import Envelope, Principal
@@ -18,24 +15,13 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
 from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
 from tests.scenarios.stage import Agent, Stage, agent_of, until
+from tests.terminal import Terminal, terminal
+
+__all__ = ["terminal"]
 
 pytestmark = pytest.mark.promise("QP-6")
 
 SECRET = "Ada's password is heliotrope"
-
-
-@pytest.fixture
-def terminal(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    for name in ("database_url", "redis_url", "key_prefix"):
-        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
-
-    async def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = await asyncio.to_thread(main, list(arguments))
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 async def bury(settings: Settings, letter: DeadLetter) -> None:
@@ -61,7 +47,7 @@ def a_store(namespace: str, content: str = SECRET) -> DeadLetter:
 
 
 async def test_letters_are_listed_and_shown_without_content_unless_that_is_asked_for(
-    terminal: Any, settings: Settings, agent: Agent
+    terminal: Terminal, settings: Settings, agent: Agent
 ) -> None:
     await agent.store("so that there is a tenant")
     mine, other = a_store("default_user"), a_store("elsewhere")
@@ -107,7 +93,7 @@ async def test_letters_are_listed_and_shown_without_content_unless_that_is_asked
 
 
 async def test_a_retried_command_is_done_once_and_a_dropped_one_never_and_both_are_audited(
-    terminal: Any, settings: Settings, stage: Stage
+    terminal: Terminal, settings: Settings, stage: Stage
 ) -> None:
     async with agent_of(await stage.gateway(), principal="ada") as ada:
         await ada.store("so that there is a tenant")
@@ -148,7 +134,7 @@ async def test_a_retried_command_is_done_once_and_a_dropped_one_never_and_both_a
         assert "heliotrope" not in json.dumps(entries)
 
 
-async def test_a_redis_that_is_away_is_named(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_redis_that_is_away_is_named(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAMQ_REDIS_URL", "unix:///nowhere/redis.sock")
     code, _, err = await terminal("dead", "list")
     assert (code, "Redis cannot be asked" in err) == (1, True)

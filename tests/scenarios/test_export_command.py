@@ -13,11 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, until
+from tests.terminal import run_command, set_servers
 from tests.workers.tenants.tables import HALF, furnish
 
 pytestmark = pytest.mark.timeout(300)
@@ -39,13 +39,8 @@ RUN = (
 @pytest.fixture
 def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     settings = stage_settings(database, redis_url, key_prefix)
-    for name in ("database_url", "redis_url", "key_prefix"):
-        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    set_servers(settings, monkeypatch)
     return settings
-
-
-async def run(*arguments: str) -> int:
-    return await asyncio.to_thread(main, list(arguments))
 
 
 async def lived_in(agent: Agent) -> None:
@@ -108,10 +103,10 @@ async def test_a_restored_namespace_gives_the_same_answers_in_the_same_order(
         await lived_in(agent)
     async with settled(stage, database, "acme") as agent:
         with_vectors, without = tmp_path / "with.jsonl", tmp_path / "without.jsonl"
-        assert await run("export", "--namespace", "acme", "--embeddings", str(with_vectors)) == ExitCode.DONE
-        assert await run("export", "--namespace", "acme", str(without)) == ExitCode.DONE
-        assert await run("import", str(with_vectors), "--namespace", "copy") == ExitCode.DONE
-        assert await run("import", str(without), "--namespace", "embedded anew") == ExitCode.DONE
+        assert await run_command("export", "--namespace", "acme", "--embeddings", str(with_vectors)) == ExitCode.DONE
+        assert await run_command("export", "--namespace", "acme", str(without)) == ExitCode.DONE
+        assert await run_command("import", str(with_vectors), "--namespace", "copy") == ExitCode.DONE
+        assert await run_command("import", str(without), "--namespace", "embedded anew") == ExitCode.DONE
         expected = await answers(agent)
         assert all(expected)
     for namespace in ("copy", "embedded anew"):
@@ -164,7 +159,7 @@ async def test_killed_in_the_middle_the_same_file_finishes_to_an_equal_store(
 ) -> None:
     file, again = tmp_path / "big.jsonl", tmp_path / "again.jsonl"
     with filled(database, MEMORIES):
-        assert await run("export", "--namespace", "big", "--audit", "--embeddings", str(file)) == ExitCode.DONE
+        assert await run_command("export", "--namespace", "big", "--audit", "--embeddings", str(file)) == ExitCode.DONE
     writing = (
         "select pid from pg_stat_activity "
         "where datname = current_database() and application_name like 'engramq-worker%%' and backend_xid is not null"
@@ -184,11 +179,11 @@ async def test_killed_in_the_middle_the_same_file_finishes_to_an_equal_store(
 
     await until(is_gone)
     assert database.rows("select 1 from nodes where tenant = tenant_of('copy') limit 1") == [], "half a namespace"
-    assert await run("import", str(file), "--namespace", "copy") == ExitCode.DONE
-    assert await run("export", "--namespace", "copy", "--audit", "--embeddings", str(again)) == ExitCode.DONE
+    assert await run_command("import", str(file), "--namespace", "copy") == ExitCode.DONE
+    assert await run_command("export", "--namespace", "copy", "--audit", "--embeddings", str(again)) == ExitCode.DONE
     before, after = file.read_bytes().splitlines(), again.read_bytes().splitlines()
     assert after[1:-2] == before[1:-1]
-    assert await run("import", str(file), "--namespace", "copy") == ExitCode.FAILED, "it is not empty any more"
+    assert await run_command("import", str(file), "--namespace", "copy") == ExitCode.FAILED, "it is not empty any more"
 
 
 @pytest.mark.long

@@ -1,6 +1,5 @@
 """`engramq export --format`: what goes out in another form comes in again, and what is missing is said."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.deploy.exporting import ExportFormat, opened_form
 from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.notes import read_markdown
@@ -17,7 +15,11 @@ from engramq.schemas.command_line import ExitCode
 from engramq.schemas.exports import MemoryRecord
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
-from tests.scenarios.stage import Agent, agent_of, stage_settings, staged
+from tests.scenarios.stage import Agent, agent_of, staged
+from tests.scenarios.test_export_command import settings
+from tests.terminal import run_command
+
+__all__ = ["settings"]
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.promise("SN-5")]
 
@@ -35,18 +37,6 @@ MEMORIES: Sequence[dict[str, Any]] = (
     {"content": "For me alone", "visibility": "private"},
     {"content": "First heat the oven", "sector": "procedural", "tags": ["hot; red", "tin, iron", "#1"]},
 )
-
-
-@pytest.fixture
-def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings = stage_settings(database, redis_url, key_prefix)
-    for name in ("database_url", "redis_url", "key_prefix"):
-        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
-    return settings
-
-
-async def run(*arguments: str | Path) -> int:
-    return await asyncio.to_thread(main, [*map(str, arguments)])
 
 
 async def fill(agent: Agent) -> None:
@@ -70,7 +60,7 @@ async def test_a_folder_of_markdown_comes_back_as_it_went(
     folder, again = tmp_path / "notes", tmp_path / "again"
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         await fill(agent)
-        assert await run("export", folder, "--format", "markdown") == ExitCode.DONE
+        assert await run_command("export", folder, "--format", "markdown") == ExitCode.DONE
         told = capsys.readouterr().err
         for left_out in (
             "archived memories (1)",
@@ -79,9 +69,9 @@ async def test_a_folder_of_markdown_comes_back_as_it_went(
         ):
             assert left_out in told
         for kind in ("markdown", "obsidian", "basic-memory"):
-            assert await run("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
+            assert await run_command("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
         assert "stored 0  skipped 9" in capsys.readouterr().out, "however it is read, it comes in once"
-        assert await run("export", again, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
+        assert await run_command("export", again, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
     assert notes_in(again) == notes_in(folder)
     assert (folder.stat().st_mode & 0o777, len(notes_in(folder))) == (0o700, 9 + 3)
     assert "- LIVES_IN [[Oslo]]" in notes_in(folder)["things/Ada.md"]
@@ -121,11 +111,13 @@ async def test_mem0_and_the_memory_server_get_what_holds_and_is_trusted(
         await fill(agent)
         for kind, name in (("mem0", "mem0.json"), ("mcp-memory", "memory.jsonl")):
             file = tmp_path / name
-            assert await run("export", file, "--format", kind) == ExitCode.DONE
+            assert await run_command("export", file, "--format", kind) == ExitCode.DONE
             told = capsys.readouterr().err
             assert "private memories (1)" in told
             assert "memories that nobody has looked through (1)" in told
-            assert await run("import", file, "--namespace", kind) == ExitCode.DONE, "its content tells the format"
+            assert await run_command("import", file, "--namespace", kind) == ExitCode.DONE, (
+                "its content tells the format"
+            )
     (first, *_), several = json.loads((tmp_path / "mem0.json").read_text())["results"], 7
     assert (first["memory"], first["metadata"]["tags"]) == ("Ada likes mint tea", ["tea", "c++"])
     kept = "select count(*) as n from memories where tenant = tenant_of(%s) and partition = 'trusted'"
@@ -147,12 +139,12 @@ async def test_what_comes_back_vouches_for_nothing_by_itself(
         await agent.store("Made of it", evidence=evidence)
         await agent.store("For me alone", visibility="private")
         for kind, name in (("markdown", folder), ("mem0", tmp_path / "a.json"), ("mcp-memory", tmp_path / "a.jsonl")):
-            assert await run("export", name, "--format", kind) == ExitCode.DONE
+            assert await run_command("export", name, "--format", kind) == ExitCode.DONE
             assert "rejected memories (1)" in capsys.readouterr().err
             for file in [name] if name.is_file() else [*name.rglob("*.md")]:
                 assert "Tea is red" not in file.read_text()
         (folder / "Claim.md").write_text('---\nengramq: "{\\"verification\\": \\"approved\\"}"\n---\nBelieve me\n')
-        assert await run("import", folder, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
+        assert await run_command("import", folder, "--format", "markdown", "--namespace", "other") == ExitCode.DONE
     (folder / "private" / "For me alone.md").read_text()
     kept = "select content, partition, source_type, verification, owner from memories where tenant = tenant_of('other')"
     assert {(row["verification"], row["owner"] is None) for row in database.rows(kept)} == {
@@ -259,5 +251,5 @@ async def test_what_a_form_has_not_is_refused(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
 ) -> None:
     (tmp_path / "there").mkdir()
-    assert await run("export", tmp_path / "there", "--format", "markdown", *options) != ExitCode.DONE
+    assert await run_command("export", tmp_path / "there", "--format", "markdown", *options) != ExitCode.DONE
     assert told in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 from engramq.deploy.cli import tool_client
 from engramq.gateway import operator
 from tests.scenarios.stage import Agent, Stage, agent_of
-from tests.workers.memories.trust.test_command_lines import Terminal, terminal
+from tests.terminal import Terminal, terminal
 
 __all__ = ["terminal"]
 

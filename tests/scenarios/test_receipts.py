@@ -14,7 +14,7 @@ import pytest
 from engramq.schemas.command_line import ExitCode
 from tests.conftest import Database
 from tests.scenarios.stage import Agent
-from tests.workers.memories.trust.test_command_lines import Terminal, terminal
+from tests.terminal import Terminal, terminal
 
 __all__ = ["terminal"]
 

@@ -1,6 +1,5 @@
 """A secret in an import or a store reaches neither the queue nor the database, unless the operator wants it kept."""
 
-import asyncio
 import gzip
 import json
 import threading
@@ -15,7 +14,6 @@ import psycopg
 import pytest
 from redis.asyncio import Redis
 
-from engramq.deploy.cli import main
 from engramq.gateway import service
 from engramq.gateway.redaction import Redacted, redact_command
 from engramq.schemas.commands import Command
@@ -23,6 +21,7 @@ from engramq.schemas.settings import Redact, Settings
 from tests.conftest import Database
 from tests.gateway.test_redaction import GITHUB, SLACK
 from tests.scenarios.stage import agent_of, stage_settings, staged
+from tests.terminal import run_command, set_servers
 
 pytestmark = pytest.mark.promise("SE-19")
 
@@ -65,11 +64,10 @@ async def test_an_import_leaves_secrets_out_and_says_how_many(
         {"content": "Ada keeps her laptop's set-up there", "evidence": [{"url": address}]},
     ]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    for name in ("database_url", "redis_url", "key_prefix"):
-        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    set_servers(settings, monkeypatch)
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         for stored in (3, 0):  # the same file again is the same, whatever was left out
-            assert await asyncio.to_thread(main, ["import", str(file)]) == 0
+            assert await run_command("import", file) == 0
             shown = capsys.readouterr()
             assert f"stored {stored}" in shown.out
             assert "3 secrets were left out, each marked in its place" in shown.err
@@ -80,7 +78,7 @@ async def test_an_import_leaves_secrets_out_and_says_how_many(
         assert GITHUB.encode() not in await in_redis(settings)
 
         monkeypatch.setenv("ENGRAMQ_REDACT", "off")
-        assert await asyncio.to_thread(main, ["import", str(file)]) == 0
+        assert await run_command("import", file) == 0
         shown = capsys.readouterr()
         assert "stored 0  skipped 3" in shown.out, "the same file again is the same, whatever the setting"
         assert "left out" not in shown.err
@@ -88,7 +86,7 @@ async def test_an_import_leaves_secrets_out_and_says_how_many(
         file.write_text(json.dumps({"content": CONTENT, "tags": ["new"]}))
         for redact, stored in (("off", 1), ("imports", 0)):
             monkeypatch.setenv("ENGRAMQ_REDACT", redact)
-            assert await asyncio.to_thread(main, ["import", str(file)]) == 0
+            assert await run_command("import", file) == 0
             assert f"stored {stored}" in capsys.readouterr().out
         assert CONTENT in await agent.recent()
 
@@ -105,11 +103,10 @@ async def test_no_way_into_the_store_passes_the_redaction_by(
     table.write_text(f'content;metadata;tags\n{CONTENT};"{{""token"": ""{GITHUB}""}}";{SLACK}\n')
     packed.write_bytes(gzip.compress(json.dumps({"content": f"Again: {CONTENT}", "metadata": metadata}).encode()))
     long.write_text(json.dumps({"content": f"{'word ' * 6_540}{CONTENT}. {'more ' * 500}", "metadata": metadata}))
-    for name in ("database_url", "redis_url", "key_prefix"):
-        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    set_servers(settings, monkeypatch)
     async with staged(settings):
         for stored, arguments in ((1, [str(table)]), (1, [str(packed)]), (2, ["--split", str(long)])):
-            assert await asyncio.to_thread(main, ["import", *arguments]) == 0
+            assert await run_command("import", *arguments) == 0
             assert f"stored {stored}" in capsys.readouterr().out
         kept = everywhere(database)
         assert kept.count("Ada deploys with [redacted: GitHub Token] from her laptop") >= 3

@@ -14,13 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants import export
 from engramq.workers.tenants.export import LEFT_OUT, TABLES_LEFT_OUT, ExportChoice, lines
 from tests.architecture.source import ROOT
 from tests.conftest import Database
+from tests.terminal import run_command
 from tests.workers.tenants.tables import Tenant, furnish, tenant_tables
 
 BOUND_S = 20.0
@@ -140,22 +140,18 @@ async def test_an_export_sees_one_moment(
     assert acme.namespace == "acme"
 
 
-async def run(*arguments: str) -> int:
-    return await asyncio.to_thread(main, list(arguments))
-
-
 async def test_the_command_writes_a_file_of_its_own_and_leaves_none_half_done(
     acme: Tenant, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "acme.jsonl"
-    assert await run("export", str(target), "--namespace", acme.namespace) == 0
+    assert await run_command("export", str(target), "--namespace", acme.namespace) == 0
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     written = target.read_text()
     assert json.loads(written.splitlines()[-1])["type"] == "end"
     assert f"{len(written.splitlines()) - 2} records of namespace 'acme' exported" in capfd.readouterr().err
-    assert await run("export", str(target), "--namespace", acme.namespace) == 1
+    assert await run_command("export", str(target), "--namespace", acme.namespace) == 1
     assert "is there already" in capfd.readouterr().err
-    assert await run("export", "-", "--namespace", acme.namespace) == 0
+    assert await run_command("export", "-", "--namespace", acme.namespace) == 0
     shown = capfd.readouterr().out.splitlines()
     assert shown[1:] == written.splitlines()[1:]  # the first says when
 
@@ -164,7 +160,7 @@ async def test_the_command_writes_a_file_of_its_own_and_leaves_none_half_done(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("engramq.workers.tenants.export.lines", breaking)
-    assert await run("export", str(tmp_path / "broken"), "--namespace", acme.namespace) == 1
+    assert await run_command("export", str(tmp_path / "broken"), "--namespace", acme.namespace) == 1
     assert names_in(tmp_path) == ["acme.jsonl"]
 
 
@@ -186,7 +182,7 @@ async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
 
     monkeypatch.setattr("engramq.workers.tenants.export.lines", waiting)
     codes = await asyncio.gather(
-        *(run("export", str(tmp_path / "acme.jsonl"), "--namespace", acme.namespace) for _ in "ab")
+        *(run_command("export", str(tmp_path / "acme.jsonl"), "--namespace", acme.namespace) for _ in "ab")
     )
     assert codes == [0, 0]
     assert modes == [0o600] * 4
@@ -199,7 +195,7 @@ async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
 async def test_a_namespace_that_is_none_is_said_to_be_none(
     acme: Tenant, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert await run("export", str(tmp_path / "x"), "--namespace", "nobody's") == 1
+    assert await run_command("export", str(tmp_path / "x"), "--namespace", "nobody's") == 1
     assert 'There is no namespace "nobody\'s"' in capfd.readouterr().err
     assert names_in(tmp_path) == []
     assert acme.namespace == "acme"
@@ -213,12 +209,12 @@ async def test_a_project_without_memories_is_said_to_have_none(
     rover = database.rows("update memories set project = 'rover' where node_id = %s returning 1", acme.ids["untrusted"])
     assert len(rover) == 1
     for target in (str(tmp_path / "x"), "-"):
-        assert await run("export", target, "--project", "rovr") == 1
+        assert await run_command("export", target, "--project", "rovr") == 1
         shown = capfd.readouterr()
         assert "No memory of namespace 'acme' is in project 'rovr'; engramq projects lists them." in shown.err
         assert shown.out == ""
     assert names_in(tmp_path) == []
-    assert await run("export", str(tmp_path / "rover"), "--project", "rover") == 0
+    assert await run_command("export", str(tmp_path / "rover"), "--project", "rover") == 0
     assert "1 record of namespace 'acme' exported." in capfd.readouterr().err
 
 
@@ -226,7 +222,7 @@ async def test_the_list_shows_what_each_namespace_holds(
     acme: Tenant, database: Database, capfd: pytest.CaptureFixture[str]
 ) -> None:
     database.rows("select make_tenant('empty')")
-    assert await run("tenant", "list", "--json") == 0
+    assert await run_command("tenant", "list", "--json") == 0
     found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [item["namespace"] for item in found] == ["acme", "other"]
     assert found[0] | {"last_activity": "", "bytes": 0} == {
@@ -234,7 +230,7 @@ async def test_the_list_shows_what_each_namespace_holds(
         "links": 1, "tokens": 1, "webhooks": 1, "last_activity": "", "language": "english",
     }  # fmt: skip
     assert found[0]["bytes"] == sum(row["n"] for row in contents(database, acme))
-    assert await run("tenant", "list", "--all") == 0
+    assert await run_command("tenant", "list", "--all") == 0
     shown = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == ["acme", "empty", "other"]
     assert "acme  4 memories (3 active, 1 pending)" in shown[0]
@@ -245,21 +241,21 @@ async def test_a_namespace_is_given_a_language(
     acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     database.rows("delete from lexeme_rebuilds")
-    assert await run("tenant", "config", "acme") == 0
+    assert await run_command("tenant", "config", "acme") == 0
     assert capfd.readouterr().out == "acme  language english\n"
-    assert await run("tenant", "config", "acme", "--language", "german") == 0
+    assert await run_command("tenant", "config", "acme", "--language", "german") == 0
     assert capfd.readouterr().out == "acme  language german, words made anew: 0 of 4 memories\n"
-    assert await run("tenant", "config", "acme", "--json") == 0
+    assert await run_command("tenant", "config", "acme", "--json") == 0
     told = json.loads(capfd.readouterr().out)
     assert told.pop("private") == {"visibility": None, "consent": False, "admins_read": False}
     assert told == {"namespace": "acme", "language": "german", "rebuilding": {"done": 0, "total": 4}}
-    assert await run("tenant", "config", "acme", "--language", "german") == 0
+    assert await run_command("tenant", "config", "acme", "--language", "german") == 0
     noted = database.rows("select actor, old, new from audit_log where action = 'configure_tenant'")
     assert noted == [{"actor": "I/O", "old": {"language": "english"}, "new": {"language": "german"}}]
     capfd.readouterr()
-    assert await run("export", str(tmp_path / "acme"), "--namespace", "acme") == 0
+    assert await run_command("export", str(tmp_path / "acme"), "--namespace", "acme") == 0
     assert json.loads((tmp_path / "acme").read_text().splitlines()[0])["language"] == "german"
-    assert await run("tenant", "config", "new one", "--language", "thai", "--json") == 0
+    assert await run_command("tenant", "config", "new one", "--language", "thai", "--json") == 0
     assert json.loads(capfd.readouterr().out)["language"] == "thai"
 
 
@@ -271,7 +267,7 @@ async def test_rows_that_do_not_say_who_sees_them_are_imported_as_the_command_sa
     rows = [{"content": "The heron is grey"}, {"content": "The pond is deep", "visibility": "shared"}]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert await run("import", str(file), "--namespace", "acme", "--private") == 0
+    assert await run_command("import", str(file), "--namespace", "acme", "--private") == 0
     owned = database.rows("select content from memories where owner is not null")
     assert owned == [{"content": "The heron is grey"}]
 
@@ -283,11 +279,11 @@ async def test_nothing_is_handed_over_to_a_name_that_nobody_knows(
     for table, key in (("nodes", "id"), ("memories", "node_id")):
         database.rows(f"update {table} set owner = 'eve' where {key} = %s returning 1", acme.ids["other"])
     for words in ((), ("--yes",)):
-        assert await run("tenant", "hand-over", "acme", "eve", "adda", *words) == 1
+        assert await run_command("tenant", "hand-over", "acme", "eve", "adda", *words) == 1
         assert "No token and no memory of namespace 'acme' knows 'adda'" in capfd.readouterr().err
     for to in (["ada"], ["adda", "--new-name"], ["I/O"]):  # by a token, by its word, by the configuration
-        assert await run("tenant", "hand-over", "acme", "eve", *to) == 0
-    assert await run("tenant", "hand-over", "acme", "eve", "ada", "--yes") == 0
+        assert await run_command("tenant", "hand-over", "acme", "eve", *to) == 0
+    assert await run_command("tenant", "hand-over", "acme", "eve", "ada", "--yes") == 0
     assert database.rows("select owner from memories where owner is not null") == [{"owner": "ada"}]
 
 
@@ -298,7 +294,7 @@ async def test_an_export_that_would_not_come_back_is_refused(
 ) -> None:
     database.rows("update edges set owner = 'eve', note = null where id = %s returning 1", acme.ids["link"])
     file = target if target == "-" else str(tmp_path / target)
-    assert await run("export", file, "--namespace", "acme") == 1
+    assert await run_command("export", file, "--namespace", "acme") == 1
     err = capfd.readouterr().err
     assert "owner: neither end is private, and it has no note." in err
     assert "engramq backup" in err
@@ -311,18 +307,18 @@ async def test_how_private_memories_are_kept_is_configured_audited_and_exported(
 ) -> None:
     kept = ("--visibility", "private", "--consent", "--admins-read")
     for _ in range(2):  # the second time nothing changes
-        assert await run("tenant", "config", "acme", *kept) == 0
+        assert await run_command("tenant", "config", "acme", *kept) == 0
     said = ", visibility private, sharing takes consent, administrators read what is private"
     assert capfd.readouterr().out.splitlines()[-1].endswith(said)
     (noted,) = database.rows("select new from audit_log where action = 'configure_tenant'")
     assert noted["new"] == {"visibility": "private", "consent": True, "admins_read": True}
-    assert await run("export", str(tmp_path / "acme"), "--namespace", "acme") == 0
-    assert await run("import", str(tmp_path / "acme"), "--namespace", "copy") == 0
+    assert await run_command("export", str(tmp_path / "acme"), "--namespace", "acme") == 0
+    assert await run_command("import", str(tmp_path / "acme"), "--namespace", "copy") == 0
     (copy,) = database.rows("select visibility, sharing_consent, admins_read from namespaces where namespace = 'copy'")
     assert copy == {"visibility": "private", "sharing_consent": True, "admins_read": True}
     back = ("--visibility", "default", "--no-consent", "--admins-do-not-read")
     capfd.readouterr()
-    assert await run("tenant", "config", "acme", *back, "--json") == 0
+    assert await run_command("tenant", "config", "acme", *back, "--json") == 0
     assert json.loads(capfd.readouterr().out)["private"] == {"visibility": None, "consent": False, "admins_read": False}
 
 
@@ -332,7 +328,7 @@ async def test_how_private_memories_are_kept_is_configured_audited_and_exported(
 async def test_a_namespace_or_language_that_is_none_is_refused(
     acme: Tenant, capfd: pytest.CaptureFixture[str], given: tuple[str, ...]
 ) -> None:
-    assert await run("tenant", "config", *given) in {1, 2}
+    assert await run_command("tenant", "config", *given) in {1, 2}
     err = capfd.readouterr().err
     assert "engramq tenant list" in err if given == ("nobody",) else "must be one of arabic" in err
 

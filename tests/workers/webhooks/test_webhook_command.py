@@ -1,17 +1,17 @@
 """`engramq webhook` as an operator calls it."""
 
-import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WebhookEvent
 from tests.conftest import Database
+from tests.terminal import Terminal
 from tests.workers.webhooks.receiver import receiving
 
 
@@ -27,14 +27,7 @@ def terminal(
     variables = {"DATABASE_URL": database.url, "REDIS_URL": redis_url, "KEY_PREFIX": Keys(key_prefix).prefix}
     for name, value in (variables | {"HOME": str(tmp_path), "WEBHOOKS_PRIVATE": "1"}).items():
         monkeypatch.setenv(f"ENGRAMQ_{name}", value)
-
-    async def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = await asyncio.to_thread(main, ["webhook", *arguments])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
+    return partial(Terminal(capsys), "webhook")
 
 
 async def test_a_webhook_is_added_listed_tested_and_removed(terminal: Any) -> None:

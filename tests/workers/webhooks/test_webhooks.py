@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,6 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from engramq.deploy.cli import main
 from engramq.deploy.cli.status import table
 from engramq.schemas.commands import Connected, Reclassified, Reply, Shared
 from engramq.schemas.keys import Keys
@@ -25,6 +25,7 @@ from engramq.workers.webhooks.delivery import OF_A_NAMESPACE, Delivery
 from engramq.workers.webhooks.sending import KEY_FILE
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, agent_of, running_workers, stage_settings, staged, until
+from tests.terminal import run_command
 from tests.workers.webhooks.receiver import SILENCE, Receiver, receiving
 
 ALL = list(WebhookEvent)
@@ -48,11 +49,7 @@ def webhook(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     given = {"DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "KEY_PREFIX": settings.key_prefix}
     for name, value in (given | {"HOME": str(settings.home), "WEBHOOKS_PRIVATE": "1", "NAMESPACE": "acme"}).items():
         monkeypatch.setenv(f"ENGRAMQ_{name}", value)
-
-    async def run(*arguments: str) -> int:
-        return await asyncio.to_thread(main, ["webhook", *arguments])
-
-    return run
+    return partial(run_command, "webhook")
 
 
 @pytest.fixture

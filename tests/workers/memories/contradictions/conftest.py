@@ -1,6 +1,6 @@
 """The whole pipeline, and a terminal beside it."""
 
 from tests.scenarios.conftest import agent, settings, stage
-from tests.workers.memories.trust.test_command_lines import terminal
+from tests.terminal import terminal
 
 __all__ = ["agent", "settings", "stage", "terminal"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.scenarios.stage import Agent, Stage, agent_of
+from tests.terminal import Terminal
 from tests.workers.memories.contradictions.notes import template_notes
-from tests.workers.memories.trust.test_command_lines import Terminal
 
 pytestmark = pytest.mark.promise("PR-7")
 

@@ -9,7 +9,8 @@ from engramq.deploy.cli.tool_client import ToolClient
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, refuse
 from tests.scenarios.stage import Agent, Stage, agent_of
-from tests.workers.memories.trust.test_command_lines import Terminal, answering
+from tests.terminal import Terminal
+from tests.workers.memories.trust.test_command_lines import answering
 
 TEA = "Anna prefers green tea in the long mornings of winter"
 

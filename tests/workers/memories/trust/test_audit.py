@@ -9,8 +9,8 @@ from engramq.schemas.commands import Verified, VerifyMemory
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import Scope, Verification
 from tests.scenarios.stage import Agent, Stage, agent_of
+from tests.terminal import Terminal, terminal
 from tests.workers.conftest import World
-from tests.workers.memories.trust.test_command_lines import Terminal, terminal
 
 __all__ = ["terminal"]
 

@@ -4,54 +4,23 @@ import asyncio
 import io
 import json
 import threading
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from engramq.deploy.cli import main, tool_client
 from engramq.deploy.cli import purge as purge_command
+from engramq.deploy.cli import tool_client
 from engramq.gateway import operator
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.settings import Settings
 from engramq.workers.memories import purge as purging
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, Stage, agent_of
+from tests.terminal import Terminal, terminal
+
+__all__ = ["terminal"]
 
 BOUND_S = 20.0
-
-
-@dataclass
-class Terminal:
-    """Runs commands in this process."""
-
-    capture: pytest.CaptureFixture[str]
-
-    async def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Return exit code, what was printed, and what was complained about."""
-        self.capture.readouterr()
-        code = await asyncio.to_thread(main, list(arguments))
-        shown = self.capture.readouterr()
-        return code, shown.out, shown.err
-
-    async def entries(self, *arguments: str) -> list[dict[str, Any]]:
-        code, out, _ = await self("audit", "--json", *arguments)
-        assert code == 0
-        return [json.loads(line) for line in out.splitlines()]
-
-
-@pytest.fixture
-def terminal(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Terminal:
-    # A command may start a stack of its own, whose workers take part: not in the tester's home, and no longer than it.
-    for name in ("database_url", "redis_url", "key_prefix", "embedder"):
-        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
-    monkeypatch.setenv("ENGRAMQ_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ENGRAMQ_TEST_LINGER_S", "0")
-    return Terminal(capsys)
 
 
 async def test_purging_lists_first_and_erases_when_told_to(terminal: Terminal, agent: Agent, stage: Stage) -> None:
