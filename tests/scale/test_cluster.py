@@ -1,7 +1,7 @@
 """The whole pipeline on a Redis Cluster of three masters, and what is said where a cluster is none or is not whole."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -36,12 +36,6 @@ pytestmark = pytest.mark.promise("SC-2")
 
 LANES = 3
 EVERY_SCRIPT = tuple(var for var in vars(scripts).values() if isinstance(var, Script))
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RedisCluster]:
-    with RedisCluster(3) as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -16,12 +16,6 @@ WAITED_S = 2.0  # by an exchange with a cluster that is down
 TURNS = 8  # at most, of asking anew in that time; every 0.05 s it would be 30
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RedisCluster]:
-    with RedisCluster(3) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Node]:
     """A node that no other one knows."""

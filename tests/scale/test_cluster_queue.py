@@ -1,6 +1,6 @@
 """The tests of the queue, on a lane of a Redis Cluster: its servers refuse whatever is not all in one slot."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
@@ -27,12 +27,6 @@ del test_without_redis_the_outcome_is_unknown  # noqa: F821 - kills its one serv
 del test_a_wake_up_that_was_lost_costs_seconds_at_most  # noqa: F821 - takes a transaction of redis-py, which a cluster has not
 
 del test_an_erasure_takes_four_trips_to_redis_whatever_waits  # noqa: F821 - counts the trips of the client of one server
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RedisCluster]:
-    with RedisCluster(3) as cluster:
-        yield cluster
 
 
 @pytest.fixture
