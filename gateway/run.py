@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.http import GRACE_S, HttpServer, bind, health_routes, http_server, receipt_key_route
-from engramq.gateway.identity.authorization import settings_caller
+from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
 from engramq.gateway.identity.bearer import METADATA_PATHS, Authenticator, Bearer, Resource, TokenAuthenticator
 from engramq.gateway.identity.local_peer import Account, home_token
 from engramq.gateway.limits import Shared, call_limits
@@ -38,7 +38,7 @@ from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.rest.app import OPENAPI_PATH, Rest
 from engramq.gateway.router import HEALTH_PATHS, METRICS_PATH, RECEIPT_KEY_PATH, Authenticate, Routes
 from engramq.gateway.service import Service
-from engramq.gateway.sessions import Breadcrumbs
+from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, HomeRequest, Serve, listen, serve_stdio_sessions
 from engramq.schemas.checks import Health
 from engramq.schemas.commands import OPERATOR_TOOLS, ReceiptKey, ReceiptKeyShown, Tool
@@ -110,7 +110,8 @@ class Gateway:
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
         profile = profile_of(hello.tools, output_schemas=hello.output_schemas)
-        caller = hello.caller()
+        who = partial(untrusted_caller, acts_for=hello.acts_for) if hello.untrusted else local_caller
+        caller = who(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
         # What is captured nobody has looked at, so that the operator's word about secrets does not hold for it.
         redact = Redact.ALL if hello.untrusted else self.service.redact
         service = replace(self.service, limits=self._local_limits, style=self._style_of(hello), redact=redact)

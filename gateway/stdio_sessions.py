@@ -12,7 +12,6 @@ import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,8 +22,6 @@ from anyio.abc import ByteReceiveStream, SocketAttribute, SocketListener, Socket
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import UNSET, UnsetType
 
-from engramq.gateway.identity.authorization import Caller, local_caller, untrusted_caller
-from engramq.gateway.sessions import fresh_session
 from engramq.schemas import limits
 from engramq.schemas.fields import Name, SessionName
 from engramq.schemas.settings import SettingsError, parse_setting
@@ -112,11 +109,6 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     reply_chars: str = ""
     untrusted: bool = False
     acts_for: str = ""
-
-    def caller(self) -> Caller:
-        """Return whose calls they are, in a session of their own unless one is named."""
-        who = partial(untrusted_caller, acts_for=self.acts_for) if self.untrusted else local_caller
-        return who(self.namespace, self.principal, self.session or fresh_session(), self.project)
 
 
 class HomeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
