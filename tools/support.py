@@ -24,6 +24,8 @@ PACKAGES: Final = {
     "gemini": "@google/gemini-cli",
     "opencode": "opencode-linux-x64",
 }
+# Clients whose sessions alone are read: they were played by hand, in a terminal.
+PLAYED: Final = {"copilot": ("GitHub Copilot CLI", "1.0.102, its sessions alone")}
 _INSTALLED: Final = ROOT / "tests" / "agents" / "package.json"
 
 
@@ -40,6 +42,7 @@ def table() -> str:
             versions.get(name, "its file alone"),
         )
         rows.append(f"| {' | '.join(cells)} |")
+    rows += [f"| {title} | - | - | `--format {name}` | {version} |" for name, (title, version) in PLAYED.items()]
     head = "| client | tools | hooks: recall, capture | import of sessions | tested |"
     return "\n".join([BEGIN, head, "|---|---|---|---|---|", *rows, END])
 
