@@ -57,7 +57,7 @@ class Model(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def read_until(terminal, wanted, bound_s=90):
+def read_until(terminal, wanted, bound_s=200):
     """Read what the terminal shows until a text is among it."""
     shown, end = "", time.monotonic() + bound_s
     while wanted not in shown:
@@ -79,7 +79,7 @@ def messages():
     return [line for line in lines if line.get("type") in ("user", "gemini")]
 
 
-def is_copied(bound_s=60):
+def is_copied(bound_s=90):
     end = time.monotonic() + bound_s
     while time.monotonic() < end:
         if sum("The kettle is blue." in json.dumps(each["content"]) for each in messages()) > 1:
@@ -104,7 +104,7 @@ if not process:
     os.execve(gemini, [gemini, "-m", "gemini-2.5-flash"], environment)
 fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
 read_until(terminal, "Type your message")
-time.sleep(5)  # the prompt is shown before it can be typed into
+time.sleep(15)  # the prompt is shown before it can be typed into
 type_line(terminal, "The kettle is blue.")
 read_until(terminal, "Noted.")
 time.sleep(5)

@@ -150,7 +150,10 @@ def _answer_in(message: str, part: Mapping[str, Any]) -> Turn | None:
     questions, given = value_at(part, "state.input.questions"), value_at(part, "state.metadata.answers")
     if part.get("tool") != _QUESTION or not isinstance(questions, list) or not isinstance(given, list):
         return None
-    words = join_answers((value_at(asked, "question"), answer) for asked, answer in zip(questions, given, strict=False))
+    pairs = zip(questions, given, strict=False)
+    words = join_answers(
+        (value_at(asked, "question"), several) for asked, several in pairs if isinstance(several, list)
+    )
     return make_turn(f"{message}:{part.get('callID')}", USER, words, _moment(value_at(part, "state.time.end")))
 
 
