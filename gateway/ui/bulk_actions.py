@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.editing import NEW_TAGS, tags_in
 from engramq.gateway.ui.html import DONE
-from engramq.gateway.ui.memory import SURE, accept, require_look, vouch
+from engramq.gateway.ui.memory import SURE, accept, is_rejected_since, require_look, vouch
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.commands.changes import ADDED_TAGS, REMOVED_TAGS, read_retagging
 from engramq.schemas.envelope import AUDITED_TOGETHER
@@ -183,21 +183,13 @@ async def _carry_out(
             verdicts.others[OUTCOMES["vouched_before"]].append(row.id)
         elif verdicts.done not in CHANGES and not row.seen:
             verdicts.others[OUTCOMES["cut"]].append(row.id)
-        elif verdicts.done in (VERIFY, PROMOTE) and await _is_rejected_since(page, row):
+        elif verdicts.done in (VERIFY, PROMOTE) and await is_rejected_since(page, row.id, row.verification):
             verdicts.others[OUTCOMES["rejected_since"]].append(row.id)
         elif not await _is_tried(page, action, verdicts, row):
             break
     verdicts.undo = _UNDOING.get(verdicts.done, "")
     verdicts.undone = [each for each in verdicts.ids if verdicts.undo and _comes_back(verdicts, known.get(each))]
     return verdicts
-
-
-async def _is_rejected_since(page: PageRequest, row: Row) -> bool:
-    """Say whether somebody has rejected a memory that was shown as undecided: the digest does not cover verdicts."""
-    if row.verification != Verification.UNVERIFIED:
-        return False
-    memory = (await page.ask("get_memory", memory_id=row.id, include_untrusted=True))["memory"]
-    return memory is not None and memory.get("verification") == Verification.REJECTED
 
 
 def _comes_back(verdicts: Verdicts, before: Body | None) -> bool:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.editing import KEPT_TAGS, edit, entries_of, read_entries, reword, words_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
+from engramq.schemas.codec import fault_body
 from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.faults import FaultCode, invalid, refuse
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Sector, Verification
@@ -18,6 +19,7 @@ from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Sector, 
 REASON: Final = "reason"
 SURE: Final = "sure"
 SEEN: Final = "seen"
+SHOWN_AS: Final = "shown_as"  # the verification that the form showed
 EDIT: Final = "edit"
 REWORD: Final = "reword"
 REPLACE: Final = "replace"
@@ -40,6 +42,7 @@ async def verify(page: PageRequest, memory_id: str) -> Body:
     wanted, seen = page.entry("verification"), page.entry(SEEN)
     if wanted not in _WITHOUT_A_LOOK:
         require_look(seen)
+        await _refuse_rejected_since(page, memory_id)
     return await vouch(page, memory_id, seen, wanted)
 
 
@@ -60,7 +63,22 @@ async def accept(page: PageRequest, memory_id: str, seen: str) -> Body:
 
 async def promote(page: PageRequest, memory_id: str) -> Body:
     """Move it to trusted, as it was seen."""
+    await _refuse_rejected_since(page, memory_id)
     return await accept(page, memory_id, page.entry(SEEN))
+
+
+async def is_rejected_since(page: PageRequest, memory_id: str, shown_as: str) -> bool:
+    """Say whether somebody has rejected a memory that was shown as undecided: the digest does not cover verdicts."""
+    if shown_as != Verification.UNVERIFIED:
+        return False
+    memory: Body | None = (await read(page, memory_id))["memory"]
+    return memory is not None and memory.get("verification") == Verification.REJECTED
+
+
+async def _refuse_rejected_since(page: PageRequest, memory_id: str) -> None:
+    if await is_rejected_since(page, memory_id, page.entry(SHOWN_AS)):
+        conflict = refuse(FaultCode.CONFLICT, "It was rejected since it was shown.", memory_id=memory_id)
+        raise PageCallRefused(fault_body(conflict.fault))
 
 
 async def share(page: PageRequest, memory_id: str) -> Body:

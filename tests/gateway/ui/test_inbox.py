@@ -116,6 +116,21 @@ async def test_what_somebody_rejects_meanwhile_is_not_trusted_by_an_action_on_ma
     assert (kept["verification"], kept["untrusted"]) == ("rejected", True)
 
 
+@pytest.mark.parametrize("action", ["promote", "verify"])
+@pytest.mark.parametrize("place", ["/ui/inbox", "/ui/memories"])
+async def test_what_somebody_rejects_meanwhile_is_not_trusted_by_a_single_verdict(
+    here: Served, action: str, place: str
+) -> None:
+    ids, agent, browser = await captured(here), await here.agent("ada"), await here.browser("ada")
+    page = await browser.get(INBOX if place == INBOX else f"/ui/memories/{ids['two']}")
+    more = {"verification": "verified"} if action == "verify" else {}
+    await agent.call("verify_memory", memory_id=ids["two"], verification="rejected")
+    done = await browser.send(page, f"{place}/{ids['two']}/{action}", **more)
+    assert (done.status, "It was rejected since it was shown" in done.text) == (409, True)
+    kept = (await agent.call("get_memory", memory_id=ids["two"], include_untrusted=True))["memory"]
+    assert (kept["verification"], kept["untrusted"]) == ("rejected", True)
+
+
 TALK = [
     ("user", "Use the blue kettle."),
     ("assistant", "I shall use the blue one."),
