@@ -85,11 +85,11 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
     try:
         with operating("purge", namespace) as place:
             found, done = _purge(place, listing, yes=yes, as_json=as_json)
-            if done is None and not yes and not as_json and _total(found) and common.can_ask():
+            while done is None and not (yes or as_json) and _total(found) and common.can_ask():
                 _print_outcome(listing, found, None, place, yes=True)
                 word = "Archive" if listing.unarchived else "Erase for good"
-                click.confirm(f"{word}: {format_counts(found)}{_of_projects(found)}?", abort=True, err=True)
-                found, done = _purge(place, listing, yes=True, as_json=False)
+                click.confirm(f"{word}: {_counted(found)}?", abort=True, err=True)
+                found, done = _purge(place, listing, yes=True, as_json=False, agreed=found)
     except EngramqError as refusal:
         code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
         raise CommandFailed(refusal_text(refusal.fault.error, refusal.fault.recovery), code) from None
@@ -228,9 +228,13 @@ def _lines(named: Sequence[MemoryPreview | GraphPreview] | UnsetType) -> list[st
     return [f"{preview.id}  {printable(preview.preview)}" for preview in named or ()]
 
 
-def _purge(place: Target, listing: PurgeMemories, *, yes: bool, as_json: bool) -> tuple[Purged, Purged | None]:
-    """Return what was found, and what was done if it was to be."""
+def _purge(
+    place: Target, listing: PurgeMemories, *, yes: bool, as_json: bool, agreed: Purged | None = None
+) -> tuple[Purged, Purged | None]:
+    """Return what was found, and what was done if it was to be and is no more or less than was `agreed`."""
     found = place.client.reply_to(listing, Purged)
+    if agreed is not None and _counted(found) != _counted(agreed):
+        return found, None
     of = _total(found)
     to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0
     if not yes or not of + to_take_back:
@@ -245,6 +249,10 @@ def _tell_progress(client: ToolClient, listing: PurgeMemories, of: int) -> None:
     with contextlib.suppress(EngramqError):
         left = _total(client.reply_to(listing, Purged))
         click.echo(f"{max(0, of - left)} of {of} done", err=True)
+
+
+def _counted(found: Purged) -> str:
+    return format_counts(found) + _of_projects(found)
 
 
 def _total(found: Purged) -> int:

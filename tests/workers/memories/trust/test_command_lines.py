@@ -4,6 +4,8 @@ import asyncio
 import io
 import json
 import threading
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -64,6 +66,32 @@ async def test_a_purge_asks_who_sits_at_a_terminal_with_how_many_of_each_project
     code, out, _ = await terminal("purge", "--thread", "wiki")
     assert (code, "Erased 3 memories" in out) == (0, True)
     assert await agent.recent(project="*") == []
+
+
+class Interrupted(io.StringIO):
+    """Somebody at a terminal, while whose first answer is awaited something happens."""
+
+    def __init__(self, answers: str, happens: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        super().__init__(answers)
+        self._happens, self._loop = [happens], asyncio.get_running_loop()
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # as of StringIO itself
+        while self._happens:
+            asyncio.run_coroutine_threadsafe(self._happens.pop()(), self._loop).result(60)
+        return super().readline(size)
+
+
+async def test_a_purge_asks_again_where_more_has_come_since_it_asked(
+    terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await agent.store("Page 0 of the wiki", thread="wiki")
+    answering(monkeypatch, "")
+    late = partial(agent.store, "Page 1 of the wiki", thread="wiki")
+    monkeypatch.setattr("sys.stdin", Interrupted("y\nn\n", late))
+    code, out, err = await terminal("purge", "--thread", "wiki")
+    assert (code != 0, "Erased" in out, len(await agent.recent())) == (True, False, 2)
+    assert "Erase for good: 1 memory" in err
+    assert "Erase for good: 2 memories" in err
 
 
 async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
