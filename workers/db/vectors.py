@@ -24,7 +24,7 @@ SET_EF_SEARCH: Final = sql("set_ef_search")
 # The vector index looks at everybody's vectors and drops what is filtered out, an exact scan looks at the namespace's
 # own. Up to 10,000 rows the scan is faster and finds everything, unless the namespace is most of the table.
 EXACT_ROWS: Final = 10_000
-COUNTED_ROWS: Final = 20_000  # of a namespace; what has more is large
+COUNTED_ROWS: Final = 20_000  # of a namespace: no larger one is copied by those that search it
 SMALL_ROWS: Final = 1_500  # a scan of so few is never slower
 LARGE_SHARE: Final = 0.5
 SIZES_KEPT_S: Final = 10.0
