@@ -33,10 +33,9 @@ from engramq.workers.db.vectors import Sizes, pack, unpack
 from engramq.workers.db.viewers import Viewer
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
-from engramq.workers.search import namespace_copy
 from engramq.workers.search.candidates import Filters, QuestionVectors, Tables, find_candidates
 from engramq.workers.search.copies import Copies, CurrentCopy
-from engramq.workers.search.namespace_copy import NamespaceCopy
+from engramq.workers.search.namespace_copy import KNOWN_BYTES, KNOWN_MAX, NamespaceCopy
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import SPEAKER
 from engramq.workers.search.spans import MONTHS
@@ -498,5 +497,4 @@ def row(number: int) -> dict[str, Any]:
 def test_as_many_memories_as_are_copied_fit_into_one_copy() -> None:
     copy = NamespaceCopy("1", "server", 0.0)
     copy.put(row(number) for number in range(module.ROWS_MAX))
-    shown = namespace_copy.KNOWN_MAX * namespace_copy.KNOWN_BYTES
-    assert (len(copy), copy.size_bytes + shown <= module.COPY_BYTES_MAX) == (20_000, True)
+    assert (len(copy), copy.size_bytes + KNOWN_MAX * KNOWN_BYTES <= module.COPY_BYTES_MAX) == (20_000, True)
