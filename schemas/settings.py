@@ -224,13 +224,14 @@ class Settings:
         take.time_zone,
     )
     degree_cap: int = _setting("10", "Most links that a memory may have", take.integer(1, 10_000))
+    reinforce_delta: float = _setting("0.10", "Weight that a link gains when it is reinforced", take.number(0, 1))
     link_threshold: float = _setting("0.60", "Cosine from which a new memory is linked to others", take.number(0, 1))
     similar_threshold: float = _setting("0.50", "Cosine from which a store shows a similar memory", take.number(0, 1))
     min_relevance: float | None = _setting(
         "",
-        "Least relevance of the hits that a search shows where a call names none; empty: as learned",
+        "Least relevance of the hits that a search shows where a call names none, 0 (all) to 1; empty: as learned, "
+        "none where nothing answers, else all but those that hardly do. Page, `engramq search` and adapters show all",
         take.optional(take.number(0, 1)),
-        of_tests=True,
     )
     retention: tuple[take.Retention, ...] = _setting(
         "",
@@ -317,8 +318,6 @@ GONE: Final[Mapping[str, str]] = {
     "ENGRAMQ_ALLOWED_HOSTS": "Say them in ENGRAMQ_PUBLIC_URL, after the address: https://memory.example.org, pod-7.",
     "ENGRAMQ_ALLOWED_ORIGINS": "Say them in ENGRAMQ_PUBLIC_URL, after the address: https://memory.example.org, "
     "https://app.example.org.",
-    "ENGRAMQ_REINFORCE_DELTA": "A link gains .10 when it is reinforced.",
-    "ENGRAMQ_MIN_RELEVANCE": "A search shows what is likely to help; a call that names min_relevance 0 shows all.",
     "ENGRAMQ_HEALTH_HOST": "Say it before the port: ENGRAMQ_HEALTH_PORT=0.0.0.0:9465.",
     "ENGRAMQ_METRICS_HOST": "Say it before the port: ENGRAMQ_METRICS_PORT=0.0.0.0:9464.",
     **{f"ENGRAMQ_QUOTA_{name.upper()}": f"Say {name}=NUMBER in ENGRAMQ_QUOTAS." for name in take.Quotas._fields},

@@ -135,7 +135,7 @@ def build_services(
     """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come."""
     stopping, activity = stopping or asyncio.Event(), Activity()
     whole = store.seen_by(EVERYTHING)
-    rules = LinkRules(cap=settings.degree_cap)
+    rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
     vectorizer, sizes = Vectorizer(embedder, store, activity.is_single), Sizes()
     return Services(
         activity,

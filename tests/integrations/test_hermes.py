@@ -312,7 +312,7 @@ def test_turns_and_memories_are_written_as_in_the_other_providers() -> None:
 async def test_the_search_tool_lists_what_was_found_and_recall_keeps_the_floor(
     database: Database, redis_url: str, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = stage_settings(database, redis_url, keys.prefix, test_min_relevance="1")
+    settings = stage_settings(database, redis_url, keys.prefix, min_relevance="1")
     async with served(settings) as here:
         await here.invite("hermes", "agents", NewToken(principal="hermes", scopes=ALL_SCOPES))
         monkeypatch.setenv("ENGRAMQ_URL", f"http://127.0.0.1:{here.site.port}/mcp")

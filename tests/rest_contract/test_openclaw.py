@@ -185,7 +185,7 @@ async def test_the_search_tool_lists_what_was_found_and_recall_keeps_the_floor(
 ) -> None:
     asked = {"hook": "before_prompt_build", "event": {"prompt": "what is Ada allergic to?", "messages": []}}
     search = {"tool": "memory_search", "event": {"query": "what is Ada allergic to?"}, "context": MAIN}
-    async with served(stage_settings(database, redis_url, keys.prefix, test_min_relevance="1")) as here:
+    async with served(stage_settings(database, redis_url, keys.prefix, min_relevance="1")) as here:
         await here.invite("claw", "agents", NewToken(principal="claw", scopes=ALL_SCOPES))
         nothing = (await played(here, search))["gave"][0]
         async with AsyncMemory(f"http://127.0.0.1:{here.site.port}", here.secrets["claw"]) as memory:

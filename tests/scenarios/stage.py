@@ -131,7 +131,7 @@ def stage_settings(database: Database, redis_url: str, key_prefix: str, **change
         "test_sweep_interval_s": "0.2",
         "reply_timeout_s": "20",
         "port": "0",
-        "test_min_relevance": "0",
+        "min_relevance": "0",
         **changes,
     }
     return read_settings({f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()})

@@ -14,9 +14,7 @@ SET = tomllib.loads((Path(__file__).parent / "counts.toml").read_text("utf-8"))
 
 
 async def test_a_count_counts_what_names_the_topic(database: Database, redis_url: str, key_prefix: str) -> None:
-    settings = stage_settings(
-        database, redis_url, key_prefix, embedder="minilm", link_threshold="1", test_min_relevance=""
-    )
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
     counted = {}
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         for content in SET["memories"]:

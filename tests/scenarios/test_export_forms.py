@@ -84,11 +84,11 @@ async def test_what_somebody_adds_to_the_note_of_a_thing_comes_in_once(
     folder = tmp_path / "notes"
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         await fill(agent)
-        assert await run("export", folder, "--format", "markdown") == ExitCode.DONE
+        assert await run_command("export", folder, "--format", "markdown") == ExitCode.DONE
         note = folder / "things" / "Ada.md"
         note.write_text(f"{note.read_text()}- KNOWS [[Bea]]\n- [drink] Mint tea, never black #tea\n\nShe has a boat.\n")
         for kind in ("markdown", "obsidian", "basic-memory"):
-            assert await run("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
+            assert await run_command("import", folder, "--format", kind, "--namespace", "other") == ExitCode.DONE
     added = "select content, tags from memories where tenant = tenant_of('other') and metadata ->> 'note' = 'Ada'"
     assert [(row["content"], row["tags"]) for row in database.rows(f"{added} order by content")] == [
         ("Ada\n\nShe has a boat.", None),

@@ -178,7 +178,7 @@ async def test_words_of_a_large_home_are_found_by_the_page_and_a_terminal(
     """As people look: one word, in a home of memories of all kinds, by the bundled model and the learned floor."""
     every = (*PEOPLE, *OTHERS, *bystanders())[:MEMORIES]
     records = [{"content": content} for content in every]
-    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", test_min_relevance="")
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", min_relevance="")
     async with served(settings) as here:
         agent, browser = await here.agent("ada"), await here.browser("ada")
         for start in range(0, len(records), 100):

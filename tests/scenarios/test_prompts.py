@@ -64,9 +64,7 @@ async def right(agent: Agent, pairs: dict[str, str]) -> list[bool]:
 async def test_what_is_right_is_told_and_what_is_unrelated_is_not(
     database: Database, redis_url: str, key_prefix: str, when: str, least_right: int, share_told: float, most_false: int
 ) -> None:
-    settings = stage_settings(
-        database, redis_url, key_prefix, embedder="minilm", link_threshold="1", test_min_relevance=""
-    )
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         await keep(agent, {**facts("first"), **facts(when)}.values())
         told_right = await right(agent, facts(when))

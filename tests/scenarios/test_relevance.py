@@ -56,9 +56,7 @@ ANSWERED: Final[Mapping[str, str]] = {
 @asynccontextmanager
 async def asked(database: Database, redis_url: str, key_prefix: str, contents: list[str]) -> AsyncIterator[Agent]:
     """Keep these memories in a pipeline with the settings that an installation has, and ask it."""
-    settings = stage_settings(
-        database, redis_url, key_prefix, embedder="minilm", link_threshold="1", test_min_relevance=""
-    )
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
     turns = asyncio.Semaphore(AT_ONCE)
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
 

@@ -52,9 +52,7 @@ async def _pages(agent: Agent, topic: str, **arguments: Any) -> list[list[dict[s
 async def test_a_topic_is_surveyed_in_order_within_its_tokens(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:
-    settings = stage_settings(
-        database, redis_url, key_prefix, embedder="minilm", link_threshold="1", test_min_relevance=""
-    )
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         ids = await _keep(agent, 50)
         body = await agent.call("survey_memories", topic="What did we buy for the boat of Ada?")
@@ -84,9 +82,7 @@ async def test_a_topic_is_surveyed_in_order_within_its_tokens(
 async def test_near_duplicates_are_counted_and_nothing_known_is_said(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:
-    settings = stage_settings(
-        database, redis_url, key_prefix, embedder="minilm", link_threshold="1", test_min_relevance=""
-    )
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         empty = await agent.call("survey_memories", topic="tea")
         for end in ("", ".", "!"):
@@ -106,9 +102,7 @@ async def test_near_duplicates_are_counted_and_nothing_known_is_said(
 
 
 async def test_what_is_wrong_is_refused_by_name(database: Database, redis_url: str, key_prefix: str) -> None:
-    settings = stage_settings(
-        database, redis_url, key_prefix, embedder="minilm", link_threshold="1", test_min_relevance=""
-    )
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm", link_threshold="1", min_relevance="")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         await asyncio.gather(*(agent.store(_content(number)) for number in range(4)))
         page = await agent.call("survey_memories", topic="boat", limit=1)

@@ -33,7 +33,7 @@ async def agent(database: Database, redis_url: str, key_prefix: str) -> AsyncIte
         key_prefix,
         embedder="minilm",
         link_threshold="1",
-        test_min_relevance="",
+        min_relevance="",
         timezone="Europe/Berlin",
     )
     async with staged(settings) as stage, agent_of(await stage.gateway()) as connected:

@@ -114,7 +114,7 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
         # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
         never = Unfinished(store=store, older_than_s=3600.0)
         upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
-        settings = read_settings({"ENGRAMQ_TEST_MIN_RELEVANCE": "0", "ENGRAMQ_WEBHOOKS_KEY": "k" * 32})
+        settings = read_settings({"ENGRAMQ_MIN_RELEVANCE": "0", "ENGRAMQ_WEBHOOKS_KEY": "k" * 32})
         yield World(database, store, model, embedder, upkeep, mailboxes, settings)
 
 

@@ -29,7 +29,7 @@ class LinkRules:
     """The settings of links: how many a memory may have, and what asserting one again adds to its weight."""
 
     cap: int
-    delta: float = 0.10
+    delta: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

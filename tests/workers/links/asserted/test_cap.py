@@ -84,12 +84,12 @@ async def test_a_link_that_is_there_is_changed_whatever_the_cap(harness: Harness
 
 @pytest.mark.promise("CN-22")
 async def test_the_cap_is_a_setting(database: Database, redis_url: str, key_prefix: str) -> None:
-    settings = stage_settings(database, redis_url, key_prefix, degree_cap="1")
+    settings = stage_settings(database, redis_url, key_prefix, degree_cap="1", reinforce_delta="0.25")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         harness = Harness(agent, database)
         one, other, third = await harness.memories(3)
         await harness.connect(one, other)
-        assert (await harness.connect(one, other))["weight"] == 0.75
+        assert (await harness.connect(one, other))["weight"] == 0.9
         refused = await harness.refused("connect", source=third, target=one)
         assert (refused["code"], "1 links" in refused["error"]) == ("degree_limit", True)
 
