@@ -1,6 +1,6 @@
-"""What kept totals cost a store: `python -m bench.totals [--pairs N] [--stores M]`.
+"""Store with and without kept totals: `python -m bench.totals [--pairs N] [--stores M]`.
 
-Stores with and without the triggers in alternating pairs, on one stack with the shipped model; prints a JSON line.
+The triggers are there and away in alternating pairs, on one stack with the shipped model; prints a JSON line.
 """
 
 import argparse

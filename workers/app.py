@@ -39,7 +39,6 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.memories import (
     change,
     contradictions,
-    counting,
     duplicates,
     grounds,
     importing,
@@ -90,7 +89,7 @@ LOADS_AFTER_S: Final = 0.1  # a database that answers later is being made, or is
 
 # The modules that have handlers.
 _SLICES: Final = (
-    *(auth, change, commands, connect, consent, contradictions, counting, deletions, disconnect, duplicates),
+    *(auth, change, commands, connect, consent, contradictions, deletions, disconnect, duplicates),
     *(
         edges,
         grounds,

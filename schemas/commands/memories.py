@@ -331,32 +331,6 @@ class CountMemories(
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
 
-class CountFacets(Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_facets", tag_field="type"):
-    """Count the memories of a list by the words that the page offers to filter by. The page sends it."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
-    partitions: _PARTITIONS = DEFAULT_PARTITIONS
-    sectors: _Only | UnsetType = UNSET
-    project: _Project | UnsetType = UNSET
-    project_only: _ProjectOnly = False
-    states: tuple[MemoryState, ...] | UnsetType = UNSET
-    include_superseded: _IncludeSuperseded = False
-
-
-class FacetCounts(Reply, kw_only=True, tag="facet_counts"):
-    """How many memories a list would show with each word in the place of the one that was chosen of its kind.
-
-    What fits no sector is in none. Projects are those with most.
-    """
-
-    status: Literal["success"] = "success"
-    by_project: dict[str, int]
-    by_sector: dict[str, int]
-    by_state: dict[str, int]
-    by_partition: dict[str, int]
-
-
 class TimeSpan(msgspec.Struct, kw_only=True):
     """A span of time, by its first day in the zone of the installation, and how many memories are from it."""
 

@@ -9,11 +9,11 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.checks import Check
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide
-from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions
+from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions, Sectors
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
 from engramq.schemas.records import AuditEntry
-from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
+from engramq.schemas.vocabulary import AuditAction, CommandStatus, MemoryState, Scope, WorkerKind
 
 # What the examples of the guide are about.
 _STORE: Final = ExampleCall(
@@ -155,6 +155,32 @@ class MemoryStats(Command, frozen=True, kw_only=True, omit_defaults=True, tag="m
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     partitions: Annotated[Partitions, Meta(description="Whose projects are named")] = DEFAULT_PARTITIONS
+
+
+class CountFacets(Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_facets", tag_field="type"):
+    """Count the memories of a list by the words that the page offers to filter by. The page sends it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    partitions: Partitions = DEFAULT_PARTITIONS
+    sectors: Sectors | UnsetType = UNSET
+    project: Name | UnsetType = UNSET
+    project_only: bool = False
+    states: tuple[MemoryState, ...] | UnsetType = UNSET
+    include_superseded: bool = False
+
+
+class FacetCounts(Reply, kw_only=True, tag="facet_counts"):
+    """How many memories a list would show with each word in the place of the one that was chosen of its kind.
+
+    What fits no sector is in none. Projects are those with most.
+    """
+
+    status: Literal["success"] = "success"
+    by_project: dict[str, int]
+    by_sector: dict[str, int]
+    by_state: dict[str, int]
+    by_partition: dict[str, int]
 
 
 class EdgeCount(msgspec.Struct, frozen=True, kw_only=True):

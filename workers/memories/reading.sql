@@ -70,3 +70,211 @@ join memories m on m.tenant = u.tenant and m.node_id = u.node_id
 where {visible} and m.state = 'active'
 order by u.access_count desc, u.node_id desc
 limit %(limit)s
+
+-- fragment: totals
+-- The kept totals of the namespace, and what they leave to the time of the count: what has expired since, and what has an
+-- end of its own. `is_over`: it holds no longer by that end.
+(
+    select t.partition, t.sector, t.state, t.is_superseded, false as is_over, t.is_rejected, t.project, t.day, t.memories
+    from memory_totals t
+    where t.tenant = %(tenant)s
+    union all
+    select m.partition, {read_sector}, moved.state, {superseded}, false, m.verification = 'rejected', m.project, {day_counted},
+        moved.memories
+    from memories m
+    cross join lateral (values (m.state, -1), ('archived', 1)) as moved (state, memories)
+    where m.tenant = %(tenant)s and m.expires_at <= now() and m.state <> 'archived' and m.valid_until is null
+    union all
+    select m.partition, {read_sector}, {state}, {superseded}, m.valid_until <= now(), m.verification = 'rejected', m.project,
+        {day_counted}, 1
+    from memories m
+    where m.tenant = %(tenant)s and m.valid_until is not null
+)
+
+-- fragment: read_sector
+-- The sector that a memory m reads as.
+case when m.sector_source = 'none' then 'none' else coalesce(m.sector, 'semantic') end
+
+-- fragment: day_counted
+-- The day, of UTC, under which a memory m is counted.
+(coalesce(m.occurred_at, m.created_at) at time zone 'UTC')::date
+
+-- fragment: state_asked
+-- Whether totals m are of a state that a list shows.
+case when %(states)s::text[] is null then m.state <> 'archived' else m.state = any(%(states)s::text[]) end
+
+-- fragment: totals_held
+-- Whether totals m are of memories that a list shows, whatever their state.
+not m.is_rejected and (%(include_superseded)s or not (m.is_superseded or m.is_over))
+
+-- name: facet_counts
+-- How many memories a list would show of each project, those with most in the partitions that are asked for, sector, state
+-- and partition, if that word stood in the place of the one that was chosen of its kind.
+with kind as materialized (
+    select m.project, m.sector, m.state, m.partition, sum(m.memories)::bigint as memories,
+        {in_project_asked} as of_project, {state_asked} as of_state,
+        (%(sectors)s::text[] is null or m.sector = any(%(sectors)s::text[])) as of_sector,
+        m.partition = any(%(partitions)s::text[]) as of_partition
+    from {totals} m
+    where {totals_held}
+    group by m.project, m.sector, m.state, m.partition
+), counted as (
+    select 'project' as facet, project as word, sum(memories)::bigint as memories
+    from kind where project is not null and of_partition and of_state and of_sector group by project
+    union all
+    select 'sector', sector, sum(memories)::bigint from kind where of_partition and of_state and of_project group by sector
+    union all
+    select 'state', state, sum(memories)::bigint from kind where of_partition and of_project and of_sector group by state
+    union all
+    select 'partition', partition, sum(memories)::bigint
+    from kind where of_project and of_state and of_sector group by partition
+)
+select facet, word, memories
+from (
+    select *, row_number() over (partition by facet order by memories desc, word) as place from counted where memories > 0
+) placed
+where place <= %(most)s
+order by facet, place
+
+-- name: memories_by_time
+-- How many memories of a list happened, else were stored, on each day, in each month or each year, as their span allows.
+with chosen as materialized (
+    select (coalesce(m.occurred_at, m.created_at) at time zone %(zone)s::text)::date as day
+    from memories_in_namespace m
+    where {listed}
+), span as (
+    select case
+        when max(day) - min(day) < %(days)s then 'day'
+        when max(day) < min(day) + make_interval(months => %(months)s) then 'month'
+        else 'year'
+    end as unit
+    from chosen
+)
+select s.unit, date_trunc(s.unit, c.day)::date as begins, count(*) as memories
+from chosen c
+cross join span s
+group by 1, 2
+order by 2
+
+-- name: totals_by_time
+-- The same by totals, which are of days of UTC. Of memories whose span is another one in the zone, those between the
+-- beginnings of a span here and there, the rows themselves are looked at.
+with chosen as materialized (
+    select m.day, sum(m.memories) as memories
+    from {totals} m
+    where m.partition = any(%(partitions)s::text[]) and {totals_held} and {state_asked} and {in_project_asked}
+        and (%(sectors)s::text[] is null or m.sector = any(%(sectors)s::text[]))
+    group by m.day
+    having sum(m.memories) <> 0
+), span as (
+    select case
+        when max(day) - min(day) < %(days)s then 'day'
+        when max(day) < min(day) + make_interval(months => %(months)s) then 'month'
+        else 'year'
+    end as unit
+    from chosen
+), spans as materialized (
+    select s.unit, date_trunc(s.unit, c.day::timestamp) as begins, sum(c.memories) as memories
+    from chosen c
+    cross join span s
+    group by 1, 2
+), beginnings as materialized (
+    select unit, begins at time zone 'UTC' as here, begins at time zone %(zone)s::text as there from spans
+    union
+    select unit, after at time zone 'UTC', after at time zone %(zone)s::text
+    from (select unit, begins + ('1 ' || unit)::interval as after from spans) following
+), moved as (
+    select date_trunc(b.unit, between_both.moment at time zone 'UTC') as leaves,
+        date_trunc(b.unit, between_both.moment at time zone %(zone)s::text) as enters
+    from beginnings b
+    cross join lateral (
+        select coalesce(m.occurred_at, m.created_at) as moment
+        from memories_in_namespace m
+        where {listed} and coalesce(m.occurred_at, m.created_at) >= least(b.here, b.there)
+            and coalesce(m.occurred_at, m.created_at) < greatest(b.here, b.there)
+        offset 0
+    ) between_both
+    where b.here <> b.there
+)
+select (select unit from span) as unit, begins::date as begins, sum(memories)::bigint as memories
+from (
+    select begins, memories from spans
+    union all
+    select leaves, -1 from moved
+    union all
+    select enters, 1 from moved
+) counted
+group by begins
+having sum(memories) <> 0
+order by 2
+
+-- name: memory_counts
+-- How many memories a namespace holds, by everything that stats tell apart. Then, with a place, how many of both partitions
+-- that a list would show each project has that has any in these, those with most in these first; null: those of none.
+with kind as materialized (
+    select m.partition, m.sector, m.state, m.is_superseded as superseded, m.project, sum(m.memories)::bigint as memories,
+        m.state <> 'archived' and not (m.is_superseded or m.is_over or m.is_rejected) as is_shown
+    from {totals} m
+    group by 1, 2, 3, 4, 5, 7
+), named as (
+    select project, sum(memories)::bigint as memories,
+        coalesce(sum(memories) filter (where partition = 'untrusted'), 0)::bigint as untrusted_count,
+        sum(memories) filter (where partition = any(%(partitions)s)) as shown
+    from kind
+    where is_shown
+    group by project
+), placed as (
+    select project, memories, untrusted_count, count(*) over () as projects,
+        row_number() over (order by shown desc, project nulls first) as place
+    from named
+    where shown > 0
+)
+select partition, sector, state, superseded, null as project, sum(memories)::bigint as memories,
+    null::bigint as untrusted_count, null::bigint as projects, null::bigint as place
+from kind
+group by 1, 2, 3, 4
+union all
+select null, null, null, null, project, memories, untrusted_count, projects, place from placed where place <= %(most)s
+order by place nulls first
+
+-- name: vectors_in_namespace
+-- How many memories of a namespace have a vector, and how many of these one of this model.
+select count(*) as total, count(*) filter (where e.name = %(name)s and e.sha256 = %(sha256)s) as done
+from memories m
+join embedding_models e on e.id = m.model_id
+where m.tenant = %(tenant)s
+
+-- name: edge_counts
+-- How many edges of each kind a namespace holds, the commonest kinds; what is left over is counted together. What
+-- somebody called a link of an untrusted memory is untrusted text, which nobody here has asked for; only links with names
+-- of their own are looked at for that.
+with kind as (
+    select e.layer, e.origin,
+        case when e.layer = 'association' and e.relation <> all(%(relations)s) and exists (
+            select from nodes n
+            where n.tenant = %(tenant)s and n.id in (e.source_id, e.target_id) and n.partition = 'untrusted'
+        ) then %(custom)s else e.relation end as relation,
+        count(*) as edges
+    from edges e
+    where e.tenant = %(tenant)s
+    group by 1, 2, 3
+), placed as (
+    select *, row_number() over (order by edges desc, layer, origin, relation) as place from kind
+)
+select layer, origin, case when place <= %(kinds)s then relation else %(custom)s end as relation,
+    sum(edges)::bigint as edges
+from placed
+group by 1, 2, 3
+order by 1, 2, 3
+
+-- name: unfolded_namespaces
+-- Namespaces whose totals have notes beside them.
+select unfolded_namespaces() as namespace
+
+-- name: fold_totals
+-- Add the notes to the totals; how many there were.
+select fold_totals() as rows
+
+-- name: mend_totals
+-- Compare totals and memories, and note what is missing; by how many memories they were wrong.
+select mend_totals() as wrong

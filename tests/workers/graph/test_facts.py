@@ -15,7 +15,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
-from engramq.workers.memories import counting
+from engramq.workers.memories import reading
 from tests.conftest import TestServers
 from tests.jobs import job
 from tests.refusals import refused
@@ -337,5 +337,5 @@ async def test_stats_stay_short_however_many_relations_were_made_up(
         for number in range(edges):
             await harness.do(AddEdge(source_name="Ada", target_name=f"{relation} {number}", relation=relation))
     monkeypatch.setattr(limits, "EDGE_KINDS_SHOWN", 2)
-    counts = await harness.store.read(DEFAULT_NAMESPACE, counting.counts)
+    counts = await harness.store.read(DEFAULT_NAMESPACE, reading.counts)
     assert {edge.relation: edge.count for edge in counts["edges"]} == {"COMMON": 3, "RARE": 2, "custom": 2}

@@ -41,7 +41,7 @@ from engramq.schemas.vocabulary import (
     Verification,
     Visibility,
 )
-from engramq.workers.memories import counting
+from engramq.workers.memories import reading
 from tests.jobs import OWNER, job
 from tests.workers.conftest import World
 
@@ -195,6 +195,6 @@ async def test_the_timeline_by_totals_is_that_of_the_rows(
     for command in (CountMemories(project=EVERY_PROJECT), CountMemories(project="shop", project_only=True)):
         by_totals = await world.ask(MemoryTimeline, command)
         with monkeypatch.context() as patched:
-            patched.setattr(counting, "IN_TOTALS", frozenset())
+            patched.setattr(reading, "IN_TOTALS", frozenset())
             assert await world.ask(MemoryTimeline, command) == by_totals
         assert sum(span.memory_count for span in by_totals.spans) == (20 if command.project_only else 40)

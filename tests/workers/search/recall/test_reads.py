@@ -44,8 +44,7 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import reading
-from engramq.workers.memories.counting import counts
-from engramq.workers.memories.reading import list_recent
+from engramq.workers.memories.reading import counts, list_recent
 from tests.conftest import Database
 from tests.jobs import job
 from tests.refusals import refused
