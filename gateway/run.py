@@ -110,8 +110,12 @@ class Gateway:
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
         profile = profile_of(hello.tools, output_schemas=hello.output_schemas)
-        who = partial(untrusted_caller, acts_for=hello.acts_for) if hello.untrusted else local_caller
-        caller = who(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
+        caller_of = (
+            partial(untrusted_caller, acts_for=hello.acts_for)
+            if hello.untrusted
+            else partial(local_caller, actor=hello.actor)
+        )
+        caller = caller_of(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
         # What is captured nobody has looked at, so that the operator's word about secrets does not hold for it.
         redact = Redact.ALL if hello.untrusted else self.service.redact
         service = replace(self.service, limits=self._local_limits, style=self._style_of(hello), redact=redact)

@@ -95,7 +95,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     `session` and `project` are the front's own, which its calls are in unless they name another. `detail` and
     `reply_chars` are as in the settings; empty: the gateway's. `untrusted`: the front brings what nobody has vouched
     for, as hooks do, and may do no more than a token made with --untrusted; secrets are taken out of what it stores.
-    `acts_for`: of such a front, whose session it is in.
+    `acts_for`: of such a front, whose session it is in. `actor`: in whose name it reclassifies edges; "": in its own.
     """
 
     engramq: Literal[1]
@@ -109,6 +109,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     reply_chars: str = ""
     untrusted: bool = False
     acts_for: str = ""
+    actor: str = ""
 
 
 class HomeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who is calling, as the authenticated channel says; never from a tool argument.
 
     `visibility`: of what it stores without saying, UNSET: as the namespace has it. `acts_for`: the trusted principal
-    whose session a hook watches: what that one keeps private is the hook's own.
+    whose session a hook watches: what that one keeps private is the hook's own. `actor`: in whose name it reclassifies
+    edges where it says nothing; "": in its own.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     untrusted: bool = False
     visibility: Visibility | UnsetType = UNSET
     acts_for: str = ""
+    actor: str = ""
 
     @property
     def identity(self) -> PrincipalId:

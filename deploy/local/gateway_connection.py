@@ -67,14 +67,14 @@ class GatewayConnection:
         self._socket.close()
         self.lease.close()
 
-    def greet(self, environment: dict[str, str], conversation: Conversation) -> None:
+    def greet(self, hello: bytes, conversation: Conversation) -> None:
         """Connect, say who the client is, and repeat its handshake.
 
         Raises OSError when the gateway has gone again, or does not answer; DeployError when it refuses this client.
         """
         self._socket.settimeout(ANSWER_BOUND_S)
         self._socket.connect(self.lease.addresses["gateway_socket"])
-        self._socket.sendall(_hello(environment, conversation.session))
+        self._socket.sendall(hello)
         try:
             answer = json.loads(self._next_line())
         except ValueError as error:
@@ -108,7 +108,6 @@ def open_connection(home: Home, environment: dict[str, str], conversation: Conve
 
     Raises DeployError when that takes longer, or cannot be with these settings.
     """
-    environment = {**environment, settings.PRINCIPAL: settings.principal_of(home, environment)}
     settings.require_text(environment, (settings.NAMESPACE, settings.PRINCIPAL, *_WISHES.values()))
     deadline = time.monotonic() + OPEN_BOUND_S
     pause_s = 0.02
@@ -116,7 +115,7 @@ def open_connection(home: Home, environment: dict[str, str], conversation: Conve
         left_s = max(0.1, deadline - time.monotonic())
         connection = GatewayConnection(take_lease(home, "stdio", environment, left_s))
         try:
-            connection.greet(environment, conversation)
+            connection.greet(_hello(home, environment, conversation.session), conversation)
         except OSError as error:
             # It died again between its readiness and our connection.
             connection.close()
@@ -131,14 +130,16 @@ def open_connection(home: Home, environment: dict[str, str], conversation: Conve
             return connection
 
 
-def _hello(environment: dict[str, str], session: str) -> bytes:
+def _hello(home: Home, environment: dict[str, str], session: str) -> bytes:
     hello: dict[str, object] = {
         "engramq": 1,
         "namespace": environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE,
-        "principal": environment[settings.PRINCIPAL],
+        "principal": settings.principal_of(home, environment),
         "output_schemas": settings.output_schemas(environment),
         "session": session,
     }
+    if not environment.get(settings.PRINCIPAL):  # as the contract of reclassifications has it
+        hello["actor"] = settings.DEFAULT_PRINCIPAL
     for name, variable in _WISHES.items():
         if environment.get(variable):
             hello[name] = environment[variable]

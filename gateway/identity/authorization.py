@@ -33,9 +33,9 @@ class Caller:
     project: str = ""
 
 
-def local_caller(namespace: str, principal: str, session: str = "", project: str = "") -> Caller:
+def local_caller(namespace: str, principal: str, session: str = "", project: str = "", *, actor: str = "") -> Caller:
     """Return the caller at the other end of a channel that only this user can open: every scope."""
-    return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES), session, project)
+    return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES, actor=actor), session, project)
 
 
 def untrusted_caller(

@@ -229,7 +229,8 @@ async def _reclassify(tx: Transaction, envelope: Envelope, row: Row, sector: Sec
 
 def _actor_of(envelope: Envelope, command: ReclassifySector) -> str:
     """Return in whose name an edge is reclassified; the audit holds the principal in any case."""
-    return envelope.principal.name if command.actor is UNSET else command.actor
+    principal = envelope.principal
+    return principal.actor or principal.name if command.actor is UNSET else command.actor
 
 
 @handles(DeleteEdge)

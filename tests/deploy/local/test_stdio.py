@@ -24,10 +24,11 @@ def test_several_clients_share_one_gateway_each_with_its_own_identity(home: Home
 
     assert one["pid"] == other["pid"]
     own = one["hello"].pop("session")
-    assert one["hello"] == {"engramq": 1, "namespace": "default_user", "principal": USER, "output_schemas": False}
+    nobody_named = {"principal": USER, "actor": "I/O"}
+    assert one["hello"] == {"engramq": 1, "namespace": "default_user", **nobody_named, "output_schemas": False}
     assert own.startswith("stdio-")
     assert other["hello"]["session"] not in (own, "")
-    assert other["hello"]["principal"] == "critic"
+    assert (other["hello"]["principal"], "actor" in other["hello"]) == ("critic", False)
     assert other["hello"]["tools"] == "core"
 
 

@@ -230,6 +230,10 @@ async def test_to_act_for_another_takes_admin_and_the_audit_has_the_true_princip
     assert (await harness.body(reclassified("reflective", actor="the archivist"), by=ADA))["status"] == "success"
     assert (await harness.body(asked()))["properties"]["last_reclassification"]["actor"] == "the archivist"
     assert [row["actor"] for row in harness.audit(edge["edge_id"])] == ["bob", "ada"]
+    nobody_named = msgspec.structs.replace(ADA, name="root", actor="I/O")  # as the user of a home is
+    assert (await harness.body(reclassified("semantic"), by=nobody_named))["status"] == "success"
+    assert (await harness.body(asked()))["properties"]["last_reclassification"]["actor"] == "I/O"
+    assert harness.audit(edge["edge_id"])[2]["actor"] == "root"
     assert harness.audit(edge["edge_id"])[1]["new"]["actor"] == "the archivist"
 
 
