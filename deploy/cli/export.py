@@ -32,10 +32,7 @@ def _project(text: str) -> str | None:
 )  # fmt: skip
 @common.NAMESPACE
 @click.option(
-    "--project",
-    metavar="NAME",
-    type=_project,
-    help="Its memories and links alone, without the graph; *: everything.",
+    "--project", metavar="NAME", type=_project, help="Its memories and links alone, without the graph; *: everything."
 )
 @click.option("--audit", is_flag=True, help="With the audit log.")
 @click.option("--embeddings", is_flag=True, help="With the vectors of memories.")

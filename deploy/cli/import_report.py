@@ -16,7 +16,7 @@ from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.foreign import REJECTED, ChangedMeanwhile, DryRun
 from engramq.deploy.importing.rows import Row
-from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker
+from engramq.deploy.importing.sending import CORRECTIONS, CannotReject, Importer, NoWorker
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.packed_lines import UnusableFile
@@ -110,12 +110,8 @@ def print_counts(importer: Importer) -> None:
                 print(f"{before}, and the memory {what} ({absence}).", file=sys.stderr)
     print_left_out(importer.left_out)
     print_secrets(importer.secrets.found)
-    if importer.kept_private:
-        print(
-            f"{importer.kept_private} may correct a private memory of yours, and are private, too: engramq share shows "
-            'one to everybody. Rows that say visibility="shared" are shared.',
-            file=sys.stderr,
-        )
+    if importer.kept_to_author:
+        print(CORRECTIONS.format(importer.kept_to_author), file=sys.stderr)
     if importer.degraded:
         print(
             "Some rows wait for their vectors (the embedder did not answer); they are found by text until then. They "

@@ -9,19 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from engramq.deploy.importing.exports import (
-    Entry,
-    ExportedNode,
-    LeftOut,
-    moment,
-    own_id,
-    tags,
-    without_nothing,
-)
-from engramq.deploy.importing.fields import (
-    WHEN,
-    Choices,
-)
+from engramq.deploy.importing.exports import Entry, ExportedNode, LeftOut, moment, own_id, tags, without_nothing
+from engramq.deploy.importing.fields import WHEN, Choices
 from engramq.deploy.importing.notes import LABEL, NO_NOTE_TEXT, MarkdownNote, edges_of, notes, read_note
 from engramq.deploy.importing.plain_files import read_plain
 from engramq.deploy.importing.records import Given, Rejection

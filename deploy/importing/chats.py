@@ -5,6 +5,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from engramq.deploy.importing.exports import (
     members,
     opened,
     own_id,
+    read_each,
     read_lists,
     tags,
     without_nothing,
@@ -51,11 +53,7 @@ def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
             known = own_id("letta", path.stem, "block", item.values.get("id"), label)
             values = {"content": value, "external_id": known, "tags": tags(label), "source_type": source_of(choices)}
             is_text = isinstance(value, str) and value.strip()
-            yield (
-                Given(item.line, without_nothing(values))
-                if is_text
-                else LeftOut("blocks without text", "block without text")
-            )
+            yield Given(item.line, without_nothing(values)) if is_text else _NO_BLOCK
         else:
             yield from _letta_messages(path, item, choices)
 
@@ -173,8 +171,7 @@ def read_gemini_apps(path: Path, choices: Choices) -> Iterator[Entry]:
         raise UnusableFile("There is no activity in JSON in it: in Takeout, choose My Activity, its format JSON.")
     for member in documents:
         with opened(path, member) as stream:
-            for item in items(stream):
-                yield from [item] if isinstance(item, Rejection) else _activity(item, choices)
+            yield from read_each(items(stream), partial(_activity, choices=choices))
 
 
 def _activity(item: Given, choices: Choices) -> Iterator[Entry]:

@@ -6,6 +6,7 @@ edited and an answer made anew: the branch that was shown last is brought in, fr
 import re
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from engramq.deploy.importing.exports import (
     members,
     moment,
     own_id,
+    read_each,
     without_nothing,
 )
 from engramq.deploy.importing.fields import (
@@ -54,8 +56,7 @@ def read_claude(path: Path, choices: Choices) -> Iterator[Entry]:
         raise UnusableFile("There is neither conversations.json nor memories.json in it.")
     for name in (CLAUDE_MEMORIES, _PROJECTS, CLAUDE_FILE) if not is_file else (CLAUDE_FILE,):
         if members(path, name):
-            for item in all_items(path, MESSAGES, name=name):
-                yield from [item] if isinstance(item, Rejection) else _claude_item(item, choices)
+            yield from read_each(all_items(path, MESSAGES, name=name), partial(_claude_item, choices=choices))
 
 
 def _claude_item(item: Given, choices: Choices) -> Iterator[Entry]:

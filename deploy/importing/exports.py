@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,10 +58,6 @@ Entry: TypeAlias = Given | Rejection | GraphEntry | LeftOut
 
 
 _DIGEST_BYTES: Final = 16
-
-
-class NoList(UnusableFile):
-    """The document is an object without the list that is looked for."""
 
 
 def moment(given: object) -> str | None:
@@ -178,6 +174,12 @@ def all_items(path: Path, mark: str, *keys: str, name: re.Pattern[str] = ANY_DOC
     return (item for _, item in read_lists(path, mark, *keys, name=name))
 
 
+def read_each(found: Iterable[Given | Rejection], read: Callable[[Given], Iterable[Entry]]) -> Iterator[Entry]:
+    """Yield what is read of each item; what could not be read already stays a rejection."""
+    for item in found:
+        yield from [item] if isinstance(item, Rejection) else read(item)
+
+
 class Beginning(NamedTuple):
     """How a document begins: an object's members up to a list under one of the names, and the first item of a list.
 
@@ -248,7 +250,7 @@ def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Reje
     """Yield the objects of the document, each with its line and the name of its list; what is no object is a rejection.
 
     The document is a list, whose name is "", or an object that has lists under some of the `keys`. Raises UnusableFile
-    when it is neither, no JSON, or cut off, maybe after some items, and NoList for an object without such a list.
+    when it is neither, an object without such a list, no JSON, or cut off, maybe after some items.
     """
     text = _JsonText(stream)
     if text.peek() == "[":
@@ -263,7 +265,7 @@ def read_list(stream: IO[bytes], *keys: str) -> Iterator[tuple[str, Given | Reje
             yield from ((key, item) for item in _items(text))
     if not has_list:
         wanted = " or ".join(repr(key) for key in keys)
-        raise NoList(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
+        raise UnusableFile(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
 
 
 def _items(text: "_JsonText") -> Iterator[Given | Rejection]:

@@ -99,12 +99,7 @@ class Graph:
                 group.start_soon(self._write, importer, namespace, entry, command, slots)
 
     async def _write(
-        self,
-        importer: Importer,
-        namespace: str,
-        entry: GraphEntry,
-        command: Command,
-        slots: anyio.Semaphore,
+        self, importer: Importer, namespace: str, entry: GraphEntry, command: Command, slots: anyio.Semaphore
     ) -> None:
         try:
             reply = await importer.send(command, namespace, f"import:{uuid7()}")

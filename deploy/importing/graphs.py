@@ -19,15 +19,7 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.fields import (
-    SINCE,
-    UNTIL,
-    WHEN,
-    Choices,
-    Conversation,
-    ItemFields,
-    first_at,
-)
+from engramq.deploy.importing.fields import SINCE, UNTIL, WHEN, Choices, Conversation, ItemFields, first_at
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source

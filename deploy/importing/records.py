@@ -26,12 +26,7 @@ TAGS: Final = "tags"
 RECORD_FIELDS: Final = frozenset(ImportRecord.__struct_fields__)
 FIELDS: Final = (*ImportRecord.__struct_fields__, NAMESPACE)
 
-_SUFFIXES: Final = {
-    ".csv": RowFormat.CSV,
-    ".tsv": RowFormat.CSV,
-    ".jsonl": RowFormat.JSONL,
-    ".ndjson": RowFormat.JSONL,
-}
+_SUFFIXES: Final = {".csv": RowFormat.CSV, ".tsv": RowFormat.CSV, ".jsonl": RowFormat.JSONL, ".ndjson": RowFormat.JSONL}
 _PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
 _SAY_WHICH: Final = "--format says whose it is, if it is one of those that docs/import.md names."
 _SEPARATOR: Final = re.compile(rb"sep=([,;\t])")

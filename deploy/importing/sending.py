@@ -37,6 +37,11 @@ from engramq.schemas.packed_lines import Source
 from engramq.schemas.settings import Redact, Settings, read_settings
 from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat, Status, Visibility, WorkerKind
 
+CORRECTIONS: Final = (
+    "{} may correct a private memory of yours, and are private, too: engramq share shows one to everybody. Rows that "
+    'say visibility="shared" are shared.'
+)
+
 
 class CannotReject(Exception):
     """The file for rejected rows cannot be written."""
@@ -185,7 +190,7 @@ class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored.
 
     `read`: how many rows have been read, of which some are on their way. `sample`: one that was stored and kept
-    apart. `left_out`: what rows came in without. `kept_private`: how many may correct a private memory.
+    apart. `left_out`: what rows came in without. `kept_to_author`: how many may correct a private memory.
     """
 
     client: ToolClient
@@ -198,7 +203,7 @@ class Importer:
     sample: Row | None = None
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
-    kept_private: int = 0
+    kept_to_author: int = 0
     degraded: bool = False
     secrets: Secrets = field(default_factory=Secrets)
     _is_late: bool = False
@@ -230,7 +235,7 @@ class Importer:
             raise EngramqError(msgspec.convert(body, Fault))
         reply = msgspec.convert(body, BatchImported)
         self.degraded |= reply.degraded is True
-        self.kept_private += reply.kept_private or 0
+        self.kept_to_author += reply.kept_to_author or 0
         for receipt in reply.receipts:
             row = batch.rows[receipt.index]
             if receipt.status is ReceiptStatus.REJECTED:

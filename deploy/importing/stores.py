@@ -18,18 +18,10 @@ from engramq.deploy.importing.exports import (
     members,
     moment,
     opened,
+    read_each,
     read_lists,
 )
-from engramq.deploy.importing.fields import (
-    TURN,
-    UNTIL,
-    USER,
-    Choices,
-    ItemFields,
-    first_at,
-    source_of,
-    value_at,
-)
+from engramq.deploy.importing.fields import TURN, UNTIL, USER, Choices, ItemFields, first_at, source_of, value_at
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database, require_no_link
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas.packed_lines import Source, UnusableFile
@@ -50,14 +42,14 @@ _REWORDED: Final = replace(_MEM0, kept=(*_MEM0.kept, "created_at"))
 
 def read_mem0(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the memories; what a model has said is kept apart, as nobody has looked through it."""
-    for item in all_items(path, "memory", *MEM0_LISTS):
-        if isinstance(item, Rejection):
-            yield item
-            continue
-        role, changed = item.values.get("role"), item.values.get("updated_at")
-        speaker = role if isinstance(role, str) and role else None
-        fields = _REWORDED if changed and changed != item.values.get("created_at") else _MEM0
-        yield fields.entry(item, speaker=speaker, source_type=TURN if speaker not in (None, USER) else None)
+    return read_each(all_items(path, "memory", *MEM0_LISTS), _mem0)
+
+
+def _mem0(item: Given) -> Iterator[Entry]:
+    role, changed = item.values.get("role"), item.values.get("updated_at")
+    speaker = role if isinstance(role, str) and role else None
+    fields = _REWORDED if changed and changed != item.values.get("created_at") else _MEM0
+    yield fields.entry(item, speaker=speaker, source_type=TURN if speaker not in (None, USER) else None)
 
 
 # The lines hold the names of categories, the document only their ids: the lines are read where both are there.
@@ -90,16 +82,15 @@ def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
         with opened(path, member) as stream:
             rows = [item.values for item in items(stream, "categories") if isinstance(item, Given)]
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
+
+    def read(item: Given) -> Iterator[Entry]:
+        ids = item.values.get("category_ids")
+        named = [categories[key] for key in map(str, ids) if key in categories] if isinstance(ids, list) else []
+        is_gone = item.values.get("state") in _GONE
+        yield _LEFT_THERE if is_gone else _OPENMEMORY.entry(replace(item, values={**item.values, "named": named}))
+
     with opened(path, member) as stream:
-        for item in read_json_lines(Source(stream).lines()) if are_lines else items(stream, _MEMORIES):
-            if isinstance(item, Rejection):
-                yield item
-            elif item.values.get("state") in _GONE:
-                yield _LEFT_THERE
-            else:
-                ids = item.values.get("category_ids")
-                named = [categories[key] for key in map(str, ids) if key in categories] if isinstance(ids, list) else []
-                yield _OPENMEMORY.entry(replace(item, values={**item.values, "named": named}))
+        yield from read_each(read_json_lines(Source(stream).lines()) if are_lines else items(stream, _MEMORIES), read)
 
 
 SERVICE_HEAD: Final = "export_metadata"
@@ -116,17 +107,17 @@ _UNTAGGED: Final = "untagged"
 
 def read_memory_service(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the memories of a backup of mcp-memory-service; one that another has replaced held until that one came."""
-    made: dict[str, Any] = {}
-    for item in all_items(path, "content", _MEMORIES):
-        if isinstance(item, Given):
-            made[str(item.values.get("content_hash"))] = item.values.get("created_at")
-    for item in all_items(path, "content", _MEMORIES):
-        row = item if isinstance(item, Rejection) else _SERVICE.entry(item)
-        if isinstance(item, Given) and isinstance(row, Given):
-            row.values["tags"] = [word for word in row.values.get("tags", ()) if word != _UNTAGGED]
-            if successor := value_at(item.values, "metadata.superseded_by"):
-                row.values[UNTIL] = moment(made.get(str(successor)) or item.values.get("updated_at"))
+    several = (item.values for item in all_items(path, "content", _MEMORIES) if isinstance(item, Given))
+    made = {str(values.get("content_hash")): values.get("created_at") for values in several}
+
+    def read(item: Given) -> Iterator[Entry]:
+        row = _SERVICE.entry(item)
+        row.values["tags"] = [word for word in row.values.get("tags", ()) if word != _UNTAGGED]
+        if successor := value_at(item.values, "metadata.superseded_by"):
+            row.values[UNTIL] = moment(made.get(str(successor)) or item.values.get("updated_at"))
         yield row
+
+    return read_each(all_items(path, "content", _MEMORIES), read)
 
 
 HINDSIGHT_LISTS: Final = ("facts", "items", "results", _MEMORIES)
@@ -147,11 +138,8 @@ _MODELS: Final = LeftOut("mental models, which are made of facts", "mental model
 def read_hindsight(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the facts of an archive or a list; one that was found invalid held until then."""
     name = HINDSIGHT_FILES if path.is_dir() or is_archive(path) else ANY_DOCUMENT
-    for item in all_items(path, "text", *HINDSIGHT_LISTS, name=name):
-        if isinstance(item, Rejection):
-            yield item
-        else:
-            yield _HINDSIGHT.entry(item) if "text" in item.values else _MODELS
+    several = all_items(path, "text", *HINDSIGHT_LISTS, name=name)
+    return read_each(several, lambda item: [_HINDSIGHT.entry(item) if "text" in item.values else _MODELS])
 
 
 SUPERMEMORY_LISTS: Final = (_MEMORIES, "documents", "memoryEntries", "results")
@@ -169,15 +157,15 @@ _OLDER: Final = LeftOut("versions of memories that a newer one has replaced", "v
 
 def read_supermemory(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the newest version of each memory and the documents, without those that were forgotten there."""
-    for item in all_items(path, "id", *SUPERMEMORY_LISTS):
-        if isinstance(item, Rejection):
-            yield item
-        elif item.values.get("isForgotten", item.values.get("is_forgotten")):
-            yield _LEFT_THERE
-        elif item.values.get("isLatest", item.values.get("is_latest", True)):
-            yield _SUPERMEMORY.entry(item)
-        else:
-            yield _OLDER
+    return read_each(all_items(path, "id", *SUPERMEMORY_LISTS), _supermemory)
+
+
+def _supermemory(item: Given) -> Iterator[Entry]:
+    if item.values.get("isForgotten", item.values.get("is_forgotten")):
+        yield _LEFT_THERE
+    else:
+        is_newest = item.values.get("isLatest", item.values.get("is_latest", True))
+        yield _SUPERMEMORY.entry(item) if is_newest else _OLDER
 
 
 CLAUDE_MEM_LISTS: Final = ("observations", "summaries", "prompts")
@@ -212,10 +200,8 @@ def read_claude_mem(path: Path, choices: Choices) -> Iterator[Entry]:
     if is_database(file):
         with ForeignDatabase(str(file)) as database:
             for name, tables in _TABLES.items():
-                for row in (
-                    database.records(f"claude_mem_{name}") if database.has(*tables) else ()
-                ):  # older ones have less
-                    yield _claude_mem(name, Given(0, row), choices)
+                rows = database.records(f"claude_mem_{name}") if database.has(*tables) else ()  # older ones have less
+                yield from (_claude_mem(name, Given(0, row), choices) for row in rows)
         return
     sessions: dict[str, dict[str, Any]] = {}  # which a prompt names by the client's id; they stand first
     for name, item in read_lists(file, "observations", *CLAUDE_MEM_LISTS, "sessions"):

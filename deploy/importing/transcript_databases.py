@@ -15,13 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from engramq.deploy.importing.exports import LeftOut, moment
 from engramq.deploy.importing.fields import value_at
-from engramq.deploy.importing.plain_files import (
-    OBJECT_BYTES,
-    ForeignDatabase,
-    plain_files,
-    plain_folders,
-    read_plain,
-)
+from engramq.deploy.importing.plain_files import OBJECT_BYTES, ForeignDatabase, plain_files, plain_folders, read_plain
 from engramq.deploy.importing.records import LINE, Rejection
 from engramq.deploy.importing.transcript_files import (
     OF_TOOLS,

@@ -92,7 +92,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
     """A receipt for each row, in order, and their counts.
 
-    `kept_private`: new memories that are private since they may correct a private one.
+    `kept_to_author`: new memories that nobody else sees, since they may correct one that nobody else sees.
     """
 
     status: Literal["success"] = "success"
@@ -101,7 +101,7 @@ class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
     updated: int
     skipped: int
     rejected: int
-    kept_private: int | UnsetType = UNSET
+    kept_to_author: int | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
 
 
@@ -130,8 +130,8 @@ class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     `rejected_rows` says why the first of these were.
 
     `receipts`, in the order of the rows, and their counts are for get_command. `kept_apart`: new memories that the
-    router put into untrusted; `kept_private`: those that may correct a private one, and are private too. `notice` tells
-    what the caller may not expect.
+    router put into untrusted; `kept_to_author`: those that may correct one that nobody else sees, and are so too.
+    `notice` tells what the caller may not expect.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"receipts", "stored", "updated", "skipped"})
@@ -145,7 +145,7 @@ class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     skipped: int | UnsetType = UNSET
     receipts: list[Receipt] | UnsetType = UNSET
     kept_apart: int | UnsetType = UNSET
-    kept_private: int | UnsetType = UNSET
+    kept_to_author: int | UnsetType = UNSET
     notice: str | UnsetType = UNSET
 
 

@@ -94,7 +94,7 @@ class RoutedRow:
         """By what it may be known already."""
         return [each for each in (self.identity, self.private_identity) if each is not None]
 
-    def kept_private(self, owner: str | None) -> "RoutedRow":
+    def kept_to_author(self, owner: str | None) -> "RoutedRow":
         """Return the same row as its owner alone sees it."""
         identity = self.private_identity or self.identity
         return replace(self, draft=replace(self.draft, owner=owner), identity=identity)

@@ -106,7 +106,7 @@ async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchI
         updated=counts[ReceiptStatus.UPDATED],
         skipped=counts[ReceiptStatus.SKIPPED],
         rejected=counts[ReceiptStatus.REJECTED],
-        kept_private=sum(index in made for index in private) or UNSET,
+        kept_to_author=sum(index in made for index in private) or UNSET,
         degraded=True if batch.degraded else UNSET,
     )
 
@@ -133,7 +133,7 @@ async def _corrections(
         ):
             continue
         if await tell_private(tx, row.draft, own_partition(envelope.principal)):
-            private[index] = row.kept_private(tx.viewer.owner)
+            private[index] = row.kept_to_author(tx.viewer.owner)
     return private
 
 

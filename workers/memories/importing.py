@@ -142,7 +142,7 @@ async def import_memories(
         skipped=done.skipped,
         receipts=done.receipts,
         kept_apart=kept_apart or UNSET,
-        kept_private=done.kept_private,
+        kept_to_author=done.kept_to_author,
     )
 
 

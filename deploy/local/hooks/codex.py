@@ -30,12 +30,7 @@ from engramq.deploy.local.hooks.turns import (
     text_in,
 )
 
-_SPEAKERS: Final = {
-    "user_message": USER,
-    "agent_message": ASSISTANT,
-    "UserMessage": USER,
-    "AgentMessage": ASSISTANT,
-}
+_SPEAKERS: Final = {"user_message": USER, "agent_message": ASSISTANT, "UserMessage": USER, "AgentMessage": ASSISTANT}
 _ROLES: Final = {"user": USER, "assistant": ASSISTANT}
 _META: Final = "session_meta"
 _EVENT: Final = "event_msg"

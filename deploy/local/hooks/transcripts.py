@@ -40,10 +40,7 @@ CLAUDE_CODE: Final = ClientFormat(
     parts=("projects",),
     file_names=r"(?!agent-).+\.jsonl",  # those of subagents
     unspoken=claude_code.unspoken,
-    file_tools={
-        **dict.fromkeys(("Read", "Edit", "MultiEdit", "Write"), "file_path"),
-        "NotebookEdit": "notebook_path",
-    },
+    file_tools={**dict.fromkeys(("Read", "Edit", "MultiEdit", "Write"), "file_path"), "NotebookEdit": "notebook_path"},
 )
 
 CODEX: Final = ClientFormat(

@@ -23,7 +23,7 @@ KINDS = frozenset(
 )
 
 
-async def kept_private(here: Served) -> dict[str, str]:
+async def kept_to_author(here: Served) -> dict[str, str]:
     """Let ada keep something private of each kind, and act on it; return how it is named."""
     ada = await here.agent("ada")
     first = await ada.call(
@@ -57,7 +57,7 @@ def leaked(told: str, asked: str, ids: set[str]) -> set[str]:
 
 @pytest.mark.promise("PV-1")
 async def test_nothing_private_comes_by_rest(here: Served) -> None:
-    things = await kept_private(here)
+    things = await kept_to_author(here)
     ids = {things[doors.MEMORY], things["other"]}
     seen = []
     for name in OTHERS:
@@ -76,7 +76,7 @@ async def test_nothing_private_comes_by_rest(here: Served) -> None:
 
 @pytest.mark.promise("PV-1")
 async def test_nothing_private_is_on_a_page(here: Served) -> None:
-    things = await kept_private(here)
+    things = await kept_to_author(here)
     ids = {things[doors.MEMORY], things["other"]}
     named = [f"/ui/memories/{one}{more}" for one in (*ids, things["shared"]) for more in ("", "/edit")]
     named += [f"/ui/audit?target={one}" for one in ids]
@@ -104,7 +104,7 @@ async def test_nothing_private_is_on_a_page(here: Served) -> None:
 
 @pytest.mark.promise("PV-1")
 async def test_the_words_of_a_refusal_tell_nothing_of_what_is_private(here: Served) -> None:
-    things = await kept_private(here)
+    things = await kept_to_author(here)
     rest = Rest(here.port, authorization=f"Bearer {here.secrets['grace']}")
     async with rest.http:
         for tool in ("get_memory", "share_memory", "unshare_memory", "forget_memory"):
@@ -121,7 +121,7 @@ async def _told(rest: Rest, tool: str, memory_id: str) -> tuple[int, str]:
 @pytest.mark.promise("PV-1")
 async def test_a_page_has_no_form_for_what_an_administrator_may_only_read(here: Served) -> None:
     await here.store.write("acme", lambda tx: change_privacy(tx, admins_read=True))
-    things = await kept_private(here)
+    things = await kept_to_author(here)
     own = await (await here.agent("grace")).store("The heron is mine", visibility="private")
     page = await here.browser("grace")
     assert (await page.get(f"/ui/memories/{own['id']}")).has_form(f"/ui/memories/{own['id']}/forget")

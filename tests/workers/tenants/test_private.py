@@ -85,7 +85,7 @@ def _without_targets(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "entries": entries}
 
 
-async def kept_private(ada: Agent) -> dict[str, str]:
+async def kept_to_author(ada: Agent) -> dict[str, str]:
     """Let a principal have a thousand private memories, and one of every kind; return these and two ids."""
     for start in range(0, MARKERS, ROWS):
         rows = [
@@ -169,7 +169,7 @@ def rows_of(database: Database) -> list[Any]:
 async def test_a_thousand_private_memories_are_in_no_reply_to_anybody_else(stage: Stage, database: Database) -> None:
     service = await stage.gateway()
     async with agent_of(service, NAMESPACE, "ada") as ada:
-        things = await kept_private(ada)
+        things = await kept_to_author(ada)
 
         async def linked() -> bool:
             return not database.rows("select 1 as waiting from memories where links_made_at is null")

@@ -81,7 +81,7 @@ async def test_what_an_import_corrects_in_private_is_private_and_comes_in_once(w
     rows = tuple(ImportRecord(content=content) for content in (NEW, "The heron nests by the pond"))
     batch = ImportBatch(records=rows, identities=(b"1" * IDENTITY_BYTES, b"2" * IDENTITY_BYTES))
     reply = await world.ask(BatchImported, batch, principal=ADA)
-    assert (reply.stored, reply.kept_private) == (2, 1)
+    assert (reply.stored, reply.kept_to_author) == (2, 1)
     assert [await is_seen(world, str(receipt.memory_id)) for receipt in reply.receipts] == [False, True]
     again = await world.ask(BatchImported, batch, principal=ADA)
     assert (again.skipped, again.stored) == (2, 0)
@@ -110,12 +110,12 @@ async def test_many_memories_of_an_agent_are_private_where_they_may_correct_priv
     world.model.down = is_down
     rows = tuple(ImportRow(content=content) for content in (NEW, "The heron nests by the pond"))
     reply = await world.ask(MemoriesImported, ImportMemories(records=rows), principal=ADA)
-    assert (reply.accepted, reply.kept_private) == (2, 2 if is_down else 1)
+    assert (reply.accepted, reply.kept_to_author) == (2, 2 if is_down else 1)
     assert {row["state"] for row in world.rows("select state from memories where content <> %s", OLD)} == {"pending"}
     shared = await world.ask(
         MemoriesImported, ImportMemories(records=(ImportRow(content=NEW, visibility=Visibility.SHARED),)), principal=ADA
     )
-    assert shared.kept_private is UNSET
+    assert shared.kept_to_author is UNSET
 
 
 async def test_who_says_that_everybody_sees_it_is_heeded(world: World) -> None:
