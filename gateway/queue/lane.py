@@ -220,7 +220,7 @@ class BusLane:
         self._fail_pings(unavailable())
 
     async def deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
-        """Send a command and wait; None: it may be carried out, now or later. See Bus.ask."""
+        """Send a command and wait; None: it may be carried out, now or later. See Bus.send."""
         if not self.is_open:
             raise unavailable()
         data, command, callers = encode(envelope), envelope.command, self._callers
