@@ -81,7 +81,7 @@ drop table memory_totals;
 create view memory_totals with (security_invoker = true) as select * from memories_counted;
 alter view memories_counted set (security_invoker = true);
 grant select on memory_totals, memories_counted to engramq_worker;
-create or replace function fold_totals() returns bigint language sql as 'select 0::bigint';
+create or replace function fold_totals(waits boolean) returns bigint language sql as 'select 0::bigint';
 
 -- By tenant, so that a tenant's rows are together; what is referred to comes first.
 select create_distributed_table('nodes', 'tenant');

@@ -1148,15 +1148,17 @@ begin
 end
 $$;
 
--- Add the notes of the tenant that was entered to its totals; how many there were. Whoever finds somebody at it leaves
--- it to them.
-create function fold_totals() returns bigint
+-- Add the notes of the tenant that was entered to its totals; how many there were. Whoever finds somebody at it waits, or
+-- leaves it to them.
+create function fold_totals(waits boolean) returns bigint
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
     entered constant integer := nullif(current_setting('app.tenant', true), '')::integer;
     notes bigint;
 begin
-    if not pg_try_advisory_xact_lock(hashtextextended('engramq.memory_totals', entered)) then
+    if waits then
+        perform pg_advisory_xact_lock(hashtextextended('engramq.memory_totals', entered));
+    elsif not pg_try_advisory_xact_lock(hashtextextended('engramq.memory_totals', entered)) then
         return 0;
     end if;
     with noted as (

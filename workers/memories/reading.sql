@@ -273,7 +273,7 @@ select unfolded_namespaces() as namespace
 
 -- name: fold_totals
 -- Add the notes to the totals; how many there were.
-select fold_totals() as rows
+select fold_totals(%(waits)s) as rows
 
 -- name: mend_totals
 -- Compare totals and memories, and note what is missing; by how many memories they were wrong.

@@ -192,7 +192,7 @@ class Upkeep:
         await self._each(await self._named("unfolded_namespaces"), self._fold_totals)
 
     async def _fold_totals(self, namespace: str) -> None:
-        await self.store.write(namespace, lambda tx: tx.only_row("fold_totals"))
+        await self.store.write(namespace, lambda tx: tx.only_row("fold_totals", waits=False))
 
     async def mend_totals(self) -> None:
         """Compare the totals with the memories, and mend them: somebody may have written past the trigger."""

@@ -1,11 +1,13 @@
 """Kept totals are what a count of the memories would be, whatever wrote, and follow time without a write."""
 
+import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import psycopg
 import pytest
 
 from engramq.schemas.commands import (
@@ -165,6 +167,22 @@ async def test_projects_and_facets_count_what_lists_show(world: World) -> None:
     assert (shop.by_project, shop.by_partition) == ({"shop": 2}, {"trusted": 2, "untrusted": 0})
     old = await world.ask(FacetCounts, CountFacets(project="shop", project_only=True, include_superseded=True))
     assert old.by_partition == {"trusted": 4, "untrusted": 0}
+
+
+async def test_a_deletion_leaves_no_project_whoever_counts_meanwhile(world: World) -> None:
+    await world.keep("fact", project="shop")
+    lock = (
+        "select pg_advisory_xact_lock(hashtextextended('engramq.memory_totals', (select min(tenant) from namespaces)))"
+    )
+    waits = "select 1 from pg_locks where locktype = 'advisory' and not granted"
+    with psycopg.connect(world.database.owner_url) as counting:
+        counting.execute(lock)
+        async with asyncio.TaskGroup() as tasks:
+            deleting = tasks.create_task(world.outcome(job(DeleteTenant())))
+            while not deleting.done() and not world.rows(waits):
+                await asyncio.wait([deleting], timeout=0.01)
+            counting.rollback()
+    assert world.count("memory_totals") == 0
 
 
 @pytest.mark.promise("PV-1")
