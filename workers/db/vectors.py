@@ -109,6 +109,12 @@ def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
     return vector / np.float32(length) if length else vector
 
 
+def compare_all(embeddings: Sequence[Embedding]) -> NDArray[np.float32]:
+    """Return the cosines of each of these with each of them."""
+    units = np.stack([unit(unpack(embedding.half)) for embedding in embeddings])
+    return units @ units.T
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """Rows of a namespace (counted up to just above COUNTED_ROWS) and about how many rows everybody has.

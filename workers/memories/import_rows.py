@@ -145,6 +145,7 @@ def route_row(
     rows: dict[int, RoutedRow] = {}
     refused: list[Receipt] = []
     identities = command.identities if isinstance(command, ImportBatch) else ()
+    keeps_private = usual.may_correct  # or does so by a row before
     for index, (record, identity) in enumerate(zip_longest(command.records, identities)):
         if isinstance(record, ImportRow) and record.fault is not UNSET:
             error = f"{record.fault.error} {record.fault.recovery}"
@@ -153,7 +154,8 @@ def route_row(
         try:
             who_sees = usual.captured if CAPTURED in map(tag_key, or_none(record.tags) or ()) else usual.said
             drafted = draft(record.memory, envelope, retention, record.project, who_sees)
-            may_correct = usual.may_correct and drafted.owner is None and record.visibility is UNSET
+            may_correct = keeps_private and drafted.owner is None and record.visibility is UNSET
+            keeps_private |= drafted.owner is not None and envelope.principal.visibility is UNSET
             rows[index] = RoutedRow(
                 record,
                 replace(drafted, may_correct=may_correct),

@@ -34,6 +34,7 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import details_of, lock, read_memories
 from engramq.workers.db.privacy import own_partition
 from engramq.workers.db.transaction import Jsonb, Transaction
+from engramq.workers.db.vectors import compare_all
 from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
 from engramq.workers.memories.grounds import find_cited, refuse_untrusted_ground
 from engramq.workers.memories.import_rows import (
@@ -51,7 +52,7 @@ from engramq.workers.memories.import_rows import (
     sort,
 )
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import Draft, columns_of, tell_private
+from engramq.workers.memories.store import CORRECTED_FROM, Draft, columns_of, tell_private
 from engramq.workers.memories.supersession import move_end
 from engramq.workers.runner import Context
 from engramq.workers.trust import VOUCHED_FOR, may_displace
@@ -118,13 +119,23 @@ async def _corrections(
     known: Mapping[str, Sequence[KnownMemory]],
     out: Mapping[int, EarlierRow],
 ) -> dict[int, RoutedRow]:
-    """Return the rows, by index and as private ones, that may correct a private memory of who brings them.
+    """Return the rows, by index and as private ones, that may correct a private memory of who brings them, or a row.
 
     As for a store: they would tell everybody what that one does not.
     """
     private: dict[int, RoutedRow] = {}
+    if not any(row.draft.may_correct for row in batch.rows.values()):
+        return private
+    own, kept = own_partition(envelope.principal), list[int]()
+    embedded = {index: row.draft.embedding for index, row in batch.rows.items() if row.draft.embedding is not None}
+    places = {index: place for place, index in enumerate(embedded)}
+    cosines = compare_all(list(embedded.values())) if embedded else None
     for index, row in batch.rows.items():
-        if not row.draft.may_correct or index in out:
+        if index in out:
+            continue
+        if row.draft.owner is not None and row.draft.partition is own and index in places:
+            kept.append(places[index])
+        if not row.draft.may_correct:
             continue
         external_id = row.record.external_id
         named = known.get(external_id, ()) if external_id is not UNSET else ()
@@ -132,8 +143,11 @@ async def _corrections(
             batch.on_duplicate is OnDuplicate.SKIP or any(row.record.content == one.content for one in named)
         ):
             continue
-        if await tell_private(tx, row.draft, own_partition(envelope.principal)):
+        is_like_row = cosines is not None and index in places and (cosines[places[index], kept] >= CORRECTED_FROM).any()
+        if is_like_row or await tell_private(tx, row.draft, own):
             private[index] = row.kept_to_author(tx.viewer.owner)
+            if index in places:
+                kept.append(places[index])
     return private
 
 

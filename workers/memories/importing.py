@@ -103,8 +103,10 @@ async def import_batch(tx: Transaction, _command: ImportBatch, context: Context,
 async def route_rows(command: ImportMemories, context: Context) -> RoutedBatch:
     """Route the rows; nothing waits for the model but rows of whose vectors who sees them depends."""
     batch = await _route(command, context)
-    may_correct = [index for index, row in batch.rows.items() if row.draft.may_correct]
-    return replace(await _embed(batch, may_correct, context), vectors_later=True) if may_correct else batch
+    if not any(row.draft.may_correct for row in batch.rows.values()):
+        return batch
+    compared = [index for index, row in batch.rows.items() if row.draft.may_correct or row.draft.owner is not None]
+    return replace(await _embed(batch, compared, context), vectors_later=True)
 
 
 async def _route(command: ImportBatch | ImportMemories, context: Context) -> RoutedBatch:

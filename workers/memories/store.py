@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 # From this cosine on a private memory is taken for what a new one corrects, whatever else is more similar: a visit that
 # was moved to another day has .6 to .9.
-_CORRECTED_FROM: Final = 0.6
+CORRECTED_FROM: Final = 0.6
 _TO_SHARE: Final = 'If everybody may see it, call share_memory, or store it with visibility="shared".'
 _KEPT_PRIVATE: Final = f"Private, as memory {{}} is, which is like it. {_TO_SHARE}"
 _MAY_CORRECT: Final = f"Private, since nothing tells now whether it corrects a private memory of yours. {_TO_SHARE}"
@@ -233,7 +233,7 @@ async def tell_private(tx: Transaction, draft: Draft, partition: Partition) -> s
     if embedding is None or embedding.is_blank:
         return _MAY_CORRECT
     query = sized_sql("corrected_private", embedding.dimensions)
-    values = {"embedding": embedding.half, "model_id": embedding.model_id, "farthest": 1.0 - _CORRECTED_FROM}
+    values = {"embedding": embedding.half, "model_id": embedding.model_id, "farthest": 1.0 - CORRECTED_FROM}
     row = await (await tx.send(query, owner=tx.viewer.owner, partition=partition, **values)).fetchone()
     if row is None:
         return ""

@@ -1,6 +1,7 @@
 """A correction of a private memory is private unless it says otherwise, and the reply says so (PV-3)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +88,19 @@ async def test_what_an_import_corrects_in_private_is_private_and_comes_in_once(w
     assert (again.skipped, again.stored) == (2, 0)
     by_bob = await world.ask(BatchImported, batch, principal=BOB)
     assert [receipt.status for receipt in by_bob.receipts] == [ReceiptStatus.STORED, ReceiptStatus.SKIPPED]
+
+
+@pytest.mark.parametrize("is_many", [False, True])
+async def test_what_corrects_a_private_row_of_its_own_batch_is_private(world: World, is_many: bool) -> None:
+    private: dict[str, Any] = {"content": OLD, "visibility": Visibility.PRIVATE}
+    rows = (private, {"content": NEW}, {"content": "The heron nests by a pond"})
+    if is_many:
+        many = ImportMemories(records=tuple(ImportRow(**row) for row in rows))
+        receipts = (await world.ask(MemoriesImported, many, principal=ADA)).receipts or []
+    else:
+        batch = ImportBatch(records=tuple(ImportRecord(**row) for row in rows))
+        receipts = (await world.ask(BatchImported, batch, principal=ADA)).receipts
+    assert [await is_seen(world, str(receipt.memory_id)) for receipt in receipts] == [False, False, True]
 
 
 async def test_a_shared_memory_gets_no_private_correction_by_an_import(world: World) -> None:
