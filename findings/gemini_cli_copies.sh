@@ -20,7 +20,6 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import subprocess
@@ -57,21 +56,43 @@ class Model(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def read_until(terminal, wanted, bound_s=200):
-    """Read what the terminal shows until a text is among it."""
-    shown, end = "", time.monotonic() + bound_s
-    while wanted not in shown:
-        assert time.monotonic() < end, f"{wanted!r} was not shown: {shown[-2000:]!r}"
-        if select.select([terminal], [], [], 1)[0]:
-            shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", os.read(terminal, 65_536).decode(errors="replace"))
+class Terminal:
+    """Types as a person does, and reads what is shown meanwhile: the program stands still while its terminal is full."""
 
+    def __init__(self, descriptor):
+        self.descriptor, self.output = descriptor, b""
+        threading.Thread(target=self.read, daemon=True).start()
 
-def type_line(terminal, text):
-    for sign in text:
-        os.write(terminal, sign.encode())
-        time.sleep(0.03)
-    time.sleep(1)  # else the line's end is taken for a part of what is pasted
-    os.write(terminal, b"\r")
+    def read(self):
+        try:
+            while data := os.read(self.descriptor, 65_536):
+                self.output += data
+        except OSError:
+            pass  # the program has ended
+
+    def shown(self):
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.output.decode(errors="replace"))
+
+    def is_shown(self, wanted, bound_s):
+        end = time.monotonic() + bound_s
+        while wanted not in self.shown() and time.monotonic() < end:
+            time.sleep(0.2)
+        return wanted in self.shown()
+
+    def wait_for(self, wanted, bound_s=100):
+        assert self.is_shown(wanted, bound_s), f"{wanted!r} was not shown: {self.shown()[-2000:]!r}"
+
+    def submit(self, text, wanted):
+        for sign in text:
+            os.write(self.descriptor, sign.encode())
+            time.sleep(0.03)
+        self.wait_for(f"> {text}")
+        for _ in range(4):  # on a busy machine the line's end may be taken for a part of what is pasted
+            time.sleep(1)
+            os.write(self.descriptor, b"\r")
+            if self.is_shown(wanted, 20):
+                return
+        self.wait_for(wanted, 0)
 
 
 def messages():
@@ -98,20 +119,19 @@ environment = os.environ | {
     "HOME": str(folder), "GEMINI_API_KEY": "none", "GEMINI_CLI_TRUST_WORKSPACE": "true", "TERM": "xterm-256color",
     "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{server.server_address[1]}",
 }
-process, terminal = pty.fork()
+process, descriptor = pty.fork()
 if not process:
     os.chdir(work)
     os.execve(gemini, [gemini, "-m", "gemini-2.5-flash"], environment)
-fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-read_until(terminal, "Type your message")
+fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+terminal = Terminal(descriptor)
+terminal.wait_for("Type your message")
 time.sleep(15)  # the prompt is shown before it can be typed into
-type_line(terminal, "The kettle is blue.")
-read_until(terminal, "Noted.")
+terminal.submit("The kettle is blue.", "Noted.")
 time.sleep(5)
-type_line(terminal, "Touch it.")
-read_until(terminal, "Allow execution")
+terminal.submit("Touch it.", "Allow execution")
 time.sleep(1)
-os.write(terminal, b"\x1b")
+os.write(descriptor, b"\x1b")
 is_copied()
 os.kill(process, signal.SIGKILL)
 os.waitpid(process, 0)
