@@ -246,6 +246,14 @@ def test_a_link_names_a_note_by_its_file_too_and_a_memory_has_at_most_50_tags(tm
     assert [edge[2] for edge in edges(found) if edge[0] == "Many"] == ["Budget", "Kickoff"]
 
 
+@pytest.mark.parametrize("own", ["", 'engramq: "{}"\n'], ids=["a note", "one that an export has written"])
+@pytest.mark.parametrize("said", ["infra; billing", "infra, billing", "#infra;billing;", "infra;, billing"])
+def test_tags_that_are_one_text_are_cut_at_commas_and_semicolons(tmp_path: Path, said: str, own: str) -> None:
+    (tmp_path / "Service.md").write_text(f'---\ntags: "{said}"\n{own}---\n\nIt listens on a port.\n')
+    (row,) = rows(read(tmp_path, ForeignFormat.MARKDOWN))
+    assert row["tags"] == ["infra", "billing"]
+
+
 def test_a_link_out_of_the_vault_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("the key is under the mat")
     (tmp_path / "elsewhere").mkdir()
