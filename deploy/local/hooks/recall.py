@@ -69,7 +69,7 @@ _GROUNDS: Final = {
 class MemoryBlock:
     """Lines about memories between marks, up to so many tokens. A memory that does not fit is left out.
 
-    Of a long one there are the sentences that bear on the prompt.
+    Two that say the same are one line. Of a long one there are the sentences that bear on the prompt.
     """
 
     def __init__(self, mark: str, head: str, tokens: int, prompt: str = "") -> None:
@@ -95,9 +95,10 @@ class MemoryBlock:
         reply = memory.get("followed_by")
         answered = f"{line} -> {_who(reply)}{harmless(str(reply.get('passage')))}" if isinstance(reply, dict) else line
         for each in (answered, line):
-            if (cost := tokens_of(each)) <= self._left:
+            lines = [] if each in self._lines else [each]
+            if (cost := sum(map(tokens_of, lines))) <= self._left:
                 self._left -= cost
-                self._lines.append(each)
+                self._lines += lines
                 self.ids.append(known_as)
                 return
 

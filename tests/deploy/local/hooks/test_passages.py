@@ -42,6 +42,14 @@ def test_the_reply_that_followed_is_told_where_there_is_room() -> None:
         assert "Which one?" in block.text()
 
 
+def test_a_memory_that_says_the_same_as_another_is_told_once() -> None:
+    block = MemoryBlock(RECALLED, "", 300)
+    for known_as, content in (("m", "Ovens run hot."), ("n", "Ovens run hot."), ("o", "Ovens run hot and dry.")):
+        block.add({"id": known_as, "content": content, "created_at": "2026-01-05T20:00:00.000000Z"})
+    assert block.text().count("Ovens run hot.") == 1
+    assert block.ids == ["m", "n", "o"]  # nor is the other one told with a later prompt
+
+
 @pytest.mark.promise("KN-6")
 def test_the_day_on_which_a_memory_was_stored_is_one_of_the_zone_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
