@@ -32,6 +32,8 @@ HITS: Final = 20
 BOTH: Final = "both"
 FACET_TITLES: Final = {"project": "Project", "sector": "Kind", "state": "State", "partition": "Trust"}
 FACETS: Final = 12  # words of one kind, those with most memories
+LOOKS: Final = 30  # that a page of contradictions takes by itself until it shows one
+LOOK_DIGITS: Final = 3  # of such a number that are read
 _STALE: Final = frozenset({CitationState.CHANGED, CitationState.GONE})
 _TEXTS: Final = (
     "q",
@@ -286,7 +288,14 @@ async def show_contradictions(page: PageRequest) -> Response:
     project = page.query("project")
     shown = await list_pairs(page, project)
     replaced = parse_uuid(page.query("replaced"))  # nothing else may stand in the address of a form
-    return page.render("contradictions.html", shown=shown, project=project, replaced=replaced)
+    looks = 0 if shown["pairs"] else _count_looks(page.query("looks"))
+    return page.render("contradictions.html", shown=shown, project=project, replaced=replaced, looks=looks)
+
+
+def _count_looks(before: str) -> int:
+    """Return which look a page without pairs has the browser take by itself, 0 when a person is to ask for it."""
+    looks = int(before[:LOOK_DIGITS]) + 1 if before.isdecimal() else 1
+    return looks if looks <= LOOKS else 0
 
 
 async def decide_pair(page: PageRequest) -> Response:

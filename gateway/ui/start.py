@@ -41,15 +41,15 @@ async def show_start(page: PageRequest) -> Response:
 
 
 async def show_more(page: PageRequest) -> Response:
-    """Show what takes longer to find: what searches show most, and what disagrees."""
+    """Show what takes longer to find: what searches show most, and what disagrees among the newest."""
     often: Body = await page.ask("list_shown_often")
-    pairs: list[Body] = []
+    found: Body = {"pairs": [], "next_cursor": None}
     try:
-        pairs = (await list_pairs(page, ""))["pairs"]
+        found = await list_pairs(page, "")
     except PageCallRefused as refused:
         if refused.status < 500:
             raise  # without a model nothing is compared
-    return page.render("start_more.html", often=often["most_shown"], pairs=pairs, few=DISAGREEING)
+    return page.render("start_more.html", often=often["most_shown"], found=found, few=DISAGREEING)
 
 
 async def refresh_health(page: PageRequest) -> Response:

@@ -195,7 +195,7 @@ LIST_CONTRADICTIONS: Final = Tool(
         "name, a not. What an agent linked as contradicts is listed too.",
         when="You tidy up, or a person wants to decide what holds.",
         when_not="You look for an answer: hits of search_memories and similar_memories of a store have differs_from.",
-        cost="About 5 ms for each memory that is looked at, at most 200 for a page; no LLM.",
+        cost="About 3 ms for each memory that is looked at: 20 to 160 for a page, by how busy the server is; no LLM.",
         returns="pairs with later, earlier, said (a piece of the earlier) and here (of the later); next_cursor, null "
         "at the end. A page may be empty although others follow.",
         next="One is wrong: supersede_memory. Both hold at times: update_memory with valid_from, valid_until.",

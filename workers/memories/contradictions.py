@@ -4,10 +4,11 @@ Nothing is decided: the later memory tells which other it differs from. A truste
 that no stranger's text comes into it: of two of different trust the untrusted one tells it, whichever is the later.
 """
 
+import time
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, Self
 from uuid import UUID
 
 from msgspec import UNSET
@@ -18,15 +19,16 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import Contradiction, Difference, Memory
 from engramq.schemas.vocabulary import BOTH_HOLD, Partition, Relation
-from engramq.workers.db.memory_rows import memory_record, visible_now
+from engramq.workers.db.memory_rows import visible_now
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.disagreement import PIECE_CHARS, Pieces, disagreement
 from engramq.workers.memories.duplicates import LookedUp, Sought, model_id_of, near_pairs
 from engramq.workers.runner import Context, handles_without_transaction
 
-LOOKED_UP_TOGETHER: Final = 50  # of one transaction: 5 ms each on two busy cores
-TRANSACTIONS: Final = 4  # of a page at most, which ends sooner where something was seen
+LOOKED_UP_TOGETHER: Final = 20  # of one transaction: 3 ms each on two busy cores
+TRANSACTIONS: Final = 8  # of a page at most, which ends sooner where something was seen
+PAGE_S: Final = 0.03  # after so long a page begins no other transaction
 PAIRS: Final = 50  # of a page
 MARKED: Final = 20  # the first of a reply; each pair takes up to .2 ms
 OTHERS: Final = 3  # that one memory of a reply is said to differ from
@@ -35,59 +37,94 @@ TRUSTED: Final = (Partition.TRUSTED,)
 Ends = frozenset[str]  # the ids of two memories that are linked
 
 
+class Stated(NamedTuple):
+    """What of a memory is compared. `order`: when it happened or was stored, its place in its thread, and its id."""
+
+    id: str
+    content: str
+    speaker: str | None
+    project: str | None
+    order: tuple[datetime, int, str]
+    valid_from: datetime | None
+    valid_until: datetime | None
+    is_replaced: bool = False
+
+    @classmethod
+    def of(cls, memory: Memory) -> Self:
+        """Return what of a memory in a reply is compared."""
+        valid_from, valid_until = (
+            None if moment is None else datetime.fromisoformat(moment)
+            for moment in (memory.valid_from, memory.valid_until)
+        )
+        is_replaced = memory.superseded_by is not None or memory.superseded_at is not None
+        order = memory.moment, memory.position or 0, memory.id
+        return cls(
+            memory.id, memory.content, memory.speaker, memory.project, order, valid_from, valid_until, is_replaced
+        )
+
+
 def mark(memories: Sequence[Memory], beside: Sequence[Memory] = (), linked: Collection[Ends] = ()) -> None:
     """Say of memories of a reply what they differ from, in the reply or `beside` it: almost in it.
 
     `linked`: those that an agent linked as contradicting each other.
     """
-    first = memories[:MARKED]
-    for place, memory in enumerate(first):
-        for other in first[place + 1 :]:
-            mark_pair(memory, other, linked)
-        for other in beside:
-            mark_pair(memory, other, linked, beside=True)
+    first = [(memory, Stated.of(memory)) for memory in memories[:MARKED]]
+    others = [(memory, Stated.of(memory)) for memory in beside]
+    for place, (memory, stated) in enumerate(first):
+        for other, other_stated in first[place + 1 :]:
+            _note_difference(memory, other, compare(stated, other_stated, linked))
+        for other, other_stated in others:
+            _note_difference(memory, other, compare(stated, other_stated, linked), beside=True)
 
 
-def mark_pair(memory: Memory, other: Memory, linked: Collection[Ends] = (), *, beside: bool = False) -> None:
+def mark_pair(memory: Memory, other: Memory) -> None:
+    """Say of one of two memories of a reply where it differs from the other."""
+    _note_difference(memory, other, compare(Stated.of(memory), Stated.of(other)))
+
+
+def _note_difference(memory: Memory, other: Memory, found: "Disagreement | None", *, beside: bool = False) -> None:
     """Say of one of two memories where it differs from the other: in the reply, or `beside` it."""
-    pieces = compare(memory, other, linked)
-    if pieces is None:
+    if found is None:
         return
-    is_later = _moment(memory) > _moment(other)
+    is_later = memory.id == found.later
     tells = is_later or beside
     if memory.partition is not other.partition:
         tells = memory.partition is Partition.UNTRUSTED
         if beside and not tells:
             return
     carrier, quoted = (memory, other) if tells else (other, memory)
-    said, here = (pieces.earlier, pieces.later) if tells == is_later else (pieces.later, pieces.earlier)
+    said, here = found.pieces if tells == is_later else reversed(found.pieces)
     differences = [] if carrier.differs_from is UNSET else carrier.differs_from
     if len(differences) < OTHERS:
         newer = UNSET if tells == is_later else True
         carrier.differs_from = [*differences, Difference(id=quoted.id, said=said, here=here, newer=newer)]
 
 
-def compare(memory: Memory, other: Memory, linked: Collection[Ends] = ()) -> Pieces | None:
-    """Return the pieces in which two memories disagree, in the order of their time; None where they do not.
+class Disagreement(NamedTuple):
+    """The ids of two memories that disagree, in the order of their time, and the pieces in which they do."""
+
+    earlier: str
+    later: str
+    pieces: Pieces
+
+
+def compare(memory: Stated, other: Stated, linked: Collection[Ends] = ()) -> Disagreement | None:
+    """Return where two memories disagree; None where they do not.
 
     Of two where the one has replaced the other it is decided, nor do those disagree that hold at different times.
     """
-    if not (memory.superseded_by is memory.superseded_at is other.superseded_by is other.superseded_at is None):
+    if memory.is_replaced or other.is_replaced:
         return None
     if memory.project != other.project and None not in (memory.project, other.project):
         return None
     for one, next_one in ((memory, other), (other, memory)):
         if one.valid_until is not None and next_one.valid_from is not None and one.valid_until <= next_one.valid_from:
             return None
-    earlier, later = sorted((memory, other), key=_moment)
+    earlier, later = (memory, other) if memory.order < other.order else (other, memory)
     pieces = disagreement(earlier.content, later.content, same_speaker=earlier.speaker == later.speaker)
     if pieces is None and frozenset((memory.id, other.id)) in linked:
-        return Pieces(*(preview_of(each.content, PIECE_CHARS) for each in (earlier, later)))
-    return pieces
-
-
-def _moment(memory: Memory) -> tuple[datetime, int, str]:
-    return memory.moment, memory.position or 0, memory.id
+        pieces = Pieces(*(preview_of(each.content, PIECE_CHARS) for each in (earlier, later)))
+    return None if pieces is None else Disagreement(earlier.id, later.id, pieces)
 
 
 @handles_without_transaction(ListContradictions)
@@ -99,6 +136,7 @@ async def list_contradictions(command: ListContradictions, context: Context) -> 
     position = None if command.cursor is UNSET else _parse(command.cursor)
     sought = Sought(TRUSTED, await model_id_of(context), context.settings.similar_threshold, of_any_kind=True)
     project, namespace = context.envelope.project_named(command.project), context.envelope.namespace
+    began = time.monotonic()
     for _ in range(TRANSACTIONS):
         look = partial(_look, sizes=context.services[Sizes], sought=sought, project=project, position=position)
         looked_up, pairs = await context.store.read(namespace, look)
@@ -109,7 +147,7 @@ async def list_contradictions(command: ListContradictions, context: Context) -> 
         if len(looked_up) < LOOKED_UP_TOGETHER:
             return ContradictionList(pairs=pairs, next_cursor=None)
         position = looked_up[-1].id, None
-        if pairs:
+        if pairs or time.monotonic() - began > PAGE_S:
             break
     return ContradictionList(pairs=pairs, next_cursor=str(looked_up[-1].id))
 
@@ -145,13 +183,18 @@ async def _look(
         (newer, older) for older, newer in pairs if newer in ids and (after is None or (newer, older) < after)
     )
     named = {UUID(memory_id) for pair in mine for memory_id in pair}
-    records = [memory_record(row) for row in await tx.rows("contradictions_read", **shown, ids=list(named))]
-    memories = {memory.id: memory for memory in records}
+    memories = {}
+    for row in await tx.rows("contradictions_read", **shown, ids=list(named)):
+        known = str(row["id"])
+        order = row["moment"], row["position"] or 0, known
+        memories[known] = Stated(
+            known, row["content"], row["speaker"], row["project"], order, row["valid_from"], row["valid_until"]
+        )
     found = []
     for newer, older in reversed(mine):
         if newer in memories and older in memories:
-            pieces = compare(memories[newer], memories[older], linked)
-            if pieces is not None:
-                first, second = sorted((memories[newer], memories[older]), key=_moment)
-                found.append(Contradiction(later=second.id, earlier=first.id, said=pieces.earlier, here=pieces.later))
+            differing = compare(memories[newer], memories[older], linked)
+            if differing is not None:
+                earlier, later, (said, here) = differing
+                found.append(Contradiction(later=later, earlier=earlier, said=said, here=here))
     return looked_up, found

@@ -19,7 +19,9 @@ from edges e
 where e.tenant = %(tenant)s and e.layer = 'association' and e.relation = any(%(relations)s) and e.target_id = any(%(ids)s)
 
 -- name: contradictions_read
--- Those of these memories that are to be compared.
-select {memory_columns}
-from {memory_tables}
+-- What of these memories is compared.
+select
+    m.node_id as id, m.content, m.speaker, m.project, m.position, coalesce(m.occurred_at, m.created_at) as moment,
+    m.valid_from, {ends} as valid_until
+from memories m
 where {visible} and {in_project} and m.state = 'active' and m.node_id = any(%(ids)s)

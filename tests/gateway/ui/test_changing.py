@@ -7,6 +7,7 @@ import pytest
 from engramq.gateway.service import Call, Service, ToolReply
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
+from engramq.workers.memories import contradictions
 from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served
 from tests.gateway.ui.test_editing import refuse_calls
@@ -481,6 +482,31 @@ async def test_of_two_that_contradict_each_other_one_is_kept_or_both(here: Serve
         assert [form.action for form in foreign.reader.forms if form.action.endswith("/restore")] == []
     refused = await browser.send(page, "/ui/contradictions", keep="neither")
     assert (refused.status, "no decision" in refused.text) == (400, True)
+
+
+async def test_a_page_without_contradictions_looks_further_by_itself_but_not_for_ever(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contradictions, "TRANSACTIONS", 1)
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for month in ("August", "December"):
+        await agent.store(f"The lease of the office ends in {month}")
+    for number in range(contradictions.LOOKED_UP_TOGETHER):
+        await agent.store(f"Note {number}")
+    first = await browser.get("/ui/contradictions")
+    assert ("there are more to look at" in first.text, _next_looks(first)) == (True, [1])
+    assert "The newest memories do not disagree." in (await browser.get("/ui/more")).text
+    (address,) = [link for link in first.reader.links if "cursor=" in link]
+    second = await browser.get(address)
+    assert ("August" in second.text, "December" in second.text, _next_looks(second)) == (True, True, [])
+    for looks, more in (("29", [30]), ("30", []), ("9" * 40, []), ("x", [1])):
+        page = await browser.get("/ui/contradictions", looks=looks)
+        assert (looks, _next_looks(page)) == (looks, more)
+
+
+def _next_looks(page: Shown) -> list[int]:
+    addresses = [given["hx-get"] for _, given in page.reader.elements if "looks=" in given.get("hx-get", "")]
+    return [int(address.rsplit("=", 1)[1]) for address in addresses]
 
 
 async def test_the_audit_offers_no_way_back_from_what_is_back_or_erased(here: Served) -> None:
