@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, Self
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.editing import NEW_TAGS, tags_in
 from engramq.gateway.ui.html import DONE
-from engramq.gateway.ui.memory import SURE, accept, is_rejected_since, require_look, vouch
+from engramq.gateway.ui.memory import RETAGGING, SURE, accept, is_rejected_since, require_look, vouch
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
-from engramq.schemas.commands.changes import ADDED_TAGS, REMOVED_TAGS, read_retagging
+from engramq.schemas.commands.changes import read_retagging
 from engramq.schemas.envelope import AUDITED_TOGETHER
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import tag_key
@@ -263,9 +263,8 @@ def _way_back(entry: Body) -> tuple[str, dict[str, Any]] | None:
         return tools.get(AuditAction(action), "forget_memory"), memory
     if action == AuditAction.VERIFY and old.get("verification") == Verification.UNVERIFIED:
         return "verify_memory", {**memory, "verification": Verification.UNVERIFIED.value}
-    ways = {ADDED_TAGS: "remove_tags", REMOVED_TAGS: "add_tags"}
     retagged = read_retagging(reason) if action == AuditAction.UPDATE else {}
-    changed = {ways[said]: tags for said, tags in retagged.items()}
+    changed = {RETAGGING[said]: tags for said, tags in retagged.items()}
     return ("update_memory", {**memory, **changed}) if changed else None
 
 

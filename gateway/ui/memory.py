@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ from engramq.gateway.budget import Body
 from engramq.gateway.ui.editing import KEPT_TAGS, edit, entries_of, read_entries, reword, words_of
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas.codec import fault_body
-from engramq.schemas.commands.changes import TIMES
-from engramq.schemas.faults import FaultCode, invalid, refuse
+from engramq.schemas.commands.changes import ADDED_TAGS, REMOVED_TAGS, TIMES, read_retagging
+from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, Sector, Verification
 
 REASON: Final = "reason"
@@ -31,8 +31,13 @@ LEFT: Final = "left_"  # before a value that an update left
 _RESTORED: Final = frozenset({AuditAction.ARCHIVE, AuditAction.SUPERSEDE})
 _GRAPH: Final = frozenset({AuditAction.DELETE_EDGE, AuditAction.DELETE_NODE})
 _WITHOUT_A_LOOK: Final = frozenset({Verification.UNVERIFIED, Verification.REJECTED})  # neither vouches for anything
+UNDO: Final = "Undo"
+_REPLACING: Final = ("superseded", "decided")
+_DONE_BY: Final = {"changed": AuditAction.UPDATE, "verified": AuditAction.VERIFY}
 _USED: Final = re.compile(r"(shown|helped|misled)(?: in)? (\d+)")
 _CLEARABLE: Final = frozenset({"position", *TIMES})
+RETAGGING: Final = {ADDED_TAGS: "remove_tags", REMOVED_TAGS: "add_tags"}  # what takes it back
+NEW_WORDS: Final = "new_words"  # the id of what an edit has put in the place of a memory
 
 Action = Callable[[PageRequest, str], Awaitable[Body]]
 
@@ -105,8 +110,20 @@ async def erase(page: PageRequest, memory_id: str) -> Body:
 
 
 async def restore(page: PageRequest, memory_id: str) -> Body:
-    """Bring it back from the archive, or from being superseded."""
-    return await page.ask("restore_memory", memory_id=memory_id, reason=page.entry(REASON))
+    """Bring it back from the archive, or from being superseded; new words of it that the form names are archived."""
+    new_id = page.entry(NEW_WORDS)
+    if new_id:
+        new: Body | None = (await read(page, new_id))["memory"]
+        if new is None or new["supersedes"] != memory_id or _is_hidden(new):
+            raise _changed_since()
+    reply = await page.ask("restore_memory", memory_id=memory_id, reason=page.entry(REASON))
+    if new_id and reply["status"] == "restored":
+        await page.ask("forget_memory", memory_id=new_id, reason="its words were taken back")
+    return reply
+
+
+def _changed_since() -> EngramqError:
+    return refuse(FaultCode.CONFLICT, "It was changed again since: nothing was done.", recovery="Open the memory.")
 
 
 async def set_back(page: PageRequest, memory_id: str) -> Body:
@@ -114,7 +131,8 @@ async def set_back(page: PageRequest, memory_id: str) -> Body:
     seen = page.entry(SEEN) or await _as_left(page, memory_id)
     values: dict[str, Any] = {name: page.entry(name) for name in SET_BACK if page.entry(name)}
     cleared = page.form.get(CLEAR, [])
-    return await page.ask("update_memory", memory_id=memory_id, clear=cleared, seen=seen, **values)
+    tags = {name: page.form.get(name, []) for name in RETAGGING.values()}
+    return await page.ask("update_memory", memory_id=memory_id, clear=cleared, seen=seen, **values, **tags)
 
 
 async def _as_left(page: PageRequest, memory_id: str) -> str:
@@ -125,7 +143,7 @@ async def _as_left(page: PageRequest, memory_id: str) -> str:
     if memory is None:
         return ""  # the update says that it is gone
     if any(_text_of(memory.get(name)) != value for name, value in left.items()):
-        raise refuse(FaultCode.CONFLICT, "It was changed again since: nothing was done.", recovery="Open the memory.")
+        raise _changed_since()
     digest: str = memory["digest"]
     return digest
 
@@ -218,10 +236,30 @@ def undo_of(entry: Body, *, is_hidden: bool = True, seen: str = "") -> Undo | No
         return Undo(f"{memory}/restore", (), "Restore") if is_hidden else None
     if action in _GRAPH:
         return Undo(f"/ui/audit/{entry['id']}/restore", (), "Restore")
-    fields, new = _set_back(old) if action == AuditAction.UPDATE else (), entry["new"] or {}
+    fields, new = _set_back(old, entry["reason"] or "") if action == AuditAction.UPDATE else (), entry["new"] or {}
     left = [(f"{LEFT}{name}", _text_of(new.get(name))) for name in SET_BACK if name in old]
     as_seen = [(SEEN, seen)] if seen else left
-    return Undo(f"{memory}/set_back", (*fields, *as_seen), "Set back") if fields else None
+    return Undo(f"{memory}/set_back", (*fields, *as_seen), "Set back") if fields and as_seen else None
+
+
+def _undo_last(page: PageRequest, memory: Body, entries: Iterable[Body]) -> Undo | None:
+    """Return what takes all of that back which the form before has done, None where nothing does.
+
+    What it did is in the address; of what was changed the newest entry says more, to who may read it.
+    """
+    done, place, seen = page.query("done"), f"/ui/memories/{memory['id']}", memory.get("digest", "")
+    if done in _REPLACING and memory["supersedes"] and not _is_hidden(memory):
+        fields = ((NEW_WORDS, memory["id"]),) if done == "superseded" else ()
+        return Undo(f"/ui/memories/{memory['supersedes']}/restore", fields, UNDO)
+    if done == "archived" and memory["state"] == MemoryState.ARCHIVED:
+        return Undo(f"{place}/restore", (), UNDO)
+    last = next(iter(entries), None)
+    if last is None or _DONE_BY.get(done) != last["action"] or last["actor"] != page.caller.principal.name:
+        return None
+    new = last["new"] or {}
+    touched = {*new.get("changed", ()), *new.get("cleared", ()), *(name for name in new if name == "metadata_keys")}
+    way = undo_of(last, seen=seen) if touched <= {*SET_BACK, *RETAGGING.values()} else None
+    return None if way is None else replace(way, label=UNDO)
 
 
 def undo_among(entries: Iterable[Body]) -> Callable[[Body], Undo | None]:
@@ -243,11 +281,12 @@ def verify_again(place: str, word: str, seen: str) -> Undo | None:
     return Undo(f"{place}/verify", (("verification", word), (SEEN, seen)), f"Back to {word}")
 
 
-def _set_back(old: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the fields that write old values again; those that were empty are to be cleared."""
+def _set_back(old: dict[str, Any], reason: str) -> tuple[tuple[str, str], ...]:
+    """Return the fields that write old values and tags again; those that were empty are to be cleared."""
     kept = [(name, str(old[name])) for name in SET_BACK if old.get(name) is not None]
     empty = [(CLEAR, name) for name in SET_BACK if name in old and old[name] is None and name in _CLEARABLE]
-    return (*kept, *empty)
+    tags = [(RETAGGING[said], tag) for said, some in read_retagging(reason).items() for tag in some]
+    return (*kept, *empty, *tags)
 
 
 VERSIONS: Final = 20  # that are read in either direction
@@ -279,6 +318,7 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         return page.missing("memory")
     memory, card = found["memory"], await _card(page, memory_id)
     undone = partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", ""))
+    entries = await _entries(page, memory_id)
     return page.render(
         "memory.html",
         status=status,
@@ -286,7 +326,8 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
         links=found.get("links", []),
         versions=await _versions(page, memory),
         replaces=found.get("replaces", []),
-        entries=await _entries(page, memory_id),
+        entries=entries,
+        way_back=None if memory.get("of_another") or refusal else _undo_last(page, memory, entries or ()),
         card=card,
         usage=_usage_in(card),
         undo_of=(lambda _entry: None) if memory.get("of_another") else undone,
