@@ -39,9 +39,9 @@ from engramq.deploy.importing.foreign import (
     import_foreign,
     look_through,
 )
-from engramq.deploy.importing.formats import format_of
-from engramq.deploy.importing.records import format_by_name, is_export, read_records
-from engramq.deploy.importing.sending import Options, import_file, import_servers
+from engramq.deploy.importing.formats import choose_format
+from engramq.deploy.importing.records import is_export, read_records
+from engramq.deploy.importing.sending import Options, import_file, import_servers, importing
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
@@ -153,21 +153,17 @@ def _import_file(context: click.Context, file: str, options: Options, rejects: P
         return _restore(source, namespace=options.namespace, dry_run=dry_run)
     if rejects is not None:
         require_writable(rejects, source)
-    foreign = ForeignFormat(named_format) if named_format in set(ForeignFormat) else None
-    if source is None and foreign is not None:
+    with refusals():
+        kind, row_format = choose_format(source, named_format)
+    if source is None and kind is not None:
         raise click.UsageError("An export of another system is read twice: write it to a file, and import that.")
-    export = None
-    if source is not None and (foreign is not None or named_format is None):
-        with refusals():
-            kind = foreign or format_of(source)
-        choices = Choices(all_messages=context.params["all_messages"], trusted=context.params["looked_through"])
-        export = Export(source, kind, choices) if kind else None
+    choices = Choices(all_messages=context.params["all_messages"], trusted=context.params["looked_through"])
+    export = Export(source, kind, choices) if source is not None and kind is not None else None
     if export is None or not export.reader.are_turns:
         common.refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
     if export is None and source is not None and source.is_dir():
         raise click.UsageError(f"{named_format} is the format of a file, and {file} is a folder.")
-    by_name = named_format is None or foreign is not None
-    options = replace(options, row_format=format_by_name(source) if by_name else RowFormat(str(named_format)))
+    options = replace(options, row_format=row_format)
     if dry_run:
         return _look_only(export or source, read_settings(os.environ), options, rejects=rejects)
     with import_servers(options.namespace) as settings:
@@ -199,14 +195,15 @@ def _import(source: Export | Path | None, settings: Settings, options: Options, 
     if rejects is None and path is not None:
         rejects = _beside(path)
     counts: Counter[ReceiptStatus] = Counter()
+    opener = partial(importing, settings, options, rejects, counts)
     with interruptible(lambda: f". So far: {format_counts(counts)}; rows that were on their way may go in too."):
         if isinstance(source, Export):
-            done = run(partial(import_foreign, source, settings, options, rejects, counts))
+            done = run(partial(import_foreign, source, settings, options, opener))
             importer = done.importer
         else:
             with _open_input(path) as raw:
                 size = None if path is None else path.stat().st_size or None  # a pipe has no size to tell
-                importer = run(partial(import_file, raw, settings, options, rejects, counts, size))
+                importer = run(partial(import_file, raw, settings, options, opener, size))
     print_counts(importer)
     if isinstance(source, Export):
         _print_export(source, done, settings)

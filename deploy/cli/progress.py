@@ -54,6 +54,10 @@ class ProgressBar:
         if not self._is_terminal and time.monotonic() - self._shown >= LINE_EVERY_S:
             self._write_line()
 
+    def say(self, text: str) -> None:
+        """Write a line beside the bar."""
+        say_between(text)
+
     def _write_line(self) -> None:
         self._shown, self._rows_shown = time.monotonic(), self._rows
         click.echo(self._bar.format_progress_line().strip(), err=True)

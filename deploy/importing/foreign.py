@@ -18,7 +18,7 @@ from engramq.deploy.importing.fields import Choices
 from engramq.deploy.importing.formats import FORMATS, ForeignReader
 from engramq.deploy.importing.records import Given, Rejection, rejection
 from engramq.deploy.importing.rows import Row, Secrets, make_batches
-from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, RejectFile, importing, new_secrets
+from engramq.deploy.importing.sending import BATCH_CHARS, Importer, OpenImporter, Options, RejectFile, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.redaction import Redaction
 from engramq.schemas.commands import TOOLS, Command
@@ -187,18 +187,18 @@ class _EntryCounts:
 
 
 async def import_foreign(
-    export: Export, settings: Settings, options: Options, rejects: Path | None, counts: Counter[ReceiptStatus]
+    export: Export, settings: Settings, options: Options, open_importer: OpenImporter
 ) -> ImportedExport:
-    """Import memories, then nodes, then edges of an export; `counts` has what became of the memories.
+    """Import memories, then nodes, then edges of an export.
 
     Raises EngramqError, NoWorker, CannotReject, ChangedMeanwhile, and UnusableFile before anything is written, maybe in
     a group.
     """
     read = _EntryCounts()
-    read.count(export.entries())
+    await anyio.to_thread.run_sync(read.count, export.entries())
     memories = read.kinds[Given] + read.kinds[Rejection]
     namespace = options.namespace or settings.namespace
-    async with importing(settings, options, rejects, counts, read, memories or None) as importer:
+    async with open_importer(read, memories or None) as importer:
         graph = Graph(importer.secrets)
         records = read.counting(entry for entry in export.entries_again() if isinstance(entry, Given | Rejection))
         rows = options.checked(records, settings, importer.secrets, foreign=True)

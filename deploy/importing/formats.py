@@ -14,7 +14,7 @@ from engramq.deploy.importing.fields import Reader
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database
 from engramq.deploy.importing.records import format_by_name
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
-from engramq.schemas.vocabulary import ForeignFormat, TranscriptFormat
+from engramq.schemas.vocabulary import ForeignFormat, RowFormat, TranscriptFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,18 @@ _LISTS: Final = tuple(dict.fromkeys(name for each in FORMATS.values() for name i
 _FILES: Final = re.compile("|".join(each.files for each in FORMATS.values() if each.files))
 _SAY_WHICH: Final = f"--format says what it is: {', '.join(ForeignFormat)}."
 _OF_FOLDERS: Final = f"Plain notes (.md) are markdown. Past sessions are {', '.join(TranscriptFormat)}."
+
+
+def choose_format(path: Path | None, named: str | None) -> tuple[ForeignFormat | None, RowFormat | None]:
+    """Return whose a file or folder is, None for rows, and how its rows are written, None where the content says it.
+
+    `named`: the format that the user names, if any. Raises UnusableFile as `format_of` does.
+    """
+    if named in set(RowFormat):
+        return None, RowFormat(str(named))
+    if named is not None:
+        return ForeignFormat(named), format_by_name(path)
+    return None if path is None else format_of(path), format_by_name(path)
 
 
 def format_of(path: Path) -> ForeignFormat | None:

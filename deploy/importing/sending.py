@@ -4,11 +4,18 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Protocol, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -185,6 +192,26 @@ IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work
 
 
+class Rejects(Protocol):
+    """Takes rows that were not stored."""
+
+    def write(self, rejection: Rejection) -> None:
+        """Take one; raises CannotReject."""
+        ...
+
+
+class Progress(Protocol):
+    """Takes word of how far an import is."""
+
+    def show(self, rows: int, read: int = 0) -> None:
+        """Take how many rows are through, and how many were read."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Take a remark for whoever waits."""
+        ...
+
+
 @dataclass
 class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored.
@@ -196,8 +223,8 @@ class Importer:
     client: ToolClient
     namespace: str
     on_duplicate: OnDuplicate
-    rejects: RejectFile
-    progress: ProgressBar
+    rejects: Rejects
+    progress: Progress
     counts: Counter[ReceiptStatus]
     read: int = 0
     sample: Row | None = None
@@ -269,7 +296,7 @@ class Importer:
     def _say_late(self) -> None:
         if not self._is_late:
             self._is_late = True
-            say_between(
+            self.progress.say(
                 f"Nothing has gone in for {LATE_S:.0f} s; `engramq status` may say why. The import waits for up to "
                 f"{GIVE_UP_S / 60:.0f} minutes. You can end it by Ctrl-C: the same command again goes on with the rest."
             )
@@ -389,11 +416,12 @@ async def importing(
             home = None if os.environ.get(REDIS_URL) else home_from(os.environ)
             workers = ImportWorkers(settings, home)
             await workers.require(START_S if home is None else STACK_S, starting=home is not None)
+        listing = RejectFile(rejects, files)
         importer = Importer(
             client,
             settings.namespace,
             options.on_duplicate,
-            RejectFile(rejects, files),
+            listing,
             resources.enter_context(ProgressBar(source, total)),
             counts,
             secrets=new_secrets(settings),
@@ -403,15 +431,18 @@ async def importing(
                 watching.start_soon(workers.watch)
             yield importer
             watching.cancel_scope.cancel()
-        importer.rejects.close()
+        listing.close()
+
+
+# Opens an importer for what is read and its size, None where nobody knows it.
+OpenImporter: TypeAlias = Callable[[Readable, int | None], AbstractAsyncContextManager[Importer]]
 
 
 async def import_file(
     raw: Any,
     settings: Settings,
     options: Options,
-    rejects: Path | None,
-    counts: Counter[ReceiptStatus],
+    open_importer: OpenImporter,
     total_bytes: int | None,
 ) -> Importer:
     """Import all of `raw`, a file or what else has `read1`; returns the importer, which has counted the rows.
@@ -419,7 +450,7 @@ async def import_file(
     Raises EngramqError, NoWorker, CannotReject, UnusableFile, maybe in a group.
     """
     source = Source(raw)
-    async with importing(settings, options, rejects, counts, source, total_bytes) as importer:
+    async with open_importer(source, total_bytes) as importer:
         records = read_records(source.lines(), options.row_format)
         rows = options.checked(records, settings, importer.secrets)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
