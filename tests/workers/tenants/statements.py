@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Json, Jsonb
 
 from engramq.workers.db import queries
 from engramq.workers.db.queries import native, sized_sql
@@ -115,6 +115,7 @@ BY_TYPE: dict[str, Any] = {
     "boolean[]": [True],
     "timestamp with time zone": datetime.now(UTC),
     "timestamp with time zone[]": [datetime.now(UTC)],
+    "json": Json([{"id": "0190f0f0-0000-7000-8000-000000000001", "partition": "trusted", "identity": r"\x01"}]),
     "jsonb": Jsonb({}),
     "jsonb[]": [Jsonb({})],
     "halfvec": HALF,
