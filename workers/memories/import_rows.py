@@ -245,11 +245,11 @@ def out_of(batch: RoutedBatch, taken: Container[str], before: Mapping[bytes, Ear
     Where an external id is `taken` the memory that has it decides.
     """
     return {
-        index: earlier
+        index: before[known]
         for index, row in batch.rows.items()
         if row.record.external_id not in taken
-        and (earlier := next((before[known] for known in row.identities if known in before), None)) is not None
-        and earlier.stays_out_of(row.draft.partition)
+        for known in reversed(row.identities)  # the first decides
+        if known in before and before[known].stays_out_of(row.draft.partition)
     }
 
 

@@ -21,9 +21,10 @@ from engramq.schemas.commands import (
     Superseded,
     SupersedeMemory,
 )
+from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.limits import IDENTITY_BYTES
-from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus, Visibility
+from engramq.schemas.vocabulary import ALL_SCOPES, OnDuplicate, ReceiptStatus, Visibility
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.memories.store import NEAREST
 from tests.refusals import refused
@@ -32,6 +33,7 @@ from tests.workers.memories.trust.test_sharing import ADA, BOB, kept
 
 pytestmark = pytest.mark.promise("PV-3")
 
+STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
 OLD, NEW = "Ada has a visit to the clinic on Monday", "Ada has a visit to the clinic on Tuesday"
 
 
@@ -101,6 +103,15 @@ async def test_what_corrects_a_private_row_of_its_own_batch_is_private(world: Wo
         batch = ImportBatch(records=tuple(ImportRecord(**row) for row in rows))
         receipts = (await world.ask(BatchImported, batch, principal=ADA)).receipts
     assert [await is_seen(world, str(receipt.memory_id)) for receipt in receipts] == [False, False, True]
+
+
+async def test_a_private_row_comes_in_once_where_an_untrusted_one_was_erased(world: World) -> None:
+    await kept(world, OLD)
+    batch = ImportBatch(records=(ImportRecord(content=NEW),), identities=(b"1" * IDENTITY_BYTES,))
+    (captured,) = (await world.ask(BatchImported, batch, principal=STRANGER)).receipts
+    await world.ask(Forgotten, ForgetMemory(memory_id=str(captured.memory_id), erase=True))
+    counts = [await world.ask(BatchImported, batch, principal=ADA) for _ in range(2)]
+    assert [(reply.stored, reply.skipped) for reply in counts] == [(1, 0), (0, 1)]
 
 
 async def test_a_shared_memory_gets_no_private_correction_by_an_import(world: World) -> None:
