@@ -31,8 +31,8 @@ NO_PROJECT: Final = "-"  # how a list names what is in none
 def command(context: click.Context, namespace: str | None, *, as_json: bool) -> ExitCode:
     """List projects with how many memories each has; rename or merge them.
 
-    These are of both partitions, as lists show them; a dash is for memories of no project, and a star marks the
-    environment's project (ENGRAMQ_PROJECT). A terminal also shows the address or folder by which hooks know a project.
+    These are of both partitions, as lists show them; a dash is for memories of no project, and a star marks the project
+    of the environment (ENGRAMQ_PROJECT). A terminal also shows the address or folder by which hooks know a project.
     Elsewhere each is one line, with tabs between project, memories and how many of them are untrusted.
     """
     if context.invoked_subcommand is not None:
