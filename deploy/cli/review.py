@@ -71,8 +71,8 @@ def _verdict(name: str, tool: str, text: str, back: str = "", *, reason: bool = 
 
     @click.command(
         name,
-        help=f"{text}\n\nEach is shown with a question, and {name} is done only if it is still what was shown; off a "
-        f"terminal that takes --seen or --yes.{back} An ID may be its beginning, of 8 characters or more, if no other "
+        help=f"{text}\n\nEach is shown with a question, and left alone if it has changed since; off a terminal that "
+        f"takes --seen or --yes.{back} An ID may be its beginning, of 8 characters or more, if no other "
         "has that.",
     )
     @_IDS
