@@ -48,6 +48,7 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting, read_settings
+from engramq.schemas.uploads import ImportUpload
 from engramq.schemas.vocabulary import Detail
 from engramq.telemetry.listener import telling_watchdog
 from engramq.telemetry.spans import configure_logging
@@ -74,12 +75,17 @@ class Gateway:
         keys: Keys,
         *,
         metrics: GatewayMetrics | None = None,
+        import_upload: ImportUpload | None = None,
     ) -> None:
-        """Serve `metrics` beside MCP over HTTP; `redis` keeps who has signed in at the page."""
+        """Serve `metrics` beside MCP over HTTP; `redis` keeps who has signed in at the page.
+
+        `import_upload` imports files that are uploaded there; None: none is taken.
+        """
         self._settings = settings
         self._redis = redis
         self._keys = keys
         self._metrics = metrics
+        self._import_upload = import_upload
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
@@ -128,7 +134,15 @@ class Gateway:
 
         metrics = GatewayMetrics(waiting=lambda: self._bus.waiting)
         service = replace(self.service, observe=metrics.count_call)
-        return Gateway(settings, self._bus, service, self._redis, self._keys, metrics=metrics)
+        return Gateway(
+            settings,
+            self._bus,
+            service,
+            self._redis,
+            self._keys,
+            metrics=metrics,
+            import_upload=self._import_upload,
+        )
 
     def web(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
@@ -178,6 +192,7 @@ class Gateway:
             redis=self._redis,
             keys=self._keys,
             settings=self._settings,
+            import_upload=self._import_upload,
         )
 
     def _style_of(self, hello: Hello) -> ReplyStyle:
@@ -214,13 +229,17 @@ def _token_of(home: Path) -> str | None:
         return None
 
 
-def serve(settings: Settings, *, socket_path: Path | None, http: bool) -> None:
+def serve(
+    settings: Settings, *, socket_path: Path | None, http: bool, import_upload: ImportUpload | None = None
+) -> None:
     """Do what `engramq gateway` does until SIGTERM or SIGINT. Raises SettingsError, CommandFailed."""
     configure_logging(settings.log_level, "mcp", "uvicorn")
-    run(partial(run_gateway, settings, socket_path=socket_path, http=http))
+    run(partial(run_gateway, settings, socket_path=socket_path, http=http, import_upload=import_upload))
 
 
-async def run_gateway(settings: Settings, *, socket_path: Path | None, http: bool) -> None:
+async def run_gateway(
+    settings: Settings, *, socket_path: Path | None, http: bool, import_upload: ImportUpload | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT: stdio sessions on `socket_path` if there is one, and HTTP if asked for.
 
     Redis may come later. Raises SettingsError when something that was asked for cannot be served, UnsupportedServer
@@ -252,7 +271,7 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
         service = Service(
             bus, Breadcrumbs(redis, lanes), CursorSecret(redis, keys), redact=settings.redact, zone=settings.timezone
         )
-        gateway = Gateway(settings, bus, service, redis, keys)
+        gateway = Gateway(settings, bus, service, redis, keys, import_upload=import_upload)
         web = None if bound is None else (gateway.for_http(settings).web(), bound)
         await _serve(gateway, listener, web, stopping)
 

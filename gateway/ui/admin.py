@@ -1,8 +1,8 @@
-"""Show operators their part of the page: audit, approvals, imports and tokens."""
+"""Show operators their part of the page: audit, approvals and tokens."""
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -13,7 +13,7 @@ from engramq.gateway.ui.request import PageCallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
-from engramq.schemas.vocabulary import AuditAction, Decision, ProposalState, Scope, WorkerKind
+from engramq.schemas.vocabulary import AuditAction, Decision, ProposalState, Scope
 
 AUDIT_ROWS: Final = 50
 _NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)  # as many digits as AUDIT_ID_MAX has
@@ -103,23 +103,6 @@ async def decide_proposal(page: PageRequest) -> Response:
     if reply["status"] == "closed":
         return page.render("closed.html", status=409, reply=reply)
     return page.go("/ui/consent", done=reply["status"])
-
-
-async def show_imports(page: PageRequest) -> Response:
-    """Show the whole page."""
-    return page.render("imports.html", **await _imports(page))
-
-
-async def refresh_imports(page: PageRequest) -> Response:
-    """Show the part that is asked for every few seconds."""
-    return page.render("imports_live.html", **await _imports(page))
-
-
-async def _imports(page: PageRequest) -> dict[str, Any]:
-    shown = await page.ask("list_imports")
-    mailboxes = (await page.site.look()).mailboxes
-    of_imports = next((mailbox for mailbox in mailboxes if mailbox.kind == WorkerKind.IMPORTS), None)
-    return {"shown": shown, "mailbox": of_imports}
 
 
 LIFETIMES_D: Final = (7, 30, 90, 365)

@@ -111,7 +111,16 @@ _SHOWN_ID_CHARS: Final = 8
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _OTHER_SIGNS: Final = str.maketrans(",.", ".,")
 # What page.js and graph.js say by themselves.
-SCRIPT_WORDS: Final = ("Copied", "Selected", "That cannot be done here.", "Expand", "Open", "nodes", "edges")
+SCRIPT_WORDS: Final = (
+    "Copied",
+    "Selected",
+    "That cannot be done here.",
+    "Expand",
+    "Open",
+    "nodes",
+    "edges",
+    "The file is too large for the page.",
+)
 _EXTRA_TYPES: Final = {".txt": "text/plain; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 

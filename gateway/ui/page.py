@@ -16,7 +16,7 @@ from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.service import Service
-from engramq.gateway.ui import admin, changes, editing, graph, inbox, memories, memory, start, timeline
+from engramq.gateway.ui import admin, changes, editing, graph, imports, inbox, memories, memory, start, timeline
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.languages import read_messages
 from engramq.gateway.ui.request import (
@@ -25,14 +25,18 @@ from engramq.gateway.ui.request import (
     MEMORY_FORM_BYTES,
     PageCallRefused,
     PageRequest,
+    SentFile,
     Site,
     read_form,
+    read_upload,
 )
 from engramq.gateway.ui.sign_in import FORM_FIELD, FORM_HEADER, SignedIn, SignIn, Visitor, new_cookie
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Auth, Settings
+from engramq.schemas.uploads import ImportUpload
+from engramq.schemas.vocabulary import Scope as Right
 
 View = Callable[[PageRequest], Awaitable[Response]]
 
@@ -138,8 +142,9 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/audit", "GET", admin.show_audit),
     ("/audit/together/{together}", "POST", admin.take_back_many),
     ("/audit/{audit_id}/restore", "POST", admin.restore_in_graph),
-    ("/imports", "GET", admin.show_imports),
-    ("/imports/live", "GET", admin.refresh_imports),
+    ("/imports", "GET", imports.show_imports),
+    ("/imports", "POST", imports.import_file),
+    ("/imports/live", "GET", imports.refresh_imports),
     ("/tokens", "GET", admin.show_tokens),
     ("/tokens", "POST", admin.create_token),
     ("/tokens/{token_id}/revoke", "POST", admin.revoke_token),
@@ -148,6 +153,15 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
 )
 _FOR_EVERYBODY: Final = (show_sign_in, sign_in)
 _WITH_A_MEMORY: Final = (editing.store_new, memory.change_memory)
+
+
+async def _read_body(request: Request, visitor: Visitor, view: View) -> tuple[dict[str, list[str]], SentFile | None]:
+    """Return the fields of a form and its file; a long body is read of those alone that may send it."""
+    caller = visitor.caller
+    if view is imports.import_file and caller is not None and Right.ADMIN in caller.principal.scopes:
+        return await read_upload(request)
+    is_long = caller is not None and view in _WITH_A_MEMORY
+    return await read_form(request, MEMORY_FORM_BYTES if is_long else FORM_BYTES), None
 
 
 class PageApp:
@@ -163,8 +177,9 @@ class PageApp:
         redis: Redis,
         keys: Keys,
         settings: Settings,
+        import_upload: ImportUpload | None,
     ) -> None:
-        """`look` finds how the installation is, `account` whose processes need no token."""
+        """`look` finds how the installation is, `account` whose processes need no token; see Site for the last."""
         self._assets: Mapping[str, Asset] = read_assets()
         self._site = Site(
             service=service,
@@ -173,6 +188,8 @@ class PageApp:
             templates={language: environment(self._assets, language) for language in read_messages()},
             has_tokens=settings.auth is not Auth.JWT,
             needs_sign_in=settings.auth is not Auth.NONE,
+            settings=settings,
+            import_upload=import_upload,
         )
         files = Route(f"{STATIC}/{{digest}}/{{name}}", self._file, methods=["GET"])
         views = [("/sign-in", "GET", show_sign_in), ("/sign-in", "POST", sign_in), *VIEWS]
@@ -205,10 +222,8 @@ class PageApp:
                 if request.method == "POST":
                     self._site.sign_in.require_origin(request)  # before anything of the body is read
                 visitor = await self._site.sign_in.visitor(request)
-                is_long = visitor.caller is not None and view in _WITH_A_MEMORY
-                most = MEMORY_FORM_BYTES if is_long else FORM_BYTES
-                form = await read_form(request, most) if request.method == "POST" else {}
-                page = PageRequest(site=self._site, request=request, visitor=visitor, form=form)
+                form, file = await _read_body(request, visitor, view) if request.method == "POST" else ({}, None)
+                page = PageRequest(site=self._site, request=request, visitor=visitor, form=form, file=file)
                 if request.method == "POST":
                     given = request.headers.get(FORM_HEADER) or page.entry(FORM_FIELD)
                     self._site.sign_in.require_own(visitor, given)

@@ -1,11 +1,13 @@
 """Wrap one request to the page: who asks, what they may, the tools that they may call, and how they are answered."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -43,6 +45,9 @@ from engramq.schemas.commands import (
     unlisted,
 )
 from engramq.schemas.faults import FaultCode, invalid
+from engramq.schemas.limits import BODY_BYTES, NAME_CHARS
+from engramq.schemas.settings import Settings
+from engramq.schemas.uploads import ImportUpload
 from engramq.schemas.vocabulary import Scope
 
 _OWN: Final = (
@@ -105,7 +110,10 @@ class PageCallRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What all requests to the page share. `has_tokens`: visitors come in by tokens that engramq has made."""
+    """What all requests to the page share. `has_tokens`: visitors come in by tokens that engramq has made.
+
+    `import_upload`: None where no file can be imported.
+    """
 
     service: Service
     sign_in: SignIn
@@ -113,16 +121,29 @@ class Site:
     templates: Mapping[str, Environment]  # by language
     has_tokens: bool
     needs_sign_in: bool
+    settings: Settings
+    import_upload: ImportUpload | None = None
+
+
+class SentFile(NamedTuple):
+    """A file of a form; its name is whatever the browser says."""
+
+    name: str
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """One request by a visitor; `form` has what a form sent, by name. `together`: of an action on many, its id."""
+    """One request by a visitor; `form` has what a form sent, by name, `file` its file.
+
+    `together`: of an action on many, its id.
+    """
 
     site: Site
     request: Request
     visitor: Visitor
     form: Mapping[str, list[str]] = field(default_factory=dict)
+    file: SentFile | None = None
     together: str = ""
 
     @property
@@ -147,6 +168,13 @@ class PageRequest:
     def entry(self, name: str) -> str:
         """Return a field of the form, "" when it is not there."""
         return self.form.get(name, [""])[0].strip()
+
+    def where_chosen(self) -> "PageRequest":
+        """Return the request with its calls in the project that its form names, if it names one."""
+        project = self.entry("project") or self.caller.project
+        if len(project) > NAME_CHARS:
+            raise invalid("project", f"The name of a project has at most {NAME_CHARS} characters.")
+        return replace(self, visitor=replace(self.visitor, caller=replace(self.caller, project=project)))
 
     async def ask(self, tool: str, **arguments: Any) -> Body:
         """Return the reply to a call by this visitor; what is None or empty is left out.
@@ -208,3 +236,28 @@ async def read_form(request: Request, most: int) -> dict[str, list[str]]:
         return parse_qs(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS)
     except ValueError:
         raise invalid("body", "The form cannot be read.") from None
+
+
+async def read_upload(request: Request) -> tuple[dict[str, list[str]], SentFile | None]:
+    """Return the fields of a form with a file, and the file; raises EngramqError as `read_form` does."""
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise invalid("body", "The body is no form with a file.")
+
+    async def bounded() -> AsyncGenerator[bytes, None]:
+        size = 0
+        async for part in request.stream():
+            if (size := size + len(part)) > BODY_BYTES:
+                raise invalid("body", f"A form may have at most {BODY_BYTES} bytes.")
+            yield part
+
+    parser = MultiPartParser(request.headers, bounded(), max_files=1, max_fields=FORM_FIELDS, max_part_size=FORM_BYTES)
+    try:
+        form = await parser.parse()
+    except (MultiPartException, KeyError, LookupError):  # KeyError: no boundary is named
+        raise invalid("body", "The form cannot be read.") from None
+    try:
+        sent = next((value for value in form.values() if isinstance(value, UploadFile)), None)
+        file = None if sent is None else SentFile(sent.filename or "", await sent.read())
+        return {name: [value] for name, value in form.items() if isinstance(value, str)}, file
+    finally:
+        await form.close()

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from engramq.deploy.importing.uploads import import_upload
 from engramq.deploy.local.embedded.redis import find_binary
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.queue.bus import Bus
@@ -82,7 +83,7 @@ async def gateway_over(
     redis = Server(redis_url).client(timeout_s=5.0)
     async with Bus(lanes_at(redis_url, keys), mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
         service = Service(bus, Breadcrumbs(redis, lanes_at("redis://unused", keys)), CursorSecret(redis, keys))
-        yield Gateway(settings, bus, service, redis, keys)
+        yield Gateway(settings, bus, service, redis, keys, import_upload=import_upload)
     await redis.aclose()
 
 

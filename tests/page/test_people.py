@@ -1,5 +1,6 @@
 """The page as people use it: by keyboard, in both themes, on a phone, with a screen reader."""
 
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -18,6 +19,7 @@ pytestmark = [pytest.mark.promise("OP-12"), pytest.mark.timeout(400)]
 
 AXE = (ROOT / ".environments/page/node_modules/axe-core/axe.min.js").read_text()
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+TOO_LARGE = "The file is too large for the page."
 PHONE = {"width": 390, "height": 844}
 PAGES = (
     "/ui",
@@ -353,3 +355,27 @@ def test_the_pictures_of_the_page_are_ten_and_small() -> None:
     assert all(picture.stat().st_size < 200_000 for picture in pictures)
     told = (ROOT / "docs/page.md").read_text()
     assert [picture.name for picture in pictures if f"screenshots/{picture.name}" not in told] == []
+
+
+def test_a_file_is_imported_and_its_outcome_shown(stack: Stack, opened: Callable[..., Watched]) -> None:
+    seen = opened(bypass_csp=True)  # axe is no part of the page
+    page = seen.go("/ui/imports")
+    page.get_by_text("Import a file").click()
+    rows = [{"content": f"Page row {number}"} for number in range(200)] + [{"content": ""}]
+    content = "\n".join(map(json.dumps, rows)).encode()
+    chosen = {"name": "rows.jsonl", "mimeType": "application/json", "buffer": content}
+    page.get_by_label("File", exact=True).set_input_files({**chosen, "buffer": b"x" * 4 * 1024 * 1024})
+    page.get_by_role("button", name="Import it").click()
+    expect(page).to_have_url(re.compile("/ui/imports$"))
+    expect(page.get_by_label("File", exact=True)).to_have_js_property("validationMessage", TOO_LARGE)
+    page.get_by_label("File", exact=True).set_input_files(chosen)
+    page.get_by_role("button", name="Import it").click()
+    expect(page.get_by_text("The import has ended.", exact=True)).to_be_visible()
+    expect(page.get_by_text("The import is running.").locator("visible=true")).to_have_count(0)
+    outcome = page.get_by_label("Outcome")
+    expect(outcome.locator(".tiles")).to_have_text(
+        re.compile(r"Read\s*201\s*Stored\s*200\s.*Rejected\s*1\s*$", re.DOTALL)
+    )
+    expect(outcome.get_by_role("row").nth(1)).to_contain_text("201")
+    assert violations(page) == []
+    assert stack.call("ada", "search_memory", query="Page row 7")["memories"]

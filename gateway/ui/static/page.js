@@ -118,6 +118,13 @@
     } else if (row && find("[data-inbox]")) say(t("That cannot be done here."));
     return Boolean(button);
   };
+  // A file that the server would refuse for its size is refused before it is sent.
+  document.addEventListener("change", (event) => {
+    const file = event.target.matches?.("input[data-most]") && event.target.files[0];
+    if (!file) return;
+    event.target.setCustomValidity(file.size > event.target.dataset.most - 65536 ? t("The file is too large for the page.") : "");
+    event.target.reportValidity();
+  });
   // How many memories are selected stands where an action on them begins.
   document.addEventListener("change", (event) => {
     const selected = find("[data-selected]");

@@ -122,5 +122,12 @@ class Browser:
         given = {"origin": self.origin, **headers}
         return Shown.of(await self.client.post(form.action, data={**form.fields, **values}, headers=given))
 
+    async def upload(self, page: Shown, action: str, name: str, content: bytes, **values: str) -> Shown:
+        """Send the form of a page that goes to `action` with a file."""
+        form, given = page.form(action), {"origin": self.origin}
+        sent = {**form.fields, **values}
+        sent.pop("file")
+        return Shown.of(await self.client.post(action, data=sent, files={"file": (name, content)}, headers=given))
+
     async def sign_in(self, token: str) -> Shown:
         return await self.send(await self.get("/ui/sign-in"), "/ui/sign-in", token=token)

@@ -12,11 +12,13 @@ from engramq.gateway.ui.memories import BOTH, FACET_TITLES
 from engramq.gateway.ui.start import STATUS_TEXTS
 from engramq.schemas.checks import Check
 from engramq.schemas.vocabulary import (
+    Absence,
     AuditAction,
     EvidenceFilter,
     MemoryState,
     Partition,
     ProposalState,
+    ReceiptStatus,
     Sector,
     Verification,
     Visibility,
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.promise("OP-12")
 COUNTED = ("memory", "memories", "search", "searches", "day", "month", "year", BOTH)
 VERBS = ("back", "shared", "tagged")
 FIELDS = ("any", "confidence", "expires", "external id", "holds from", "holds until", "position", "source")
+ABSENT = (*Absence, ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED)  # of rows whose memory is not to be found
 UNDONE = ("Set back", "Undo: restore", "Hide it again: archive")
 MISSING = ("page", "memory", "proposal", "token")
 SAME = frozenset({"engramq", "· engramq", "id", "GET"})
@@ -49,6 +52,7 @@ def texts() -> set[str]:
         {name for _, name, _, _ in PAGES} | set(FACET_TITLES.values()) | {*COUNTED, *FIELDS, *VERBS, *UNDONE, *KINDS}
     )
     found |= {f"There is no such {kind}" for kind in MISSING} | {f"Back to {word}" for word in Verification}
+    found |= {*map(str, ABSENT)}
     found |= set(get_args(get_type_hints(Check)["state"]))
     shown = (EvidenceFilter, MemoryState, Partition, ProposalState, Sector, Verification, Visibility)
     found |= {str(word) for words in shown for word in words}
