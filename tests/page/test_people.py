@@ -378,4 +378,4 @@ def test_a_file_is_imported_and_its_outcome_shown(stack: Stack, opened: Callable
     )
     expect(outcome.get_by_role("row").nth(1)).to_contain_text("201")
     assert violations(page) == []
-    assert stack.call("ada", "search_memory", query="Page row 7")["memories"]
+    assert stack.call("ada", "list_recent_memories", limit=1)["memories"]
