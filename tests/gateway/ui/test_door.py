@@ -284,8 +284,9 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_page_and_nobody_else(
 def test_what_only_people_have_is_no_tool_of_mcp() -> None:
     own = set(PAGE_TOOLS) - set(TOOLS)
     of_commands = {tool.name for tool in OPERATOR_TOOLS} - set(TOOLS)
-    lists = {"count_memories", "draw_graph", "list_imports", "list_nodes", "list_shown_often", "list_tokens"}
-    assert own == lists | {"create_token", "revoke_token"} | of_commands
+    counts = {"count_facets", "count_memories"}
+    lists = {"draw_graph", "list_imports", "list_nodes", "list_shown_often", "list_tokens"}
+    assert own == counts | lists | {"create_token", "revoke_token"} | of_commands
     assert set(TOOLS) < set(PAGE_TOOLS)
 
 
