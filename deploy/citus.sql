@@ -76,6 +76,7 @@ drop trigger memory_came on memories;
 drop trigger memory_changed on memories;
 drop function note_total();
 drop function unfolded_namespaces();
+drop function uncompared_namespaces();
 drop function mend_totals();
 drop table memory_totals;
 create view memory_totals with (security_invoker = true) as select * from memories_counted;

@@ -90,7 +90,7 @@ async def test_many_idle_namespaces_are_asked_about_as_often_as_few(
             told = tell_transactions(world, patched)
             await everything(upkeep)
         asked.append(told)
-    assert asked[0] == asked[1] == ["*"] * 6
+    assert asked[0] == asked[1] == ["*"] * 8
 
 
 @pytest.mark.promise("SC-10")

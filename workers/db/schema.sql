@@ -524,6 +524,7 @@ create table memory_totals (
     day           date not null,
     memories      bigint not null,
     is_folded     boolean not null default false,
+    is_compared   boolean not null default false,  -- with the memories, since it was written
     primary key (tenant, id)
 ) with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 create unique index memory_totals_folded on memory_totals
@@ -1171,7 +1172,7 @@ begin
         group by tenant, owner, partition, project, sector, state, is_superseded, is_rejected, day
         having sum(memories) <> 0
         on conflict (tenant, day, partition, sector, state, is_superseded, is_rejected, project, owner) where is_folded
-        do update set memories = t.memories + excluded.memories
+        do update set memories = t.memories + excluded.memories, is_compared = false
     )
     select count(*) into notes from noted;
     delete from memory_totals where tenant = entered and is_folded and memories = 0;
@@ -1205,6 +1206,7 @@ begin
         select * from missing
     )
     select coalesce(sum(abs(memories)), 0) into wrong from missing;
+    update memory_totals set is_compared = true where tenant = entered and is_folded and not is_compared;
     return wrong;
 end
 $$;
@@ -1215,6 +1217,16 @@ language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace
     from (select distinct t.tenant from memory_totals t where not t.is_folded) due
+    join namespaces n on n.tenant = due.tenant
+    order by 1;
+end;
+
+-- Namespaces with totals that were written and not compared since: an idle one is looked at no more.
+create function uncompared_namespaces() returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace
+    from (select distinct t.tenant from memory_totals t where t.is_folded and not t.is_compared) due
     join namespaces n on n.tenant = due.tenant
     order by 1;
 end;
@@ -1610,12 +1622,12 @@ revoke all on function
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, is_repeated, stands_often, make_vector_index, register_embedding_model,
     use_embedding_model, vectors_by_model, retire_embedding_models, loads_over, drop_broken_indexes, note_memories_written,
-    note_total, fold_totals, mend_totals, unfolded_namespaces
+    note_total, fold_totals, mend_totals, unfolded_namespaces, uncompared_namespaces
     from public;
 grant execute on function
     tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, is_repeated, stands_often, register_embedding_model, use_embedding_model, vectors_by_model,
-    retire_embedding_models, loads_over, drop_broken_indexes, fold_totals, mend_totals, unfolded_namespaces
+    retire_embedding_models, loads_over, drop_broken_indexes, fold_totals, mend_totals, unfolded_namespaces, uncompared_namespaces
     to engramq_worker;

@@ -271,6 +271,10 @@ order by 1, 2, 3
 -- Namespaces whose totals have notes beside them.
 select unfolded_namespaces() as namespace
 
+-- name: uncompared_namespaces
+-- Namespaces whose totals were written since they were compared with the memories.
+select uncompared_namespaces() as namespace
+
 -- name: fold_totals
 -- Add the notes to the totals; how many there were.
 select fold_totals(%(waits)s) as rows

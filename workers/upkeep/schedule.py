@@ -196,7 +196,7 @@ class Upkeep:
 
     async def mend_totals(self) -> None:
         """Compare the totals with the memories, and mend them: somebody may have written past the trigger."""
-        await self._each(await self.store.namespaces(), self._mend_totals)
+        await self._each(await self._named("uncompared_namespaces"), self._mend_totals)
 
     async def _mend_totals(self, namespace: str) -> None:
         row = await self.store.write(namespace, lambda tx: tx.only_row("mend_totals"))

@@ -53,13 +53,14 @@ ACROSS_TENANTS = {
     "settle_changes": "upkeep: where nothing is left to be done",
     "stands_often": "never called there: deploy/citus.sql takes the call away",
     "unfolded_namespaces": "never called there: there are no kept totals",
+    "uncompared_namespaces": "never called there: there are no kept totals",
     "token_owner": "sign-in; of the directory alone",
     "vectors_by_model": "checks: how many vectors there are of each model",
     "webhook_messages": "status and gauges: what webhooks have not taken",
 }
 
 NEVER_CALLED = {"load_covered", "stands_often"}
-NOT_THERE = {"fold_totals", "mend_totals", "unfolded_namespaces"}
+NOT_THERE = {"fold_totals", "mend_totals", "unfolded_namespaces", "uncompared_namespaces"}
 
 # What the rules of tests/workers/db/citus_rules.py find, and what makes it harmless.
 LOADS = "nested: load_covered"  # never called there: there are no loads, so that the condition before it holds

@@ -134,6 +134,7 @@ async def test_totals_are_what_a_count_tells_after_any_writes(world: World, seed
 
 async def test_what_was_written_past_the_trigger_is_mended(world: World) -> None:
     await world.keep("here", project="shop")
+    await world.upkeep.fold_totals()
     world.rows("update memory_totals set project = 'bakery', memories = 7")
     await world.upkeep.mend_totals()
     assert totals(world, KEPT) == totals(world, COUNTED)

@@ -21,7 +21,7 @@ IDS_AS_TEXT = re.compile(r"%\((\w+)\)s::text::uuid\[\]")
 # About the database itself, or the owner's.
 NOT_A_TENANTS = re.compile(
     r"schema_migrations|length\(.*as loaded\b|pg_advisory|pg_try_advisory|pg_indexes|register_embedding_model|pg_roles"
-    r"|changed_namespaces|decaying_namespaces|expiring_namespaces|unfolded_namespaces|outdated_namespaces|rebuilding_namespaces|settle_changes"
+    r"|changed_namespaces|decaying_namespaces|expiring_namespaces|unfolded_namespaces|uncompared_namespaces|outdated_namespaces|rebuilding_namespaces|settle_changes"
     r"|namespaces_to_tell|webhook_messages\("
     r"|loads_over|drop_broken_indexes|pg_inherits|statement_timeout"
     r"|pg_available_extensions|pg_stats|pg_clear_attribute_stats|pg_total_relation_size|pg_ls_waldir|pg_switch_wal|pg_reload_conf"

@@ -240,7 +240,8 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
         "load_covered", "loads_over", "make_tenant", "mend_totals", "namespaces_to_tell", "namespaces_without_pieces",
         "note_memories_written", "note_total", "outdated_namespaces", "rebuilding_namespaces",
         "register_embedding_model", "retire_embedding_models",
-        "settle_changes", "stands_often", "tenant_of", "token_owner", "unfolded_namespaces", "use_embedding_model",
+        "settle_changes", "stands_often", "tenant_of", "token_owner", "uncompared_namespaces", "unfolded_namespaces",
+        "use_embedding_model",
         "vectors_by_model", "webhook_messages",
     ]  # fmt: skip
     for name, settings, public in rows:
