@@ -158,17 +158,16 @@ async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[
 
     Raises Again when somebody took one of the external ids, or brought one of the rows, in between.
     """
+    # Ids are made in the order given: rows of one time, as the turns of a session, are listed by them.
+    rows = [_columns_of(row, loads) for row in new]
     # All importers take external ids and identities in one order, so that two of them cannot wait for each other.
-    ordered = sorted(range(len(new)), key=lambda at: (new[at].record.external_id or "", new[at].identity or b""))
-    ids: dict[int, UUID] = {}
+    ordered = sorted(rows, key=lambda row: (row["external_id"] or "", row["identity"] or ""))
     for start in range(0, len(ordered), ROWS_AT_ONCE):
-        part = {at: _columns_of(new[at], loads) for at in ordered[start : start + ROWS_AT_ONCE]}
-        rows = msgspec.json.encode(list(part.values()), enc_hook=_unwrap).decode()
-        by = new[ordered[0]].draft.created_by
-        if len(await tx.rows("insert_memories", rows=rows, created_by=by)) != len(part):
+        part = ordered[start : start + ROWS_AT_ONCE]
+        given = msgspec.json.encode(part, enc_hook=_unwrap).decode()
+        if len(await tx.rows("insert_memories", rows=given, created_by=new[0].draft.created_by)) != len(part):
             raise Again
-        ids |= {at: columns["id"] for at, columns in part.items()}
-    return [ids[at] for at in range(len(new))]
+    return [row["id"] for row in rows]
 
 
 def _columns_of(row: RoutedRow, loads: Mapping[Target, int]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.stdio_sessions import Hello
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
+from tests.deploy.helpers import USER
 from tests.deploy.local.hooks.conftest import Owner
 
 pytestmark = [pytest.mark.promise("RC-5", "TP-1"), pytest.mark.timeout(120)]
@@ -100,7 +101,7 @@ def test_it_may_change_nothing_else(owner: Owner, front: Front, tool: str, argum
 @pytest.mark.promise("PV-1", "PV-3")
 def test_a_hook_sees_and_keeps_what_is_private_to_whom_it_acts_for_and_to_nobody_else(owner: Owner) -> None:
     private = owner.stores("The heron saw marker0001.", visibility="private")
-    fronts = [Front(owner, principal="hooks/codex", acts_for=person) for person in ("I/O", "bob", "")]
+    fronts = [Front(owner, principal="hooks/codex", acts_for=person) for person in (USER, "bob", "")]
     both = {"query": "heron", "partitions": ["trusted", "untrusted"]}
     found = [[hit["id"] for hit in front.call("search_memories", **both)["memories"]] for front in fronts]
     assert found == [[private], [], []]
