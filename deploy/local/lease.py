@@ -87,16 +87,17 @@ def raise_refusal(answer: Mapping[str, object]) -> None:
         raise DeployError(str(error.get("code")), str(error.get("message")), str(error.get("recovery") or ""))
 
 
-def ask_status(home: Home) -> dict[str, object] | None:
+def ask_status(home: Home, *, brief: bool = False) -> dict[str, object] | None:
     """Return the status that the home's supervisor has of its stack, or None when there is none.
 
+    In `brief` it says only whether the stack is `stopping`, and asks no gateway, which may hang.
     Raises DeployError when it does not answer (`not_answering`).
     """
     channel = connect(home)
     if channel is None:
         return None
     try:
-        channel.send(request(home, "status"))
+        channel.send(request(home, "status", brief=brief))
         answer = channel.receive(_STATUS_S)
         raise_refusal(answer or {})
         return answer

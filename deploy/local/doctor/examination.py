@@ -63,7 +63,7 @@ def examine(environment: Mapping[str, str]) -> Examination:
 def _has_stopped(home: Home) -> bool:
     """Wait for the end of a stack that is being stopped; False for one that goes on."""
     try:
-        answer = ask_status(home)
+        answer = ask_status(home, brief=True)
         return answer is None or (bool(answer.get("stopping")) and wait_until(lambda: not _is_there(home), STOP_S))
     except DeployError:
         return False

@@ -1,7 +1,7 @@
 """Serve the supervisor's socket: a JSON object per line, either way. An open connection with a lease is that lease.
 
 Requests: {"op": "lease", "kind", "pid", "settings", "http"}, then {"op": "release"} on the same connection;
-{"op": "status"}; {"op": "stop"}. Answers have "ok". Holders of leases also receive {"event": "stopping"}.
+{"op": "status", "brief"}; {"op": "stop"}. Answers have "ok". Holders of leases also receive {"event": "stopping"}.
 """
 
 import asyncio
@@ -128,6 +128,8 @@ class Control:
                 self._holders.discard(writer)
                 last = await supervisor.drop_lease(writer, linger=False)
                 return {"ok": True, "stopping": last}
+            case "status" if request.get("brief"):
+                return {"ok": True, "stopping": supervisor.stopping.is_set()}
             case "status":
                 return {"ok": True, **await asyncio.to_thread(supervisor.describe)}
             case "stop":
