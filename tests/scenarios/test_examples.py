@@ -37,7 +37,10 @@ NEEDS: Final[dict[str, tuple[str, dict[str, Any], str]]] = {
     "restore_memory": ("forget_memory", {"memory_id": "<recalled>"}, "id"),
     "share_memory": ("store_memory", {"content": "My own", "visibility": "private"}, "stored.id"),
     "unshare_memory": ("store_memory", {"content": "Ours", "visibility": "shared"}, "stored.id"),
-    "why": ("store_memory", {"content": "A claim"}, "stored.id"),
+    **{
+        tool: ("store_memory", {"content": "A claim"}, "stored.id")
+        for tool in ("why", "update_memory", "supersede_memory", "connect")
+    },
     "get_command": ("store_memory", {"content": "A claim"}, "command_id"),
     "graph_delete_edge": ("graph_add_edge", {**EDGE, "relation": "KEPT"}, "edge_id"),
     "graph_delete_node": ("graph_add_node", {"name": "A mistake"}, "node_id"),
@@ -96,7 +99,7 @@ async def prepare(agent: Agent, arguments: dict[str, Any], session: str) -> None
 
 
 async def with_ids(agent: Agent, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with an id in place of each <id>."""
+    """Return the arguments with an id in place of each <id>; of two the first is that of an older memory."""
     made_by, given, place = NEEDS[tool]
     (recalled, *_) = (await agent.call("list_recent_memories"))["memories"]
     given = {name: recalled["id"] if value == "<recalled>" else value for name, value in given.items()}
@@ -108,7 +111,9 @@ async def with_ids(agent: Agent, tool: str, arguments: dict[str, Any]) -> dict[s
     found = {"<id>": reply}
     if "<digest>" in arguments.values():
         found["<digest>"] = (await agent.call("get_memory", memory_id=reply, detail="full"))["memory"]["digest"]
-    return {name: found.get(value, value) for name, value in arguments.items()}
+    filled = {name: found.get(value, value) for name, value in arguments.items()}
+    places = [name for name, value in arguments.items() if value == "<id>"]
+    return filled | {places[0]: recalled["id"]} if len(places) > 1 else filled
 
 
 @pytest.mark.promise("CL-5")
