@@ -127,6 +127,7 @@ def take_lease(
     """
     settings.port(environment)
     home.ensure()
+    settings.linger_s(environment)
     caller = {**environment, settings.PRINCIPAL: settings.principal_of(home, environment)}
     asked = {"settings": settings.stack_settings(environment), "http": settings.for_http(caller)}
     lease = request(home, "lease", kind=kind, pid=os.getpid(), **asked)

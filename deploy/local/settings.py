@@ -109,8 +109,18 @@ def differing(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
 
 
 def linger_s(environment: Mapping[str, str]) -> float:
-    """Seconds that a stack stays up after its last client; tests alone set another number."""
-    return float(environment.get(LINGER_S) or DEFAULT_LINGER_S)
+    """Seconds that a stack stays up after its last client.
+
+    Raises DeployError when the variable is not a number from 0 to 86,400.
+    """
+    text = environment.get(LINGER_S) or str(DEFAULT_LINGER_S)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 86_400:
+        raise DeployError("bad_setting", f"{LINGER_S}={text!r} is not a number of seconds from 0 to 86400.")
+    return value
 
 
 def port(environment: dict[str, str]) -> int:

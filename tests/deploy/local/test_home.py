@@ -108,6 +108,12 @@ def test_a_stack_is_told_apart_by_what_concerns_all_its_clients() -> None:
         assert settings.differing_from_stack(settings.stack_settings(stack), settings.stack_settings(asked)) == names
 
 
+@pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf", "86401"])
+def test_a_bad_linger_time_is_refused_by_name(text: str) -> None:
+    with pytest.raises(DeployError, match="ENGRAMQ_TEST_LINGER_S"):
+        settings.linger_s({"ENGRAMQ_TEST_LINGER_S": text})
+
+
 @pytest.mark.parametrize("text", ["-1", "65536", "http", "٣", "1.5"])
 def test_a_bad_port_is_refused_by_name(text: str) -> None:
     with pytest.raises(DeployError, match="ENGRAMQ_PORT"):

@@ -268,6 +268,7 @@ def test_what_the_gateway_says_unasked_reaches_the_client(home: Home, environmen
         (["--namespace", "refused"], {}, 1, "That namespace is refused."),
         (["--nonsense"], {}, 2, "--nonsense"),
         (["--tools"], {}, 2, "'--tools' requires an argument"),
+        ([], {"ENGRAMQ_TEST_LINGER_S": "soon"}, 2, "ENGRAMQ_TEST_LINGER_S"),
         ([], {"ENGRAMQ_PORT": "http"}, 2, "ENGRAMQ_PORT"),
         ([], {"ENGRAMQ_OUTPUT_SCHEMAS": "maybe"}, 2, "ENGRAMQ_OUTPUT_SCHEMAS"),
     ],
