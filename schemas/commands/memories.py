@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import fields, limits
 from engramq.schemas.commands.base import Command, ExampleCall, Page, Reply, Tool, ToolGuide, WriteCommand, WriteReply
-from engramq.schemas.evidence import Evidence
+from engramq.schemas.evidence import Evidence, refuse_citations
 from engramq.schemas.ids import list_position
 from engramq.schemas.records import Answered, Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
@@ -78,8 +78,7 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         fields.refuse_every_project(self.project)
         fields.refuse_control_characters(speaker=self.speaker, thread=self.thread)
         fields.refuse_backwards(self.valid_from, self.valid_until)
-        for index, citation in enumerate(self.evidence or ()):
-            citation.check(f"evidence[{index}]")
+        refuse_citations(self.evidence)
 
 
 class StoreMemory(
