@@ -222,16 +222,21 @@ class PageRequest:
         return RedirectResponse(address, 303)
 
 
+async def _read_bounded(request: Request, most: int) -> AsyncGenerator[bytes, None]:
+    """Yield the parts of a body; raises EngramqError as soon as they have more than `most` bytes together."""
+    size = 0
+    async for part in request.stream():
+        if (size := size + len(part)) > most:
+            raise invalid("body", f"A form may have at most {most} bytes.")
+        yield part
+
+
 async def read_form(request: Request, most: int) -> dict[str, list[str]]:
     """Return the fields of a form; raises EngramqError for what is none, or has more than `most` bytes."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise invalid("body", "The body is no form.")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise invalid("body", f"A form may have at most {most} bytes.")
+    body = b"".join([part async for part in _read_bounded(request, most)])
     try:
         return parse_qs(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS)
     except ValueError:
@@ -242,15 +247,8 @@ async def read_upload(request: Request) -> tuple[dict[str, list[str]], SentFile 
     """Return the fields of a form with a file, and the file; raises EngramqError as `read_form` does."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise invalid("body", "The body is no form with a file.")
-
-    async def bounded() -> AsyncGenerator[bytes, None]:
-        size = 0
-        async for part in request.stream():
-            if (size := size + len(part)) > BODY_BYTES:
-                raise invalid("body", f"A form may have at most {BODY_BYTES} bytes.")
-            yield part
-
-    parser = MultiPartParser(request.headers, bounded(), max_files=1, max_fields=FORM_FIELDS, max_part_size=FORM_BYTES)
+    stream = _read_bounded(request, BODY_BYTES)
+    parser = MultiPartParser(request.headers, stream, max_files=1, max_fields=FORM_FIELDS, max_part_size=FORM_BYTES)
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, LookupError):  # KeyError: no boundary is named
