@@ -228,9 +228,13 @@ def _release(lease: StackLease) -> None:
         lease.close()
 
 
+def _auth_of(environment: dict[str, str]) -> str:
+    return environment.get(settings.AUTH) or settings.DEFAULT_AUTH
+
+
 def _principal(home: Home, environment: dict[str, str]) -> str:
     """Return who stores what comes in over HTTP, or what says it."""
-    match environment.get(settings.AUTH) or settings.DEFAULT_AUTH:
+    match _auth_of(environment):
         case Auth.TOKEN:
             return "  principal       by token; engramq token create --principal NAME makes one"
         case Auth.JWT:
@@ -243,9 +247,10 @@ def _banner(home: Home, lease: StackLease, environment: dict[str, str], end: str
     start, client = how_started(environment), CLIENTS["gemini"]
     options = "".join(f" --env {shlex.quote(f'{name}={value}')}" for name, value in start.variables.items())
     http = lease.addresses.get("http", "")
-    is_open = (environment.get(settings.AUTH) or settings.DEFAULT_AUTH) == Auth.NONE
     add = f"  claude mcp add --transport http engramq {http}/mcp --header 'Authorization: Bearer TOKEN'"
-    with_token = [] if is_open else ["Connect a client over HTTP with a token of its own:", add, ""]
+    with_token = (
+        [] if _auth_of(environment) == Auth.NONE else ["Connect a client over HTTP with a token of its own:", add, ""]
+    )
     lines = [
         "",
         "engramq is running.",
