@@ -88,7 +88,7 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
             while done is None and not (yes or as_json) and _total(found) and common.can_ask():
                 _print_outcome(listing, found, None, place, yes=True)
                 word = "Archive" if listing.unarchived else "Erase for good"
-                click.confirm(f"{word}: {_counted(found)}?", abort=True, err=True)
+                click.confirm(f"{word}: {_describe_found(found)}?", abort=True, err=True)
                 found, done = _purge(place, listing, yes=True, as_json=False, agreed=found)
     except EngramqError as refusal:
         code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
@@ -233,7 +233,7 @@ def _purge(
 ) -> tuple[Purged, Purged | None]:
     """Return what was found, and what was done if it was to be and is no more or less than was `agreed`."""
     found = place.client.reply_to(listing, Purged)
-    if agreed is not None and _counted(found) != _counted(agreed):
+    if agreed is not None and _describe_found(found) != _describe_found(agreed):
         return found, None
     of = _total(found)
     to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0
@@ -251,7 +251,7 @@ def _tell_progress(client: ToolClient, listing: PurgeMemories, of: int) -> None:
         click.echo(f"{max(0, of - left)} of {of} done", err=True)
 
 
-def _counted(found: Purged) -> str:
+def _describe_found(found: Purged) -> str:
     return format_counts(found) + _of_projects(found)
 
 

@@ -174,7 +174,7 @@ class CodexLines(LineReader):
         questions = self._asked.pop(call, None) if kind == _OUTPUT else None
         answers = object_in(object_in(item.get("output")).get("answers"))
         return join_answers(
-            (asked.get("question"), _chosen(answers.get(text_at(asked, "id"))))
+            (asked.get("question"), _texts_in(answers.get(text_at(asked, "id"))))
             for asked in map(object_in, questions if isinstance(questions, list) else ())
         )
 
@@ -197,7 +197,7 @@ class CodexLines(LineReader):
         return now is not None and self._begun is not None and (now - self._begun) % _DAY_S <= _BURST_S
 
 
-def _chosen(answer: object) -> list[str]:
+def _texts_in(answer: object) -> list[str]:
     """Return what was chosen, and what was noted beside."""
     given = object_in(answer).get("answers")
     several = given if isinstance(given, list) else []
