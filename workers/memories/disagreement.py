@@ -343,8 +343,11 @@ def _places(first: _Statement, other: _Statement, common: frozenset[str]) -> tup
 
 def _may_have_other_values(first: _Statement, other: _Statement, common: frozenset[str]) -> bool:
     """Say whether two statements have enough words in common, with those that say nothing, or each one of opposites."""
-    shared = len(common) + len((first.all & other.all) - first.keys)
-    return shared >= SHARED or not (first.all.isdisjoint(_OPPOSED) or other.all.isdisjoint(_OPPOSED))
+    return _share_enough(first, other, common) or not (first.all.isdisjoint(_OPPOSED) or other.all.isdisjoint(_OPPOSED))
+
+
+def _share_enough(first: _Statement, other: _Statement, common: frozenset[str]) -> bool:
+    return len(common) + len((first.all & other.all) - first.keys) >= SHARED
 
 
 def _is_run(places: list[int]) -> bool:
@@ -357,7 +360,7 @@ def _are_other_values(first: _Statement, other: _Statement, mine: list[int], the
     single = len(mine) == len(theirs) == 1
     if single and frozenset((a.plain, b.plain)) in _OPPOSITES:
         return True
-    if len(first.keys & other.keys) + len((first.all & other.all) - first.keys) < SHARED:
+    if not _share_enough(first, other, first.keys & other.keys):
         return False
     is_role = mine[0] == theirs[0] == 0 and _is_of_role(first) and _is_of_role(other)
     if mine[0] < first.verb_at or theirs[0] < other.verb_at:
