@@ -16,7 +16,7 @@ from engramq.deploy.cli.output import printable, refusal_text
 from engramq.deploy.importing.exports import LeftOut
 from engramq.deploy.importing.foreign import REJECTED, ChangedMeanwhile, DryRun
 from engramq.deploy.importing.rows import Row
-from engramq.deploy.importing.sending import CORRECTIONS, CannotReject, Importer, NoWorker
+from engramq.deploy.importing.sending import CORRECTIONS, CannotReject, Importer, NoWorker, first_of
 from engramq.schemas.command_line import CommandFailed, ExitCode, count_of
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.packed_lines import UnusableFile
@@ -141,9 +141,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except* (EngramqError, CannotReject, ChangedMeanwhile, NoWorker, UnusableFile) as group:
-        problem = group
-        while isinstance(problem, BaseExceptionGroup):
-            problem = problem.exceptions[0]
+        problem = first_of(group)
     if isinstance(problem, UnusableFile):
         raise CommandFailed(f"{problem} Nothing was imported.")
     if problem is not None:

@@ -50,6 +50,14 @@ CORRECTIONS: Final = (
 )
 
 
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of a group of tasks, however deep it lies."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
 class CannotReject(Exception):
     """The file for rejected rows cannot be written."""
 
