@@ -23,7 +23,7 @@ def message(second: int, role: str, text: str, *, bare: bool = False) -> Line:
     return said if bare else {"timestamp": at(second), "type": "response_item", "payload": said}
 
 
-def asked(second: int, questions: list[Line], answers: Line, *, name: str = "request_user_input") -> list[Line]:
+def ask(second: int, questions: list[Line], answers: Line, *, name: str = "request_user_input") -> list[Line]:
     """Return the lines of a tool that asks the user."""
     call = {"type": "function_call", "name": name, "call_id": "c", "arguments": json.dumps({"questions": questions})}
     output = {"type": "function_call_output", "call_id": "c", "output": json.dumps(answers)}
@@ -82,11 +82,11 @@ CODEX_SAID: dict[str, tuple[list[Line], list[str]]] = {
         [BLUE, BLUE_TOO],
     ),
     "answers to questions": (
-        [meta(0, "A"), event(1, "user_message", BLUE), *asked(2, TEAS, CHOSEN), *asked(4, TEAS, {"answers": {}})],
+        [meta(0, "A"), event(1, "user_message", BLUE), *ask(2, TEAS, CHOSEN), *ask(4, TEAS, {"answers": {}})],
         [BLUE, "Which tea?\nMint, never black tea\nWhich cup?\nBlue"],
     ),
     "what only looks like an answer": (
-        [meta(0, "A"), event(1, "user_message", BLUE), *asked(2, TEAS, CHOSEN, name="exec_command")],
+        [meta(0, "A"), event(1, "user_message", BLUE), *ask(2, TEAS, CHOSEN, name="exec_command")],
         [BLUE],
     ),
     "a goal of the user": (
@@ -107,13 +107,13 @@ CODEX_SAID: dict[str, tuple[list[Line], list[str]]] = {
 }
 
 
-def spoken(second: int, kind: str, text: str, *, key: str = "", **more: Any) -> Line:
+def say(second: int, kind: str, text: str, *, key: str = "", **more: Any) -> Line:
     """Return a message of Gemini CLI."""
     content: Any = text if kind == "gemini" and not key else [{"text": text}]
     return {"id": key or f"m{second}", "timestamp": at(second), "type": kind, "content": content, **more}
 
 
-def called(name: str, output: str, **arguments: Any) -> Line:
+def call(name: str, output: str, **arguments: Any) -> Line:
     """Return a call of a tool of Gemini CLI."""
     result = [{"functionResponse": {"id": "c", "name": name, "response": {"output": output}}}]
     return {"id": "c", "name": name, "args": arguments, "status": "success", "timestamp": at(9), "result": result}
@@ -126,9 +126,9 @@ REJECTED = "Plan rejected. User feedback: Without sugar.\n\nThe plan is stored a
 SHELL = "I ran the following shell command:\n```sh\nls\n```\n\nThis produced the following result:\n```\ntea\n```"
 
 
-def copied(second: int, *said: tuple[str, str]) -> list[Line]:
+def copy(second: int, *said: tuple[str, str]) -> list[Line]:
     """Return what Gemini CLI writes of what was said once somebody refuses a tool."""
-    lines = [spoken(second, kind, text, key=f"{second}-{number}") for number, (kind, text) in enumerate(said)]
+    lines = [say(second, kind, text, key=f"{second}-{number}") for number, (kind, text) in enumerate(said)]
     lines[0]["content"].insert(0, {"text": OWN})
     return [*lines, {"$set": {"messages": lines}}]
 
@@ -137,44 +137,44 @@ GEMINI_SAID: dict[str, tuple[list[Line], list[str]]] = {
     "answers to questions": (
         [
             SESSION,
-            spoken(1, "user", BLUE),
-            spoken(2, "gemini", ""),
-            spoken(2, "gemini", "", toolCalls=[called("ask_user", ANSWERS, questions=[*TEAS[:2]])]),
+            say(1, "user", BLUE),
+            say(2, "gemini", ""),
+            say(2, "gemini", "", toolCalls=[call("ask_user", ANSWERS, questions=[*TEAS[:2]])]),
         ],
         [BLUE, "Which tea?\nMint\nWhich cup?\nBlue, please"],
     ),
     "words about a plan": (
-        [SESSION, spoken(2, "gemini", BLUE_TOO, toolCalls=[called("exit_plan_mode", REJECTED)])],
+        [SESSION, say(2, "gemini", BLUE_TOO, toolCalls=[call("exit_plan_mode", REJECTED)])],
         [BLUE_TOO, "Without sugar."],
     ),
     "what a tool has read": (
-        [SESSION, spoken(2, "gemini", BLUE_TOO, toolCalls=[called("read_file", REJECTED), called("sh", ANSWERS)])],
+        [SESSION, say(2, "gemini", BLUE_TOO, toolCalls=[call("read_file", REJECTED), call("sh", ANSWERS)])],
         [BLUE_TOO],
     ),
     "a copy after a refused tool": (
         [
             SESSION,
-            {"$set": {"messages": [spoken(0, "user", OWN, key="own")]}},
-            *(spoken(1, "user", BLUE), spoken(2, "gemini", BLUE_TOO)),
-            *(spoken(3, "user", "Go on."), spoken(4, "gemini", "Yes."), spoken(5, "user", "Boil it.")),
-            *copied(6, ("user", BLUE), ("gemini", BLUE_TOO), ("user", "Go on."), ("gemini", "Yes.")),
-            *(spoken(7, "user", "Go on."), spoken(8, "gemini", "Yes."), spoken(9, "user", "Boil it.")),
-            *copied(10, ("user", BLUE), ("gemini", BLUE_TOO), *(("user", "Go on."), ("gemini", "Yes.")) * 2),
-            spoken(11, "user", "Go on."),
+            {"$set": {"messages": [say(0, "user", OWN, key="own")]}},
+            *(say(1, "user", BLUE), say(2, "gemini", BLUE_TOO)),
+            *(say(3, "user", "Go on."), say(4, "gemini", "Yes."), say(5, "user", "Boil it.")),
+            *copy(6, ("user", BLUE), ("gemini", BLUE_TOO), ("user", "Go on."), ("gemini", "Yes.")),
+            *(say(7, "user", "Go on."), say(8, "gemini", "Yes."), say(9, "user", "Boil it.")),
+            *copy(10, ("user", BLUE), ("gemini", BLUE_TOO), *(("user", "Go on."), ("gemini", "Yes.")) * 2),
+            say(11, "user", "Go on."),
         ],
         [BLUE, BLUE_TOO, "Go on.", "Yes.", "Boil it.", "Go on.", "Yes.", "Boil it.", "Go on."],
     ),
     "a copy of what was said elsewhere": (
-        [SESSION, spoken(1, "user", BLUE), *copied(2, ("user", BLUE), ("gemini", "Elsewhere."))],
+        [SESSION, say(1, "user", BLUE), *copy(2, ("user", BLUE), ("gemini", "Elsewhere."))],
         [BLUE, "Elsewhere."],
     ),
     "a copy of what was typed otherwise": (
         [
             SESSION,
-            spoken(1, "user", "Brew: tea", displayContent=[{"text": "/brew tea"}]),
-            *copied(2, ("user", "Brew: tea")),
+            say(1, "user", "Brew: tea", displayContent=[{"text": "/brew tea"}]),
+            *copy(2, ("user", "Brew: tea")),
         ],
         ["/brew tea"],
     ),
-    "a command of the shell": ([SESSION, spoken(1, "user", SHELL), spoken(2, "user", BLUE)], [BLUE]),
+    "a command of the shell": ([SESSION, say(1, "user", SHELL), say(2, "user", BLUE)], [BLUE]),
 }
