@@ -58,7 +58,7 @@ from engramq.schemas.passages import words_of
 from engramq.schemas.pastes import read_prompt
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
-from engramq.telemetry.spans import SpanKind, Subject, about, join_trace, span
+from engramq.telemetry.spans import SpanKind, Subject, trace
 
 log = logging.getLogger(__name__)
 
@@ -125,38 +125,36 @@ class Service:
         started, tool = time.perf_counter(), call.tool.name
         principal = call.caller.principal
         audience = audience_of(call.tools, principal.scopes, principal.untrusted)
-        with span(f"tools/call {tool}", SpanKind.SERVER, call.traceparent, {"gen_ai.tool.name": tool}) as active:
-            traceparent, trace_id = join_trace(active.traceparent or call.traceparent)
-            with about(trace_id) as subject:
-                try:
-                    with self.limits.admit(call.caller) if self.limits.are_set else nullcontext():
-                        reply = await self._answer(call, audience, traceparent, subject)
-                except EngramqError as refusal:
-                    reply = fault_reply(refusal.fault, audience)
-                except Exception:  # the SDK would send the text of an unforeseen error to the client
-                    log.exception("Tool call failed", extra={"tool": tool})
-                    fault = refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault
-                    reply = fault_reply(fault, audience)
-                taken_s = time.perf_counter() - started
-                outcome = str(reply.body["code" if reply.is_error else "status"])
-                log.info(
-                    "Tool call",
-                    extra={
-                        "tool": tool,
-                        "command_id": subject.command_id or None,
-                        "status": reply.body["status"],
-                        "ms": round(taken_s * 1000, 2),
-                        "principal": principal.name,
-                    },
-                )
-                if active.traceparent:
-                    active.tell("engramq.command_id", subject.command_id)
-                    active.tell("engramq.outcome", outcome)
+        with trace(f"tools/call {tool}", SpanKind.SERVER, call.traceparent, {"gen_ai.tool.name": tool}) as subject:
+            try:
+                with self.limits.admit(call.caller) if self.limits.are_set else nullcontext():
+                    reply = await self._answer(call, audience, subject)
+            except EngramqError as refusal:
+                reply = fault_reply(refusal.fault, audience)
+            except Exception:  # the SDK would send the text of an unforeseen error to the client
+                log.exception("Tool call failed", extra={"tool": tool})
+                fault = refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault
+                reply = fault_reply(fault, audience)
+            taken_s = time.perf_counter() - started
+            outcome = str(reply.body["code" if reply.is_error else "status"])
+            log.info(
+                "Tool call",
+                extra={
+                    "tool": tool,
+                    "command_id": subject.command_id or None,
+                    "status": reply.body["status"],
+                    "ms": round(taken_s * 1000, 2),
+                    "principal": principal.name,
+                },
+            )
+            if subject.span is not None:
+                subject.span.tell("engramq.command_id", subject.command_id)
+                subject.span.tell("engramq.outcome", outcome)
         if self.observe is not None:
             self.observe(tool, outcome, taken_s)
         return reply
 
-    async def _answer(self, call: Call, audience: Audience, traceparent: str, subject: Subject) -> ToolReply:
+    async def _answer(self, call: Call, audience: Audience, subject: Subject) -> ToolReply:
         tool, caller = call.tool, call.caller
         if tool.name not in audience.tools:  # first: nobody mends arguments of what they may not call
             admit(tool.parameters, tool.scope, caller.principal)
@@ -182,7 +180,7 @@ class Service:
             idempotency_key=arguments.idempotency_key,
             # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
             fingerprint=fingerprint(command) if tool.write else "",
-            traceparent=traceparent,
+            traceparent=subject.traceparent,
             project=composed(caller.project) if caller.project else "",
             together=call.together,
         )

@@ -116,9 +116,13 @@ class Keys:
         self.erased = f"{prefix}:erased"  # string: something was erased since the append-only file was written anew
         self.cursor_secret = f"{prefix}:cursor-secret"  # string: the key that signs cursors
 
-    def job_id(self, first_command_id: str, count: int, turn: str = "") -> str:
-        """Return the id of the job that begins with this command and has so many of them; `turn` is a turn mark."""
-        return f"{self._job_tag}{first_command_id}.{f'{turn}.' if turn else ''}{count}"
+    def job_id(self, first_command_id: str, count: int, kind: WorkerKind | None = None, namespace: str = "") -> str:
+        """Return the id of the job that begins with this command and has so many of them.
+
+        In a mailbox where namespaces take turns it has the turn mark of the namespace.
+        """
+        turn = f"{turn_mark(namespace)}." if kind in BULK else ""
+        return f"{self._job_tag}{first_command_id}.{turn}{count}"
 
     def page_session(self, digest: str) -> str:
         """String: the sealed bearer token of somebody who signed in at the page; `digest` is of the cookie."""
@@ -162,9 +166,9 @@ class Keys:
         return f"{self.prefix}:session_state:{name}", f"{self.prefix}:touched:{name}"
 
 
-def turn_mark(kind: WorkerKind, namespace: str) -> str:
-    """Return the mark in the ids of a namespace's jobs by which namespaces take turns; "" where they do not."""
-    return hashlib.blake2b(namespace.encode(), digest_size=4).hexdigest() if kind in BULK else ""
+def turn_mark(namespace: str) -> str:
+    """Return the mark in the ids of a namespace's jobs by which namespaces take turns."""
+    return hashlib.blake2b(namespace.encode(), digest_size=4).hexdigest()
 
 
 def _quote_name(principal: PrincipalId) -> str:

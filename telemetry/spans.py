@@ -13,7 +13,7 @@ import socket
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,24 +25,15 @@ from engramq.schemas.ids import format_time
 
 @dataclass(slots=True)
 class Subject:
-    """A command of a trace; "" is what is not known, such as a command that is not sent yet."""
+    """A command of a trace; `command_id` is "" while the command is not sent. `span`: None where none is recorded."""
 
+    traceparent: str
     trace_id: str
     command_id: str = ""
+    span: "Span | None" = None
 
 
 _SUBJECT: Final[ContextVar[Subject | None]] = ContextVar("subject", default=None)
-
-
-@contextmanager
-def about(trace_id: str, command_id: str = "") -> Iterator[Subject]:
-    """Let all log lines of the block, and of the tasks that it starts, name command and trace."""
-    subject = Subject(trace_id, command_id)
-    token = _SUBJECT.set(subject)
-    try:
-        yield subject
-    finally:
-        _SUBJECT.reset(token)
 
 
 class NameSubject(logging.Filter):
@@ -65,15 +56,6 @@ def trace_id_of(traceparent: str | None) -> str:
     """Return the id of the trace, nothing where the header names none."""
     match = None if traceparent is None else _FORM.fullmatch(traceparent)
     return "" if match is None else match[1]
-
-
-def join_trace(traceparent: str | None) -> tuple[str, str]:
-    """Return the header and the id of the trace that it names; of a new one that nobody records if it names none."""
-    if traceparent and (trace_id := trace_id_of(traceparent)):
-        return traceparent, trace_id
-    # Nobody must be kept from guessing it. OpenTelemetry draws its ids so too: without a system call.
-    trace_id, span_id = f"{random.getrandbits(128) or 1:032x}", random.getrandbits(64) or 1
-    return f"00-{trace_id}-{span_id:016x}-00", trace_id
 
 
 Value = str | int | float | bool
@@ -149,34 +131,48 @@ def recorded_by(tracer: Tracer) -> Iterator[None]:
         tracer.close()
 
 
-class _Recorded:
-    """A block that is a span, and what begins in it a part of it."""
-
-    def __init__(self, begun: Span) -> None:
-        self._span = begun
-
-    def __enter__(self) -> Span:
-        self._token = _CURRENT.set(self._span)
-        return self._span
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        _CURRENT.reset(self._token)
-        self._span.end("" if kind is None else kind.__name__)
+@contextmanager
+def about(traceparent: str | None, command_id: str) -> Iterator[None]:
+    """Let all log lines of the tasks that the block starts name a command and its trace; they are no part of a span."""
+    before = _SUBJECT.set(Subject(traceparent or "", trace_id_of(traceparent), command_id))
+    try:
+        yield
+    finally:
+        _SUBJECT.reset(before)
 
 
-_NOT_RECORDED: Final = nullcontext(_SILENT)
+@contextmanager
+def trace(
+    name: str,
+    kind: SpanKind,
+    traceparent: str | None = None,
+    attributes: Mapping[str, Value] | None = None,
+    command_id: str = "",
+) -> Iterator[Subject]:
+    """Record a block as a span, and let all log lines of the block, and of the tasks it starts, name command and trace.
 
-
-def span(
-    name: str, kind: SpanKind, parent: str | None = None, attributes: Mapping[str, Value] | None = None
-) -> AbstractContextManager[Span]:
-    """Record a block as a span, of the trace that the header `parent` names or else of a new one.
-
-    What begins in the block is a part of it. An exception that leaves the block ends it with the exception's name.
+    The trace is the one that the header names, or else a new one. What begins in the block is a part of the span, which
+    ends with the name of an exception that leaves the block.
     """
-    if _tracer is None:
-        return _NOT_RECORDED
-    return _Recorded(_tracer.begin(name, kind, parent, time.time_ns(), attributes or {}))
+    begun = None if _tracer is None else _tracer.begin(name, kind, traceparent, time.time_ns(), attributes or {})
+    traceparent = traceparent if begun is None else begun.traceparent
+    trace_id = trace_id_of(traceparent)
+    if traceparent is None or not trace_id:
+        # Nobody must be kept from guessing it. OpenTelemetry draws its ids so too: without a system call.
+        trace_id, span_id = f"{random.getrandbits(128) or 1:032x}", random.getrandbits(64) or 1
+        traceparent = f"00-{trace_id}-{span_id:016x}-00"
+    subject, error = Subject(traceparent, trace_id, command_id, begun), ""
+    subject_before, span_before = _SUBJECT.set(subject), _CURRENT.set(begun)
+    try:
+        yield subject
+    except BaseException as problem:
+        error = type(problem).__name__
+        raise
+    finally:
+        _SUBJECT.reset(subject_before)
+        _CURRENT.reset(span_before)
+        if begun is not None:
+            begun.end(error)
 
 
 def past(name: str, kind: SpanKind, parent: str | None, began_s: float) -> None:

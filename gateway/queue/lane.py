@@ -21,7 +21,7 @@ from engramq.schemas.connection import CONNECTION_ERRORS, Lanes, RedisConnection
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.limits import (
     BULK,
     FEWEST_WAITING,
@@ -362,7 +362,7 @@ class BusLane:
         for batch in batches:
             if not batch.packed:
                 first = batch.commands[0]
-                job = self._keys.job_id(first.id, len(batch.commands), turn_mark(batch.mailbox, first.namespace))
+                job = self._keys.job_id(first.id, len(batch.commands), batch.mailbox, first.namespace)
                 payload = encode_job([waiting.data for waiting in batch.commands], time.time_ns() // 1_000_000)
                 of = self._keys.of[batch.mailbox]
                 where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *self._keys.guard)

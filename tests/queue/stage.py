@@ -20,7 +20,7 @@ from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
 from engramq.schemas.connection import Lanes, run
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.ids import uuid7
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys, turn_mark
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_WRITES
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
@@ -249,7 +249,7 @@ async def put(
     """Put a command into its mailbox, with nobody who waits for it, and return its id."""
     envelope = Envelope(id=uuid7(), namespace=namespace, principal=principal, command=command, issued_at=time.time())
     kind = command.mailbox
-    job = stage.keys.job_id(envelope.id, 1, turn_mark(kind, namespace))
+    job = stage.keys.job_id(envelope.id, 1, kind, namespace)
     assert await stage.enqueue(job, encode_job([encode(envelope)], 0), bound=bound, kind=kind) == -1
     return envelope.id
 

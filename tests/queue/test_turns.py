@@ -99,8 +99,8 @@ async def test_what_follows_an_import_takes_turns_too(stage: Stage, importing: I
 
 async def fill(stage: Stage, namespace: str, count: int, *, due_s_ago: float = 0) -> list[str]:
     """Put so many jobs of a namespace into the mailbox, the first of them due so long ago; return their ids."""
-    mark, of = turn_mark(IMPORTS, namespace), stage.keys.of[IMPORTS]
-    jobs = [stage.keys.job_id(uuid7(), 1, mark) for _ in range(count)]
+    of = stage.keys.of[IMPORTS]
+    jobs = [stage.keys.job_id(uuid7(), 1, IMPORTS, namespace) for _ in range(count)]
     await stage.redis.mset({JOB_KEY + job: b"" for job in jobs})
     seconds, micros = await stage.redis.time()
     at = seconds * 1000 + micros // 1000 - due_s_ago * 1000
@@ -136,7 +136,7 @@ async def test_who_comes_behind_any_number_of_jobs_of_another_is_next(stage: Sta
     first = [job for _ in range(4) for job in await claim_some(stage)]
     assert sorted(first) == sorted([*evil[:2], *zoe])
     await fill(stage, "acme", 1)
-    assert f".{turn_mark(IMPORTS, 'acme')}." in (await claim_some(stage))[0]
+    assert f".{turn_mark('acme')}." in (await claim_some(stage))[0]
 
 
 async def test_a_claim_at_a_full_mailbox_does_little_and_never_much(stage: Stage) -> None:
@@ -156,7 +156,7 @@ async def test_jobs_that_came_in_one_millisecond_all_get_their_turn(stage: Stage
     await stage.redis.zadd(stage.keys.of[IMPORTS].mailbox, dict.fromkeys(jobs, 1))
     await fill(stage, "zoe", 1)
     marks = {job.split(".")[-2] for _ in range(2) for job in await claim_some(stage)}
-    assert marks == {turn_mark(IMPORTS, "evil"), turn_mark(IMPORTS, "zoe")}
+    assert marks == {turn_mark("evil"), turn_mark("zoe")}
 
 
 @pytest.mark.parametrize("lost", ["waiting", "turns", ""])
@@ -218,7 +218,7 @@ async def test_a_call_in_bulk_is_a_job_of_its_own(stage: Stage) -> None:
 
     await stage.until(all_wait)
     jobs = await stage.redis.zrange(stage.keys.of[IMPORTS].mailbox, 0, -1)
-    assert all(f".{turn_mark(IMPORTS, 'acme')}.1" in job.decode() for job in jobs)
+    assert all(f".{turn_mark('acme')}.1" in job.decode() for job in jobs)
     importing = Importing()
     await stage.workers(importing.actor())
     await importing.go_on(20)
@@ -244,4 +244,4 @@ async def test_what_is_tried_again_or_handed_back_keeps_its_turn(stage: Stage, m
     await stage.reaches(lambda: len(tries), 2)
     await workers.stop()
     (job,) = await stage.redis.zrange(stage.keys.of[IMPORTS].mailbox, 0, -1)
-    assert job.decode() == stage.keys.job_id(command, 1, turn_mark(IMPORTS, "acme"))
+    assert job.decode() == stage.keys.job_id(command, 1, IMPORTS, "acme")

@@ -11,7 +11,7 @@ from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_
 from engramq.schemas.connection import Lanes, run
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
-from engramq.schemas.keys import JOB_KEY, Keys, turn_mark
+from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.limits import FOLLOW_UP_BOUND
 from engramq.schemas.scripts import DROP_LETTERS, REVIVE
 from engramq.schemas.vocabulary import WorkerKind
@@ -133,7 +133,7 @@ class DeadLetters:
         elif envelope is None:
             job = keys.job_id(letter.id, 1)
         else:
-            job = keys.job_id(envelope.id, 1, turn_mark(letter.mailbox, envelope.namespace))
+            job = keys.job_id(envelope.id, 1, letter.mailbox, envelope.namespace)
         of = keys.of[letter.mailbox]
         revived = await run(
             self._redis,

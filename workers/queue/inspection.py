@@ -23,7 +23,7 @@ from engramq.schemas.connection import CLIENT_ERRORS, Lanes, run
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.limits import REPLY_TTL_S
 from engramq.schemas.scripts import MARK_ERASED, SCRUB_JOB, SCRUB_SESSION, UNMARK_ERASED
 from engramq.schemas.vocabulary import WorkerKind
@@ -102,7 +102,7 @@ class Inspection:
             if not _may_see(note.owner, namespace, principal):
                 return None
             # A command that was tried again, or handed back by its worker, is a job of its own.
-            jobs = {note.job_id, keys.job_id(command_id, 1, turn_mark(note.mailbox, namespace))}
+            jobs = {note.job_id, keys.job_id(command_id, 1, note.mailbox, namespace)}
             leases = await self._redis.exists(*(LEASE_KEY + job for job in jobs))
             waiting = await self._redis.exists(*(JOB_KEY + job for job in jobs))
         if not waiting:

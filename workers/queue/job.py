@@ -22,9 +22,9 @@ from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, enco
 from engramq.schemas.commands import FORMER_TOOLS, WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.keys import Keys, turn_mark
+from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.spans import SpanKind, about, past, span, trace_id_of
+from engramq.telemetry.spans import SpanKind, Subject, about, past, trace, trace_id_of
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import CommandTry, Job, Lease, LeaseLost, OutcomeUnknown, SessionUse, WorkerSpec
 from engramq.workers.queue.dead_letters import DeadLetter
@@ -63,6 +63,7 @@ class Mailbox:
 class _Progress:
     """How far a try of a command is. `outcome`: `done`, `retried`, `set_aside`, `abandoned`, or its refusal's code."""
 
+    subject: Subject
     came: float  # when its command came, by `clock`
     began: float = 0.0  # when its handler began, by `clock`; 0: it has not
     outcome: str = RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
@@ -83,7 +84,7 @@ class ClaimedJob:
     redis_ahead_s: float
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
-    _turn: str = ""  # the turn mark of its namespace
+    _namespace: str = ""  # of its commands, where namespaces take turns; else of one of them
     _served: int = 0  # commands that were settled for good
     _results: list[Result] = field(default_factory=list)  # not settled yet
     _letters: list[DeadLetter] = field(default_factory=list)  # of what could not be read, not settled yet
@@ -146,7 +147,7 @@ class ClaimedJob:
                 self._bury(f"{self.job_id}#{place}", part, problem, whole_job=False)
                 continue
             too_late = not envelope.command.write and 0 < envelope.deadline < now
-            self._turn = turn_mark(self.mailbox.spec.kind, envelope.namespace)
+            self._namespace = envelope.namespace
             if envelope.id not in self.open and not too_late:
                 self.open[envelope.id] = part
                 envelopes.append(envelope)
@@ -184,24 +185,22 @@ class ClaimedJob:
     async def _carry_out(self, envelope: Envelope) -> None:
         """Run the handler of a command, keep the result, and report both. Only cancellation comes through."""
         spec, name, now = self.mailbox.spec, type(envelope.command).__name__, clock()
-        # Old commands do not say when they came.
-        progress = _Progress(min(now, envelope.issued_at - self.redis_ahead_s) if envelope.issued_at else now)
         attributes = {
             "engramq.command_id": envelope.id,
             "engramq.mailbox": spec.kind.value,
             "engramq.attempt": envelope.attempt,
         }
-        with (
-            about(trace_id_of(envelope.traceparent), envelope.id),
-            span(name, SpanKind.CONSUMER, envelope.traceparent, attributes) as active,
-        ):
+        with trace(name, SpanKind.CONSUMER, envelope.traceparent, attributes, envelope.id) as subject:
+            # Old commands do not say when they came.
+            came = min(now, envelope.issued_at - self.redis_ahead_s) if envelope.issued_at else now
+            progress = _Progress(subject, came)
             try:
                 self._results.append(await self._result_of(envelope, progress))
             finally:
                 if self.lease.abandoned:
                     progress.outcome = ABANDONED
-                if active.traceparent:
-                    active.tell("engramq.outcome", progress.outcome)
+                if subject.span is not None:
+                    subject.span.tell("engramq.outcome", progress.outcome)
                 if spec.observe is not None:
                     ended = clock()
                     began = progress.began or ended
@@ -221,7 +220,8 @@ class ClaimedJob:
         try:
             async with self.mailbox.handlers:
                 progress.began = now = clock()
-                past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (now - progress.came))
+                if progress.subject.span is not None:
+                    past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (now - progress.came))
                 patience_s = envelope.deadline - now - self.redis_ahead_s if envelope.deadline else math.inf
                 with counted:
                     outcome = await handler(Job(tried, self.lease, patience_s))
@@ -279,8 +279,7 @@ class ClaimedJob:
         any other one under its own name. Orderly put back, they have not used up a try.
         """
         results, letters = list(self._results), list(self._letters)
-        kind = self.mailbox.spec.kind
-        settlement = Settlement(self.mailbox.keys, kind)
+        settlement = Settlement(self.mailbox.keys, self.mailbox.spec.kind)
         settlement.add(results)
         for letter in letters:
             settlement.bury(letter)
@@ -289,7 +288,7 @@ class ClaimedJob:
             with_result = {result.envelope.id for result in results}
             for command_id, raw in self.open.items():
                 if command_id not in with_result:
-                    settlement.enqueue(kind, [(command_id, raw)], turn=self._turn, tries=self.tries - 1)
+                    settlement.put_back(self._namespace, command_id, raw, self.tries - 1)
         served = self._served + settlement.ended
         uses = await self._write(settlement, settlement.pack(self.job_id, self.lease.token, served if last else None))
         for follow_up in settlement.gathered:
@@ -300,7 +299,7 @@ class ClaimedJob:
             envelope = result.envelope
             self.open.pop(envelope.id, None)
             if result.outcome is not None and result.outcome.after_reply is not None:
-                with about(trace_id_of(envelope.traceparent), envelope.id):
+                with about(envelope.traceparent, envelope.id):
                     use = uses.get(session_of(envelope))
                     self.mailbox.background.start(partial(result.outcome.after_reply, use), envelope.id)
 

@@ -19,8 +19,8 @@ from engramq.schemas.commands import Command
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope, Principal, PrincipalId
 from engramq.schemas.ids import uuid7
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys, turn_mark
-from engramq.schemas.limits import FOLLOW_UP_BOUND, REPLY_TTL_S, commands_per_job
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
+from engramq.schemas.limits import BULK, FOLLOW_UP_BOUND, REPLY_TTL_S, commands_per_job
 from engramq.schemas.scripts import ENQUEUE_READS, SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
 from engramq.workers.queue.background import Activity
@@ -78,9 +78,7 @@ class Settlement:
             if result.answer is not None and result.envelope.reply_to:
                 replies.setdefault(result.envelope.reply_to, []).append(result.answer)
             if result.retry is not None:
-                retry = (result.retry.id, encode(result.retry))
-                turn = turn_mark(self.mailbox, result.retry.namespace)
-                self.enqueue(self.mailbox, [retry], turn=turn, delay_ms=round(result.delay_s * 1000))
+                self._actions.append(("job", *self._retry_of(result)))
             if result.letter is not None:
                 self.bury(result.letter)
             if result.outcome is not None:
@@ -90,7 +88,7 @@ class Settlement:
                         continue
                     envelope = follow_up_envelope(follow_up, result.envelope.traceparent)
                     mailbox = follow_up.command.mailbox
-                    sort = (mailbox, turn_mark(mailbox, envelope.namespace))
+                    sort = (mailbox, envelope.namespace if mailbox in BULK else "")
                     follow_ups.setdefault(sort, []).append((envelope.id, encode(envelope)))
         self._actions += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
         ended = [result for result in results if result.retry is None or result.if_heard]
@@ -99,50 +97,42 @@ class Settlement:
             self._use_sessions(ended)
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
         bound = FOLLOW_UP_BOUND // self.keys.lanes
-        for (mailbox, turn), envelopes in follow_ups.items():
+        for (mailbox, namespace), envelopes in follow_ups.items():
             most = commands_per_job(mailbox)
             for start in range(0, len(envelopes), most):
-                self.enqueue(mailbox, envelopes[start : start + most], turn=turn, bound=bound)
+                job = self._job(mailbox, namespace, envelopes[start : start + most], bound=bound)
+                self._actions.append(("job", *job))
 
-    def enqueue(
-        self,
-        mailbox: WorkerKind,
-        envelopes: Sequence[tuple[str, bytes]],
-        *,
-        turn: str,
-        bound: int = UNBOUNDED,
-        delay_ms: int = 0,
-        tries: int = 0,
-    ) -> None:
-        """Put a job of these (command id, encoded envelope) into a mailbox, unless that holds `bound` commands.
-
-        `turn` is the turn mark of their namespace, `tries` how often it has been begun already without an orderly end.
-        """
-        job = self._job(mailbox, envelopes, turn=turn, bound=bound, delay_ms=delay_ms, tries=tries)
+    def put_back(self, namespace: str, command_id: str, envelope: bytes, tries: int) -> None:
+        """Make an encoded envelope a job of its own, that has been begun so often without an orderly end."""
+        job = self._job(self.mailbox, namespace, [(command_id, envelope)], tries=tries)
         self._actions.append(("job", *job))
 
     def _refuse(self, result: Result) -> None:
         """Answer a write that was not applied, or try it again if that comes too late for its caller."""
         assert result.answer is not None
+        until_ms, reply_to = round(result.envelope.deadline * 1000), result.envelope.reply_to
+        self._actions.append(("refuse", until_ms, reply_to, REPLY_TTL_S, result.answer, *self._retry_of(result)))
+
+    def _retry_of(self, result: Result) -> tuple[Argument, ...]:
         assert result.retry is not None
-        envelope, retry = result.envelope, (result.retry.id, encode(result.retry))
-        turn, delay_ms = turn_mark(self.mailbox, envelope.namespace), round(result.delay_s * 1000)
-        job = self._job(self.mailbox, [retry], turn=turn, bound=UNBOUNDED, delay_ms=delay_ms, tries=0)
-        until_ms = round(envelope.deadline * 1000)
-        self._actions.append(("refuse", until_ms, envelope.reply_to, REPLY_TTL_S, result.answer, *job))
+        envelopes = [(result.retry.id, encode(result.retry))]
+        return self._job(self.mailbox, result.retry.namespace, envelopes, delay_ms=round(result.delay_s * 1000))
 
     def _job(
         self,
         mailbox: WorkerKind,
+        namespace: str,
         envelopes: Sequence[tuple[str, bytes]],
         *,
-        turn: str,
-        bound: int,
-        delay_ms: int,
-        tries: int,
+        bound: int = UNBOUNDED,
+        delay_ms: int = 0,
+        tries: int = 0,
     ) -> tuple[Argument, ...]:
-        """Return what the action `job` takes."""
-        keys, job = self.keys, self.keys.job_id(envelopes[0][0], len(envelopes), turn)
+        """Return what the action `job` takes: a job of these (command id, encoded envelope), unless the mailbox holds
+        `bound` commands.
+        """
+        keys, job = self.keys, self.keys.job_id(envelopes[0][0], len(envelopes), mailbox, namespace)
         payload = encode_job([data for _, data in envelopes], time.time_ns() // 1_000_000)
         where = (
             keys.of[mailbox].mailbox,
@@ -244,7 +234,7 @@ async def send_follow_ups(pipeline: Pipeline, keys: Keys, follow_ups: Iterable[F
     """Enqueue follow-ups, a job each. Raises ConnectionLost, RedisError."""
     for follow_up in follow_ups:
         envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
-        job = keys.job_id(envelope.id, 1, turn_mark(kind, envelope.namespace))
+        job = keys.job_id(envelope.id, 1, kind, envelope.namespace)
         of = keys.of[kind]
         where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *keys.guard)
         payload = encode_job([encode(envelope)], time.time_ns() // 1_000_000)

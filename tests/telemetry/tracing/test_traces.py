@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from engramq.telemetry import spans
 from engramq.telemetry.otlp import QUEUED_MAX, ReportingExporter, recording
-from engramq.telemetry.spans import SpanKind, join_trace, past, span, trace_id_of
+from engramq.telemetry.spans import SpanKind, past, trace, trace_id_of
 from tests.conftest import Database
 from tests.telemetry.tracing.collector import Got, collecting
 from tests.telemetry.tracing.processes import environment_of, live
@@ -115,9 +115,8 @@ def test_a_search_is_traced_to_its_lookups(database: Database, redis_url: str, k
 
 def test_nothing_is_recorded_without_an_endpoint() -> None:
     assert not spans.are_recorded()
-    with span("a", SpanKind.SERVER) as active:
-        active.tell("b", 1)
-    assert active.traceparent == ""
+    with trace("a", SpanKind.SERVER) as subject:
+        assert subject.span is None
 
 
 @pytest.mark.long
@@ -129,7 +128,7 @@ def test_a_collector_that_is_away_costs_nothing_and_is_logged_once(caplog: pytes
     with heard(told) as again, recording(address, "engramq-test"):
         began = time.perf_counter()
         for _ in range(2 * QUEUED_MAX):
-            with span("a", SpanKind.SERVER):
+            with trace("a", SpanKind.SERVER):
                 pass
         assert time.perf_counter() - began < 5
         assert again.wait(BOUND_S)
@@ -150,7 +149,7 @@ def test_that_a_collector_fails_and_works_again_is_told_once_each(caplog: pytest
 def test_a_collector_that_takes_and_never_answers_holds_nobody_up() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=8) as silent:
         began = time.perf_counter()
-        with recording(f"http://127.0.0.1:{silent.getsockname()[1]}", "engramq-test"), span("a", SpanKind.SERVER):
+        with recording(f"http://127.0.0.1:{silent.getsockname()[1]}", "engramq-test"), trace("a", SpanKind.SERVER):
             pass
         assert time.perf_counter() - began < 3
 
@@ -158,9 +157,9 @@ def test_a_collector_that_takes_and_never_answers_holds_nobody_up() -> None:
 def test_what_a_client_does_not_want_recorded_is_not() -> None:
     with collecting() as collector:
         with recording(collector.url, "engramq-test"):
-            with span("unsampled", SpanKind.SERVER, f"00-{TRACE}-{PARENT}-00") as active:
+            with trace("unsampled", SpanKind.SERVER, f"00-{TRACE}-{PARENT}-00") as active:
                 past("waited", SpanKind.CONSUMER, active.traceparent, time.time())
-            with span("whole", SpanKind.SERVER, "no traceparent"):
+            with trace("whole", SpanKind.SERVER, "no traceparent"):
                 pass
         assert [each.name for each in collector.spans] == ["whole"]
 
@@ -170,7 +169,7 @@ def test_an_error_is_told_by_its_name_alone() -> None:
         with (
             pytest.raises(ValueError, match="secret"),
             recording(collector.url, "engramq-test"),
-            span("a", SpanKind.SERVER),
+            trace("a", SpanKind.SERVER),
         ):
             raise ValueError("secret")
         (failed,) = collector.spans
@@ -189,7 +188,8 @@ def test_a_header_that_names_no_trace_has_no_id(given: str | None) -> None:
 
 def test_a_header_is_read_and_made_in_the_same_form() -> None:
     assert trace_id_of(CLIENTS) == TRACE
-    assert join_trace(CLIENTS) == (CLIENTS, TRACE)
-    header, new = join_trace("no traceparent")
-    assert (len(new), trace_id_of(header)) == (32, new)
-    assert join_trace(None) != join_trace(None)
+    with trace("a", SpanKind.SERVER, CLIENTS) as joined, trace("b", SpanKind.SERVER, "no traceparent") as new:
+        assert (joined.traceparent, joined.trace_id) == (CLIENTS, TRACE)
+        assert (len(new.trace_id), trace_id_of(new.traceparent)) == (32, new.trace_id)
+    with trace("c", SpanKind.SERVER) as other:
+        assert len({joined.trace_id, new.trace_id, other.trace_id}) == 3
