@@ -99,12 +99,12 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     untrusted: bool = False
 
     @classmethod
-    def of(cls, envelope: Envelope, job_id: str, mailbox: WorkerKind) -> Self:
+    def of(cls, envelope: Envelope, job_id: str) -> Self:
         """Return the note of a command that went there."""
         whose = envelope.principal.identity
         return cls(
             job_id=job_id,
-            mailbox=mailbox,
+            mailbox=envelope.command.mailbox,
             namespace=envelope.namespace,
             principal=whose.name,
             untrusted=whose.untrusted,

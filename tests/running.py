@@ -54,5 +54,5 @@ async def run_once(
 @asynccontextmanager
 async def opened(store: Store, namespace: str) -> AsyncIterator[Transaction]:
     """Open one transaction, tried once, for as long as the block lasts."""
-    async with store._pool.connection() as connection, store._enter(connection, namespace, read_only=False) as tx:
+    async with store._pool.connection() as connection, await store._enter(connection, namespace, read_only=False) as tx:
         yield tx

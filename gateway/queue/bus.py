@@ -15,7 +15,6 @@ import msgspec
 
 from engramq.gateway.queue.lane import BusLane, Callers
 from engramq.gateway.queue.look import Look, look_at
-from engramq.schemas.clocks import clock
 from engramq.schemas.codec import fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import Lanes, lanes_of
@@ -124,8 +123,6 @@ class Bus:
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
         lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_of(envelope.namespace, anywhere=anywhere)
-        now = clock() + lane.redis_ahead_s  # by the time of Redis every worker judges how old a command is
-        envelope = msgspec.structs.replace(envelope, issued_at=now, deadline=now + timeout_s, reply_to=lane.reply_list)
         return await lane.deliver(envelope, timeout_s) or Pending(envelope.id)
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError
 
 from engramq.schemas.clocks import Presence, clock
@@ -98,11 +99,8 @@ class WaitingCall:
     The future's result is the answer, or None when all that is known is that it may be carried out.
     """
 
-    id: str
+    envelope: Envelope
     data: bytes
-    namespace: str
-    mailbox: WorkerKind
-    write: bool
     future: asyncio.Future[Answer | None]
     born: float = field(default_factory=time.monotonic)
     sent: bool = False
@@ -111,7 +109,7 @@ class WaitingCall:
 
     def expire(self) -> None:
         """End the wait: a write that was sent may have been or be carried out, everything else is refused."""
-        if self.sent and self.write:
+        if self.sent and self.envelope.command.write:
             succeed(self.future)
         else:
             fail(self.future, unavailable())
@@ -150,7 +148,7 @@ class BusLane:
         self._presence = Presence(
             keys, process_name("gateway"), forgotten_s=REPLY_LIST_MAX_AGE_S, fresh_s=3 * REGISTER_S
         )
-        self.redis_ahead_s = time.time() - clock()  # what makes its clock Redis', as far as that has said
+        self._redis_ahead_s = time.time() - clock()  # what makes its clock Redis', as far as that has said
         self._mailbox_bound = mailbox_bound
         self._new: deque[WaitingCall] = deque()
         self._resend: deque[Batch] = deque()
@@ -194,7 +192,7 @@ class BusLane:
         asked_at = clock()
         *replies, answer = await self._sending.exchange([*commands, _TIME], timeout_s)
         if isinstance(answer, list):
-            self.redis_ahead_s = int(answer[0]) + int(answer[1]) / 1_000_000 - asked_at
+            self._redis_ahead_s = int(answer[0]) + int(answer[1]) / 1_000_000 - asked_at
         return replies
 
     async def ready(self) -> None:
@@ -223,16 +221,15 @@ class BusLane:
         """Send a command and wait; None: it may be carried out, now or later. See Bus.send."""
         if not self.is_open:
             raise unavailable()
-        data, command, callers = encode(envelope), envelope.command, self._callers
+        now = clock() + self._redis_ahead_s  # by the time of Redis every worker judges how old a command is
+        envelope = replace(envelope, issued_at=now, deadline=now + timeout_s, reply_to=self.reply_list)
+        data, callers = encode(envelope), self._callers
         if callers.count >= WAITING_MAX or callers.bytes + len(data) > WAITING_BYTES:
             raise overloaded()
         callers.count += 1
         callers.bytes += len(data)
         loop = asyncio.get_running_loop()
-        waiting = WaitingCall(
-            envelope.id, data, envelope.namespace, command.mailbox, command.write, loop.create_future()
-        )
-        self._waiting[waiting.id] = waiting
+        waiting = self._waiting[envelope.id] = WaitingCall(envelope, data, loop.create_future())
         timer = loop.call_later(timeout_s, waiting.expire)
         self._new.append(waiting)
         self._wake.set()
@@ -244,36 +241,30 @@ class BusLane:
         finally:
             timer.cancel()
             waiting.batch = None  # it refers back: the command and its answer would stay until a cyclic collection
-            del self._waiting[waiting.id]
+            del self._waiting[envelope.id]
             callers.count -= 1
             callers.bytes -= len(data)
         if answer is None:
-            await self._write_note(waiting, envelope)
+            await self._write_note(waiting)
         return answer
 
     def _abandon(self, waiting: WaitingCall) -> None:
         """End the job of a read whose caller has gone, once nobody waits for any of its commands. A write goes on."""
         batch = waiting.batch
-        if waiting.write or batch is None or not all(other.future.done() for other in batch.commands):
+        if waiting.envelope.command.write or batch is None or not all(other.future.done() for other in batch.commands):
             return
         of, job = self._keys.of[batch.mailbox], waiting.job_id
         keys = (of.mailbox, of.depth, JOB_KEY + job, LEASE_KEY + job, TRIES_KEY + job, *self._keys.guard)
         self._abandoned.append(pack_script(ABANDON, keys, (job,)))
         self._wake.set()
 
-    async def _write_note(self, waiting: WaitingCall, envelope: Envelope) -> None:
+    async def _write_note(self, waiting: WaitingCall) -> None:
         """Say in Redis where the command went; while Redis is away the note is kept and written later."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if len(self._notes) >= NOTES_MAX // self._keys.lanes or not self.is_open:
             return
-        packed = pack(
-            "SET",
-            self._keys.note(waiting.id),
-            encode_note(Note.of(envelope, waiting.job_id, waiting.mailbox)),
-            "EX",
-            NOTE_TTL_S,
-        )
-        self._notes[waiting.id] = (packed, written)
+        command_id, note = waiting.envelope.id, encode_note(Note.of(waiting.envelope, waiting.job_id))
+        self._notes[command_id] = (pack("SET", self._keys.note(command_id), note, "EX", NOTE_TTL_S), written)
         self._wake.set()
         await asyncio.wait([written], timeout=NOTE_WAIT_S)
 
@@ -329,7 +320,7 @@ class BusLane:
         for batch, reply in zip(batches, replies[: len(batches)], strict=True):
             if reply != TAKEN:
                 await self._conclude_untaken(batch, reply)
-            elif batch.commands[0].write or not self._takes_reads:
+            elif batch.commands[0].envelope.command.write or not self._takes_reads:
                 self._refused = ""
         for command_id, (_, written) in notes.items():
             del self._notes[command_id]
@@ -352,22 +343,23 @@ class BusLane:
             if waiting.future.done():
                 continue
             size += len(waiting.data)
-            sort = (waiting.mailbox, waiting.write)
+            mailbox = waiting.envelope.command.mailbox
+            sort = (mailbox, waiting.envelope.command.write)
             batch, filled = open_batches.get(sort, _NO_BATCH)
-            if batch is None or len(batch.commands) == commands_per_job(waiting.mailbox) or filled >= JOB_BYTES:
-                batch, filled = Batch(waiting.mailbox, []), 0
+            if batch is None or len(batch.commands) == commands_per_job(mailbox) or filled >= JOB_BYTES:
+                batch, filled = Batch(mailbox, []), 0
                 batches.append(batch)
             batch.commands.append(waiting)
             open_batches[sort] = (batch, filled + len(waiting.data))
         for batch in batches:
             if not batch.packed:
-                first = batch.commands[0]
+                first = batch.commands[0].envelope
                 job = self._keys.job_id(first.id, len(batch.commands), batch.mailbox, first.namespace)
                 payload = encode_job([waiting.data for waiting in batch.commands], time.time_ns() // 1_000_000)
                 of = self._keys.of[batch.mailbox]
                 where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *self._keys.guard)
                 longest_ms = 0 if batch.mailbox in BULK else round(LONGEST_WAIT_S * 1000)
-                script = ENQUEUE_WRITES if first.write else ENQUEUE_READS
+                script = ENQUEUE_WRITES if first.command.write else ENQUEUE_READS
                 arguments = (job, payload, self._mailbox_bound, longest_ms, FEWEST_WAITING)
                 batch.packed = pack_script(script, where, arguments)
                 for waiting in batch.commands:
@@ -382,7 +374,7 @@ class BusLane:
             fail(self._new.popleft().future, unavailable(why))
         for batch in self._resend:
             for waiting in batch.commands:
-                if waiting.born <= latest and not waiting.write:
+                if waiting.born <= latest and not waiting.envelope.command.write:
                     fail(waiting.future, unavailable(why))
 
     def _conclude_pings(self, count: int, reply: Any) -> None:

@@ -6,8 +6,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import wraps
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Self, TypeVar
 
@@ -85,6 +85,7 @@ def _persistent(
                 problem, found = error, meaning(error)
             if found is Meaning.DEFECT and problem is not None:
                 raise problem
+            store._forget_strangers(problem)
             if found is Meaning.CONFLICT and conflicts < CONFLICTS_MAX:
                 conflicts += 1
                 if isinstance(problem, Again) and problem.first is not None:
@@ -188,32 +189,27 @@ class Store:
         """
         async with AsyncExitStack() as lent:
             connection = await lent.enter_async_context(self._pool.connection())
-            result = await work(await lent.enter_async_context(self._enter(connection, namespace, read_only=True)))
+            entered = await self._enter(connection, namespace, read_only=True)
+            result = await work(await lent.enter_async_context(entered))
             # Nothing hangs on how a read ends, so nobody waits for it.
             ending = asyncio.create_task(_end(lent.pop_all()))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
             return result
 
+    @_persistent
     async def look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         """Return the answers of lookups from a read-only transaction of their own, asked again as `read` does.
 
         Raises EngramqError with `unavailable`.
         """
-        if self.sharded:
-            return await self.read(namespace, lambda tx: tx.look_up(lookups))
-        return await self._look_up(namespace, lookups)
-
-    @_persistent
-    async def _look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         async with self._pool.connection() as connection:
+            if self.sharded:
+                async with await self._enter(connection, namespace, read_only=True) as opened:
+                    return await opened.look_up(lookups)
             tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=False)
-            try:
-                known = {"namespace": namespace, **self.viewer._asdict()}
-                return await look_up(connection, tenant, known, lookups)
-            except psycopg.Error as error:
-                self._forget_stranger(namespace, error)
-                raise
+            known = {"namespace": namespace, **self.viewer._asdict()}
+            return await look_up(connection, tenant, known, lookups)
 
     @_persistent
     async def write(self, namespace: str, work: Work[T]) -> T:
@@ -227,7 +223,7 @@ class Store:
         try:
             async with (
                 self._pool.connection() as connection,
-                self._enter(connection, namespace, read_only=False) as opened,
+                await self._enter(connection, namespace, read_only=False) as opened,
             ):
                 result = await work(opened)
             self._refusals.latest = ""
@@ -249,7 +245,8 @@ class Store:
 
         async def run(connection: Connection) -> T:
             await _take_time(connection)
-            async with self._enter(connection, namespace, read_only=True, snapshot=True, at_length=True) as opened:
+            entered = await self._enter(connection, namespace, read_only=True, snapshot=True, at_length=True)
+            async with entered as opened:
                 return await work(opened)
 
         return await self.alone(run)
@@ -262,7 +259,7 @@ class Store:
 
         async def run(connection: Connection) -> T:
             await _take_time(connection)
-            async with self._enter(connection, namespace, read_only=False, at_length=True) as opened:
+            async with await self._enter(connection, namespace, read_only=False, at_length=True) as opened:
                 return await work(opened)
 
         try:
@@ -344,11 +341,11 @@ class Store:
                 finally:
                     await connection.close()
         except (psycopg.Error, OSError) as error:
+            self._forget_strangers(error)
             if meaning(error) is Meaning.DEFECT:
                 raise
             raise unavailable(error) from error
 
-    @asynccontextmanager
     async def _enter(
         self,
         connection: Connection,
@@ -357,18 +354,13 @@ class Store:
         read_only: bool,
         snapshot: bool = False,
         at_length: bool = False,
-    ) -> AsyncIterator[Transaction]:
-        """Open a transaction in a namespace; one to write in makes the namespace where there is none."""
+    ) -> AbstractAsyncContextManager[Transaction]:
+        """Return a transaction in a namespace; one to write in makes the namespace where there is none."""
         tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=not read_only)
-        try:
-            async with transaction(
-                connection, namespace, tenant,
-                read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self.sharded, viewer=self.viewer,
-            ) as opened:  # fmt: skip
-                yield opened
-        except psycopg.Error as error:
-            self._forget_stranger(namespace, error)
-            raise
+        return transaction(
+            connection, namespace, tenant,
+            read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self.sharded, viewer=self.viewer,
+        )  # fmt: skip
 
     async def _tenant_of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:
         """Ask for the number of a namespace, outside any transaction; NOBODY where there is none and none is made."""
@@ -381,10 +373,10 @@ class Store:
         tenant = self._tenants[namespace] = Int4(rows[0]["tenant"])
         return tenant
 
-    def _forget_stranger(self, namespace: str, error: psycopg.Error) -> None:
-        """Forget a number that turns out to be not this namespace's: the database was emptied or brought back."""
-        if error.sqlstate == STRANGER:
-            self._tenants.pop(namespace, None)
+    def _forget_strangers(self, error: Exception | None) -> None:
+        """Forget all numbers if one turns out to be not its namespace's: the database was emptied or brought back."""
+        if isinstance(error, psycopg.Error) and error.sqlstate == STRANGER:
+            self._tenants.clear()
 
     async def _is_read_only(self) -> bool:
         (row,) = await self.ask("takes_writes")

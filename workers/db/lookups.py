@@ -23,6 +23,7 @@ from engramq.workers.db.transaction import (
     Answer,
     Connection,
     Lookup,
+    pooled_settings_of,
     prepared_lookups,
     settings_to_take,
 )
@@ -41,7 +42,7 @@ async def look_up(
     `known`: what every query may name. Raises psycopg.Error; the connection is then of no more use.
     """
     known = {"tenant": tenant, **known}
-    settings = settings_to_take(connection)
+    settings = settings_to_take(connection) if pooled_settings_of else None
     around = [Lookup(BEGIN_READ_ONLY, {})]
     if settings is not None:
         around.append(Lookup("take_settings", settings))

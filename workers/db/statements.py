@@ -7,6 +7,7 @@ rows nobody fetches has been answered when its connection comes back to the pool
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Final, Self
 
 import psycopg
@@ -37,7 +38,9 @@ class WatchedConnection(psycopg.AsyncConnection[_Row]):
     ) -> psycopg.AsyncCursor[_Row]:
         """Send a statement, and fetch its answer outside a pipeline."""
         if isinstance(params, list):
-            self._sent_by = max(self._sent_by, time.monotonic()) + sum(map(_length, params)) / SLOWEST_BYTES_S
+            parts = chain.from_iterable(value if isinstance(value, list) else (value,) for value in params)
+            length = sum(len(part) for part in parts if isinstance(part, str | bytes))
+            self._sent_by = max(self._sent_by, time.monotonic()) + length / SLOWEST_BYTES_S
         return await super().execute(query, params, prepare=prepare, binary=binary)
 
     async def wait(self, gen: PQGen[RV], interval: float = WAIT_INTERVAL_S, timeout: float | None = None) -> RV:
@@ -47,12 +50,6 @@ class WatchedConnection(psycopg.AsyncConnection[_Row]):
             return await super().wait(gen, interval, timeout)
         finally:
             self.waits_since = None
-
-
-def _length(value: Any) -> int:
-    if isinstance(value, list):
-        return sum(map(_length, value))
-    return len(value) if isinstance(value, str | bytes) else 0
 
 
 class TracedConnection(WatchedConnection):

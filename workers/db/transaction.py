@@ -123,7 +123,7 @@ def settings_to_take(connection: Connection, changes: Mapping[str, str] = _NO_CH
 
     `changes` are set in place of what is usual.
     """
-    settings = pooled_settings_of.get(connection) if pooled_settings_of else None
+    settings = pooled_settings_of.get(connection)
     if settings is None:
         return None
     wanted = {**changes, **{name: value for name, value in settings.items() if name not in changes}}
@@ -246,8 +246,8 @@ async def transaction(
     try:
         begin = BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN
         await connection.execute(begin, prepare=False)
-        settings = settings_to_take(connection, AT_LENGTH if at_length else _NO_CHANGES)
-        if settings is not None:
+        changes = AT_LENGTH if at_length else _NO_CHANGES
+        if pooled_settings_of and (settings := settings_to_take(connection, changes)) is not None:
             await execute(connection, "take_settings", settings, prepare=False)
         opened = Transaction(connection, namespace, tenant, sharded=sharded, viewer=viewer)
         if tenant != NOBODY:  # who has entered nothing sees nothing

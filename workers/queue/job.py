@@ -24,7 +24,7 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.spans import SpanKind, Subject, about, past, trace, trace_id_of
+from engramq.telemetry.spans import SpanKind, about, past, trace, trace_id_of
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import CommandTry, Job, Lease, LeaseLost, OutcomeUnknown, SessionUse, WorkerSpec
 from engramq.workers.queue.dead_letters import DeadLetter
@@ -57,16 +57,6 @@ class Mailbox:
     background: BackgroundTasks
     handlers: asyncio.Semaphore  # bounds those that run at a time, in all lanes
     follow_ups: GatheredFollowUps
-
-
-@dataclass(slots=True, eq=False)
-class _Progress:
-    """How far a try of a command is. `outcome`: `done`, `retried`, `set_aside`, `abandoned`, or its refusal's code."""
-
-    subject: Subject
-    came: float  # when its command came, by `clock`
-    began: float = 0.0  # when its handler began, by `clock`; 0: it has not
-    outcome: str = RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
 
 
 @dataclass(slots=True, eq=False)
@@ -185,65 +175,64 @@ class ClaimedJob:
     async def _carry_out(self, envelope: Envelope) -> None:
         """Run the handler of a command, keep the result, and report both. Only cancellation comes through."""
         spec, name, now = self.mailbox.spec, type(envelope.command).__name__, clock()
+        # Old commands do not say when they came.
+        came = min(now, envelope.issued_at - self.redis_ahead_s) if envelope.issued_at else now
+        began, word = 0.0, RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
         attributes = {
             "engramq.command_id": envelope.id,
             "engramq.mailbox": spec.kind.value,
             "engramq.attempt": envelope.attempt,
         }
         with trace(name, SpanKind.CONSUMER, envelope.traceparent, attributes, envelope.id) as subject:
-            # Old commands do not say when they came.
-            came = min(now, envelope.issued_at - self.redis_ahead_s) if envelope.issued_at else now
-            progress = _Progress(subject, came)
             try:
-                self._results.append(await self._result_of(envelope, progress))
+                async with self.mailbox.handlers:
+                    began = clock()
+                    if subject.span is not None:
+                        past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (began - came))
+                    result, word = await self._result_of(envelope, began)
+                self._results.append(result)
             finally:
-                if self.lease.abandoned:
-                    progress.outcome = ABANDONED
+                word = ABANDONED if self.lease.abandoned else word
                 if subject.span is not None:
-                    subject.span.tell("engramq.outcome", progress.outcome)
+                    subject.span.tell("engramq.outcome", word)
                 if spec.observe is not None:
                     ended = clock()
-                    began = progress.began or ended
-                    spec.observe(CommandTry(spec.kind, name, progress.outcome, began - progress.came, ended - began))
+                    began = began or ended
+                    spec.observe(CommandTry(spec.kind, name, word, began - came, ended - began))
         self._new_result.set()
 
-    async def _result_of(self, envelope: Envelope, progress: _Progress) -> Result:
+    async def _result_of(self, envelope: Envelope, began: float) -> tuple[Result, str]:
+        """Return what came of a command, and the word for it: DONE, RETRIED, SET_ASIDE, or the code of its refusal."""
         spec, tries = self.mailbox.spec, envelope.attempt + self.tries - 1
         handler = spec.handlers.get(type(envelope.command))
         if handler is None:
-            progress.outcome = SET_ASIDE
-            return self._given_up(envelope, tries, "UnknownCommand", "This worker has no handler for the command.")
+            error, message = "UnknownCommand", "This worker has no handler for the command."
+            return self._given_up(envelope, tries, error, message), SET_ASIDE
         # Whoever takes over from a worker that died learns that this is another try.
         tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
         waited_for = spec.activity.serving() if envelope.reply_to else nullcontext()
         counted = spec.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for
+        patience_s = envelope.deadline - began - self.redis_ahead_s if envelope.deadline else math.inf
         try:
-            async with self.mailbox.handlers:
-                progress.began = now = clock()
-                if progress.subject.span is not None:
-                    past("queue wait", SpanKind.CONSUMER, envelope.traceparent, time.time() - (now - progress.came))
-                patience_s = envelope.deadline - now - self.redis_ahead_s if envelope.deadline else math.inf
-                with counted:
-                    outcome = await handler(Job(tried, self.lease, patience_s))
+            with counted:
+                outcome = await handler(Job(tried, self.lease, patience_s))
             if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
                 outcome.reply.command_id = envelope.id
             answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)
-            result = Result(envelope, answer=encode(answer), outcome=outcome)
+            return Result(envelope, answer=encode(answer), outcome=outcome), DONE
         except EngramqError as refusal:
-            progress.outcome = refusal.fault.code
-            if refusal.fault.code in NOT_APPLIED and envelope.command.write and envelope.reply_to:
-                return self._not_applied(envelope, tries, refusal.fault)
-            return _refuse(envelope, refusal.fault)
+            fault = refusal.fault
+            if fault.code not in NOT_APPLIED or not (envelope.command.write and envelope.reply_to):
+                return _refuse(envelope, fault), fault.code
+            return self._not_applied(envelope, tries, fault), fault.code
         except (OutcomeUnknown, LeaseLost) as problem:
-            return _retry(envelope, tries, type(problem).__name__)
+            return _retry(envelope, tries, type(problem).__name__), RETRIED
         except Exception as problem:  # noqa: BLE001 - whatever a handler does, the worker lives and the command ends
             error = type(problem).__name__
             if tries < MAX_TRIES:
-                return _retry(envelope, tries, error)
-            progress.outcome = SET_ASIDE
-            return self._given_up(envelope, tries, error, "The command failed unexpectedly at every try.")
-        progress.outcome = DONE
-        return result
+                return _retry(envelope, tries, error), RETRIED
+            message = "The command failed unexpectedly at every try."
+            return self._given_up(envelope, tries, error, message), SET_ASIDE
 
     def _not_applied(self, envelope: Envelope, tries: int, fault: Fault) -> Result:
         """Refuse a write as not applied, which is true of its first try alone: an earlier one may have been applied.
