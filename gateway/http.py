@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from engramq.gateway.bodies import Bodies
-from engramq.gateway.limits import Shared
+from engramq.gateway.limits import GRACE_S, Shared
 from engramq.gateway.overview import AskHealth
 from engramq.gateway.protocol import BOUNDS, BoundedProtocol, ConnectionBounds, Connections, affordable
 from engramq.gateway.router import HEALTH_PATHS, RECEIPT_KEY_PATH, Router, Routes
@@ -24,7 +24,6 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings, SettingsError, is_loopback
 from engramq.schemas.vocabulary import GUARDS
 
-GRACE_S: Final = 10  # what is under way at a stop may take so long
 # Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that the side which sends requests closes
 # it: otherwise a call that arrives just as the time is up is cut off, and its outcome is unknown.
 KEEP_ALIVE_S: Final = 75

@@ -25,6 +25,8 @@ FAILURE_BURST: Final = 30.0
 SIGN_IN_RATE: Final = 0.5  # times per second that a principal may sign in at the page
 SIGN_IN_BURST: Final = 30.0
 
+GRACE_S: Final = 10  # what is under way at a stop may take so long
+
 Clock = Callable[[], float]
 
 

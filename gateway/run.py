@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,52 +13,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from anyio import CancelScope
+from anyio import CancelScope, to_thread
 from anyio.abc import SocketListener, TaskGroup, TaskStatus
 from msgspec import UnsetType
 from redis.asyncio import Redis
-from starlette.types import ASGIApp
 
 from engramq.gateway.cursors import CursorSecret
-from engramq.gateway.http import GRACE_S, HttpServer, bind, health_routes, http_server, receipt_key_route
 from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
-from engramq.gateway.identity.bearer import METADATA_PATHS, Authenticator, Bearer, Resource, TokenAuthenticator
-from engramq.gateway.identity.local_peer import Account, home_token
-from engramq.gateway.limits import Shared, call_limits
+from engramq.gateway.limits import GRACE_S, Shared, call_limits
 from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.mcp.lines import serve_lines
-from engramq.gateway.mcp.server import McpServer, Profile, build_server, http_caller, profile_of, sdk_app
-from engramq.gateway.mcp.wire import HttpWire, ToolCalls
+from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.operator import run
 from engramq.gateway.overview import overview_of
-from engramq.gateway.protocol import BOUNDS, ConnectionBounds
 from engramq.gateway.queue.bus import Bus, open_bus
 from engramq.gateway.replies import ReplyStyle
-from engramq.gateway.rest.app import OPENAPI_PATH, Rest
-from engramq.gateway.router import HEALTH_PATHS, METRICS_PATH, RECEIPT_KEY_PATH, Authenticate, Routes
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, HomeRequest, Serve, listen, serve_stdio_sessions
 from engramq.schemas.checks import Health
-from engramq.schemas.commands import OPERATOR_TOOLS, ReceiptKey, ReceiptKeyShown, Tool
 from engramq.schemas.connection import lanes_of
-from engramq.schemas.envelope import Answer
-from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.keys import Keys
-from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting, read_settings
 from engramq.schemas.uploads import ImportUpload
-from engramq.schemas.vocabulary import Detail
 from engramq.telemetry.listener import telling_watchdog
 from engramq.telemetry.spans import configure_logging
 
 if TYPE_CHECKING:
-    from engramq.gateway.metrics import GatewayMetrics
+    from engramq.gateway.http import HttpServer
+    from engramq.gateway.web import Web
 
 log = logging.getLogger(__name__)
 
 REDIS_S: Final = 2.0  # to connect, to get a connection, and for an answer
-WHOLE: Final = ReplyStyle(Detail.FULL, REPLY_CHARS_MAX)  # for programs and people: neither has a context window
 LAST_STOP_S: Final = GRACE_S + 2.0  # after which whatever still runs is cancelled
 
 
@@ -74,17 +60,15 @@ class Gateway:
         redis: Redis,
         keys: Keys,
         *,
-        metrics: GatewayMetrics | None = None,
         import_upload: ImportUpload | None = None,
     ) -> None:
-        """Serve `metrics` beside MCP over HTTP; `redis` keeps who has signed in at the page.
+        """`redis` keeps who has signed in at the page.
 
         `import_upload` imports files that are uploaded there; None: none is taken.
         """
         self._settings = settings
         self._redis = redis
         self._keys = keys
-        self._metrics = metrics
         self._import_upload = import_upload
         self._bus = bus
         self.service = service
@@ -94,24 +78,6 @@ class Gateway:
     async def overview(self) -> Health:
         """Return how the installation is now. All who ask at the same time share one look, which no limit bounds."""
         return await self._looks.run("overview", partial(overview_of, self._bus, settings_caller(self._settings)))
-
-    async def health(self) -> Health:
-        """Return what everybody may know of that."""
-        return (await self.overview()).without_details()
-
-    async def receipt_key(self) -> str:
-        """Return the public key by which receipts are signed, as a worker knows it; raises EngramqError."""
-        caller = settings_caller(self._settings)
-        answer = await self._bus.ask(
-            ReceiptKey(),
-            namespace=caller.namespace,
-            principal=caller.principal,
-            timeout_s=self._settings.reply_timeout_s,
-        )
-        if isinstance(answer, Answer) and isinstance(answer.reply, ReceiptKeyShown):
-            return answer.reply.public_key
-        fault = answer.fault if isinstance(answer, Answer) else None
-        raise refuse(FaultCode.UNAVAILABLE, "No worker answered.") if fault is None else EngramqError(fault)
 
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
@@ -125,73 +91,19 @@ class Gateway:
         # What is captured nobody has looked at, so that the operator's word about secrets does not hold for it.
         redact = Redact.ALL if hello.untrusted else self.service.redact
         service = replace(self.service, limits=self._local_limits, style=self._style_of(hello), redact=redact)
-        server = build_server(service, profile, lambda _ctx: caller)
-        return partial(serve_lines, server, _tool_calls(server, service, profile), caller)
+        return partial(serve_lines, service, profile, caller)
 
-    def for_http(self, settings: Settings) -> Gateway:
-        """Return a gateway for these settings, which measures the calls that come over HTTP."""
-        from engramq.gateway.metrics import GatewayMetrics  # noqa: PLC0415 - 0.1 s of imports, for HTTP only
+    def web(self, settings: Settings | None = None) -> Web:
+        """Return what serves HTTP by these settings, else by the gateway's own."""
+        from engramq.gateway.web import Web  # noqa: PLC0415 - uvicorn, starlette, SDK: much of a start, for HTTP only
 
-        metrics = GatewayMetrics(waiting=lambda: self._bus.waiting)
-        service = replace(self.service, observe=metrics.count_call)
-        return Gateway(
-            settings,
+        return Web(
+            settings or self._settings,
             self._bus,
-            service,
+            self.service,
             self._redis,
             self._keys,
-            metrics=metrics,
-            import_upload=self._import_upload,
-        )
-
-    def web(self, bounds: ConnectionBounds = BOUNDS) -> HttpServer:
-        """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
-        settings = self._settings
-        profile = profile_of(settings.tools, output_schemas=settings.output_schemas, in_session=False)
-        authenticator = self._authenticator()
-        limits = call_limits(settings, authenticated=authenticator is not None)
-        service = replace(self.service, limits=limits, style=ReplyStyle(settings.detail, settings.reply_chars))
-        server = build_server(service, profile, http_caller)
-        # Of the same limits: a caller has one share, whatever the door.
-        whole = replace(self.service, limits=limits, style=WHOLE)
-        open_paths = {*HEALTH_PATHS, OPENAPI_PATH, RECEIPT_KEY_PATH}
-        beside = [*health_routes(self.health), receipt_key_route(self.receipt_key)]
-        if self._metrics is not None:
-            by_caller = authenticator is not None and not settings.metrics_token
-            open_paths |= set() if by_caller else {METRICS_PATH}
-            beside.append(self._metrics.route(self.overview, token=settings.metrics_token, by_caller=by_caller))
-        account = None
-        if authenticator is None:
-            authenticator = account = Account(settings_caller(settings), _token_of(settings.home))
-            authenticate: Authenticate = account.authenticate
-        else:
-            resource = Resource(settings)
-            beside += resource.routes()
-            open_paths |= {*METADATA_PATHS}
-            authenticate = Bearer(authenticator, resource).authenticate
-        sdk = sdk_app(server, beside)
-        routes = Routes(
-            authenticate=authenticate,
-            mcp=HttpWire(sdk, _tool_calls(server, service, profile, OPERATOR_TOOLS)),
-            others=sdk,
-            rest=Rest(whole),
-            page=self._page(whole, authenticator, account),
-            open_paths=frozenset(open_paths),
-        )
-        return http_server(routes, settings, bounds, None if self._metrics is None else self._metrics.bodies)
-
-    def _page(self, service: Service, authenticator: Authenticator, account: Account | None) -> ASGIApp:
-        """Return the page; `account`: whose processes need no token."""
-        from engramq.gateway.ui.page import PageApp  # noqa: PLC0415 - 60 ms of imports, for HTTP only
-
-        return PageApp(
-            service,
-            self.overview,
-            authenticator=authenticator,
-            account=account,
-            redis=self._redis,
-            keys=self._keys,
-            settings=self._settings,
+            overview=self.overview,
             import_upload=self._import_upload,
         )
 
@@ -202,31 +114,6 @@ class Gateway:
             parse_setting("detail", hello.detail) if hello.detail else settings.detail,
             parse_setting("reply_chars", hello.reply_chars) if hello.reply_chars else settings.reply_chars,
         )
-
-    def _authenticator(self) -> Authenticator | None:
-        """Return the authenticator of HTTP callers, None when every caller is the one that the settings name."""
-        match self._settings.auth:
-            case Auth.NONE:
-                return None
-            case Auth.TOKEN:
-                return TokenAuthenticator(self._bus)
-            case Auth.JWT:
-                from engramq.gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
-
-                return jwt_authenticator(self._settings)
-
-
-def _tool_calls(server: McpServer, service: Service, profile: Profile, operators: Sequence[Tool] = ()) -> ToolCalls:
-    return ToolCalls(service.call, profile.tools, server.server_info_stamp, (*profile.unlisted, *operators))
-
-
-def _token_of(home: Path) -> str | None:
-    """Return the token that stands in where a caller's account cannot be known; None where there can be none."""
-    try:
-        return home_token(home)
-    except OSError as problem:
-        log.warning("No token of the home", extra={"home": str(home), "error": str(problem)})
-        return None
 
 
 def serve(
@@ -261,8 +148,7 @@ async def run_gateway(
             listener = await listen(socket_path)
             stack.callback(socket_path.unlink, missing_ok=True)
         if http:
-            authenticated = settings.auth is not Auth.NONE
-            bound = stack.enter_context(bind(settings.host, settings.port, authenticated=authenticated))
+            bound = stack.enter_context(_bind(settings))
         stopping = anyio.Event()
         # On failure callers read their last answers first.
         bus = await stack.enter_async_context(open_bus(settings, lanes=lanes, on_failure=stopping.set))
@@ -272,8 +158,14 @@ async def run_gateway(
             bus, Breadcrumbs(redis, lanes), CursorSecret(redis, keys), redact=settings.redact, zone=settings.timezone
         )
         gateway = Gateway(settings, bus, service, redis, keys, import_upload=import_upload)
-        web = None if bound is None else (gateway.for_http(settings).web(), bound)
+        web = None if bound is None else (gateway.web().server(), bound)
         await _serve(gateway, listener, web, stopping)
+
+
+def _bind(settings: Settings) -> socket.socket:
+    from engramq.gateway.http import bind  # noqa: PLC0415 - uvicorn, for HTTP only
+
+    return bind(settings.host, settings.port, authenticated=settings.auth is not Auth.NONE)
 
 
 class _HttpSwitch:
@@ -295,8 +187,9 @@ class _HttpSwitch:
         try:
             if request.http is not None:
                 settings = read_settings({**os.environ, **request.http})
-                web = self._gateway.for_http(settings).web()
-                self.open(web, bind(settings.host, settings.port, authenticated=settings.auth is not Auth.NONE))
+                # In a thread, since stdio sessions are served meanwhile.
+                web = await to_thread.run_sync(self._gateway.web, settings)
+                self.open(web.server(), _bind(settings))
         except SettingsError as problem:
             return {"ok": False, "error": str(problem)}
         return {"ok": True}

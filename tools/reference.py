@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from engramq.gateway.mcp import server
+from engramq.gateway.mcp import listing
 from engramq.gateway.mcp.arguments import Parameter, parameters_of
 from engramq.gateway.mcp.schema import output_schema
 from engramq.schemas.commands import TOOLS, Tool
@@ -173,10 +173,10 @@ def _codes() -> str:
 
 
 def _others() -> str:
-    prompt = f"`{server.RECALL_PROMPT}` (`{server.RECALL_PROMPT_TASK}`, optional)"
+    prompt = f"`{listing.RECALL_PROMPT}` (`{listing.RECALL_PROMPT_TASK}`, optional)"
     return (
-        f"## Resources\n\n- `{server.MEMORY_PREFIX}{{id}}`: what get_memory answers.\n"
-        f"- `{server.STATS_URI}`: what memory_stats answers.\n"
-        f"- `{server.GUIDE_URI}` and `{server.GUIDE_PREFIX}{{topic}}`: what guide answers.\n\n"
-        f"## Prompts\n\n- {prompt}: {server.RECALL_PROMPT_DESCRIPTION}\n"
+        f"## Resources\n\n- `{listing.MEMORY_PREFIX}{{id}}`: what get_memory answers.\n"
+        f"- `{listing.STATS_URI}`: what memory_stats answers.\n"
+        f"- `{listing.GUIDE_URI}` and `{listing.GUIDE_PREFIX}{{topic}}`: what guide answers.\n\n"
+        f"## Prompts\n\n- {prompt}: {listing.RECALL_PROMPT_DESCRIPTION}\n"
     )

@@ -1,23 +1,43 @@
-"""Serve MCP in lines of JSON-RPC on a stream: tool calls by wire.py, everything else by the SDK's server."""
+"""Serve MCP in lines of JSON-RPC on a stream: calls by wire.py, a client's introduction and lists by listing.py.
+
+Everything else is answered by the SDK's server, which is loaded for the first client that needs it.
+"""
+
+from __future__ import annotations
 
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import mcp_types as types
-from anyio import CancelScope
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.dispatcher import as_request_id, coerce_request_id
-from mcp.shared.message import SessionMessage
+from anyio import CancelScope, to_thread
+from anyio.abc import TaskGroup
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.server import McpServer
-from engramq.gateway.mcp.wire import TOO_LARGE, CallRequest, Refusal, ToolCalls, Write, dump_model
+from engramq.gateway.mcp.listing import Introduction, Profile
+from engramq.gateway.mcp.wire import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    TOO_LARGE,
+    CallRequest,
+    Refusal,
+    RequestId,
+    ToolCalls,
+    Write,
+    as_request_id,
+    dump,
+)
+from engramq.gateway.service import Service
 from engramq.gateway.stdio_sessions import Line
 from engramq.schemas import limits
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from engramq.gateway.mcp.server import SdkStream
 
 IN_FLIGHT_BOUND: Final = 1_000  # requests of one connection that may wait for their answers; then it is read no further
 LAST_WORDS_S: Final = 30.0  # how long a peer that has closed its sending side may wait for answers still under way
@@ -28,70 +48,54 @@ _ID_AT_TAIL: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s
 
 
 async def serve_lines(
-    server: McpServer, calls: ToolCalls, caller: Caller, lines: AsyncIterator[Line], send: Write
+    service: Service, profile: Profile, caller: Caller, lines: AsyncIterator[Line], send: Write
 ) -> None:
     """Serve one client whose messages come as lines, one JSON-RPC message each, until it has no more.
 
     A line that is not a message is answered with an error, and the connection goes on. A client that closes its sending
     side still gets the answers under way.
     """
-    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception]()
-    write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage]()
     async with anyio.create_task_group() as tasks:
-        client = _LineClient(calls, caller, incoming, send)
-        tasks.start_soon(client.read, lines)
-        tasks.start_soon(client.write_answers, outgoing)
-        await server.run(read_stream, write_stream, server.create_initialization_options())
+        await _LineClient(service, profile, caller, send, tasks).read(lines)
         tasks.cancel_scope.cancel()
 
 
 class _LineClient:
     """One client and its requests under way: of a call its cancel scope, of what the SDK answers None."""
 
-    def __init__(
-        self,
-        calls: ToolCalls,
-        caller: Caller,
-        incoming: MemoryObjectSendStream[SessionMessage | Exception],
-        send: Write,
-    ) -> None:
-        self._calls = calls
+    def __init__(self, service: Service, profile: Profile, caller: Caller, send: Write, tasks: TaskGroup) -> None:
+        """`tasks`: where the SDK's server runs, if the client needs it."""
+        self._service = service
+        self._profile = profile
+        self._calls = ToolCalls(service.call, profile.tools, profile.unlisted)
+        self._introduction = Introduction(profile, caller.principal)
+        self._sdk: SdkStream | None = None
         self._caller = caller
-        self._incoming = incoming
         self._send = send
+        self._tasks = tasks
         self._lock = anyio.Lock(fast_acquire=True)
-        self._under_way: dict[str | int, CancelScope | None] = {}
+        self._under_way: dict[RequestId, CancelScope | None] = {}
         self._changed = anyio.Event()
 
     async def read(self, lines: AsyncIterator[Line]) -> None:
         """Read to the end, and then wait for the answers under way."""
-        async with self._incoming, anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as tasks:
             async for line in lines:
                 is_large = line.size > limits.BODY_BYTES
-                message = (
-                    Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(line.head, self._caller)
-                )
+                message = Refusal(INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(line.head, self._caller)
                 if isinstance(message, Refusal):
-                    if is_large or message.code == types.PARSE_ERROR:
+                    if is_large or message.code == PARSE_ERROR:
                         message = replace(message, request_id=_id_within(line))
                     await self._write(message.dump())
                 elif isinstance(message, CallRequest):
-                    scope = self._under_way[coerce_request_id(message.id)] = CancelScope()
+                    scope = self._under_way[_key(message.id)] = CancelScope()
                     tasks.start_soon(self._call, message, scope)
                 else:
-                    await self._pass_on(message)
+                    await self._take(message)
                 await self._at_most(IN_FLIGHT_BOUND)
             with anyio.move_on_after(LAST_WORDS_S):
                 await self._at_most(0)
             tasks.cancel_scope.cancel()
-
-    async def write_answers(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Write what the SDK's server says."""
-        async with outgoing:
-            async for item in outgoing:
-                await self._write(dump_model(item.message))
-                if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-                    self._end(item.message.id, None)
 
     async def _call(self, call: CallRequest, scope: CancelScope) -> None:
         answer = None
@@ -101,26 +105,52 @@ class _LineClient:
             await self._write(answer)
         self._end(call.id, scope)
 
-    async def _pass_on(self, message: types.JSONRPCMessage) -> None:
-        if isinstance(message, types.JSONRPCRequest):
-            self._under_way[coerce_request_id(message.id)] = None
-        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            # A cancelled request is never answered.
-            cancelled = as_request_id((message.params or {}).get("requestId"))
-            scope = None if cancelled is None else self._under_way.get(coerce_request_id(cancelled))
-            if scope is not None:
-                scope.cancel()
+    async def _take(self, message: dict[str, Any]) -> None:
+        """Answer what is no call, or have the SDK do it."""
+        if _is_notification(message):
+            if message["method"] == "notifications/cancelled" and self._cancel(message.get("params", {})):
                 return
+            if self._sdk is None and self._introduction.version:
+                return  # nothing is under way that it could be about
+        elif self._sdk is None and (result := self._introduction.answer(message)) is not None:
+            await self._write(dump({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+            return
+        await self._pass_on(message)
+
+    def _cancel(self, params: dict[str, Any]) -> bool:
+        """End a request, which is never answered then; return whether it was a call."""
+        cancelled = as_request_id(params.get("requestId"))
+        scope = None if cancelled is None else self._under_way.get(_key(cancelled))
+        if scope is None:
             self._end(cancelled, None)
-        await self._incoming.send(SessionMessage(message))
+            return False
+        scope.cancel()
+        return True
+
+    async def _pass_on(self, message: dict[str, Any]) -> None:
+        if self._sdk is None:
+            module = await to_thread.run_sync(_load_sdk)
+            self._sdk = module.SdkStream(self._service, self._profile, self._caller, self._write_answer)
+            await self._tasks.start(self._sdk.run, self._introduction.version)
+        whole = self._sdk.read(message)
+        if isinstance(whole, Refusal):
+            await self._write(whole.dump())
+            return
+        if "method" in message and (request_id := as_request_id(message.get("id"))) is not None:
+            self._under_way[_key(request_id)] = None
+        await self._sdk.send(whole)
+
+    async def _write_answer(self, answer: bytes, request_id: RequestId | None) -> None:
+        await self._write(answer)
+        self._end(request_id, None)
 
     async def _write(self, message: bytes) -> None:
         async with self._lock:
             await self._send(message + b"\n")
 
-    def _end(self, request_id: types.RequestId | None, scope: CancelScope | None) -> None:
+    def _end(self, request_id: RequestId | None, scope: CancelScope | None) -> None:
         """Forget a request; another one may have taken its id."""
-        key = None if request_id is None else coerce_request_id(request_id)
+        key = None if request_id is None else _key(request_id)
         if key is not None and key in self._under_way and self._under_way[key] is scope:
             del self._under_way[key]
             self._changed.set()
@@ -129,6 +159,24 @@ class _LineClient:
         while len(self._under_way) > count:
             self._changed = anyio.Event()
             await self._changed.wait()
+
+
+def _key(request_id: RequestId) -> RequestId:
+    """Return what an id is known by: a client may cancel "7" which it began as 7."""
+    with suppress(ValueError):
+        return int(request_id)
+    return request_id
+
+
+def _is_notification(message: dict[str, Any]) -> bool:
+    is_message = message.get("jsonrpc") == "2.0" and isinstance(message.get("method"), str)
+    return is_message and "id" not in message and isinstance(message.get("params", {}), dict)
+
+
+def _load_sdk() -> ModuleType:
+    from engramq.gateway.mcp import server  # noqa: PLC0415 - 28 MB and much of a start, for clients that need it
+
+    return server
 
 
 def _id_within(line: Line) -> str | int | None:

@@ -10,8 +10,8 @@ from mcp.shared.message import SessionMessage
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.lines import serve_lines
-from engramq.gateway.mcp.server import Profile, build_server
-from engramq.gateway.mcp.wire import ToolCalls, dump_model
+from engramq.gateway.mcp.listing import Profile
+from engramq.gateway.mcp.server import dump_model
 from engramq.gateway.service import Service
 from engramq.gateway.stdio_sessions import Line
 
@@ -27,8 +27,6 @@ async def line_client(service: Service, profile: Profile, caller: Caller, era: s
 
 @asynccontextmanager
 async def _transport(service: Service, profile: Profile, caller: Caller) -> AsyncIterator[Streams]:
-    server = build_server(service, profile, lambda _ctx: caller)
-    calls = ToolCalls(service.call, profile.tools, server.server_info_stamp, profile.unlisted)
     to_gateway, from_client = anyio.create_memory_object_stream[SessionMessage](10)
     to_client, from_gateway = anyio.create_memory_object_stream[SessionMessage | Exception](10)
 
@@ -42,6 +40,6 @@ async def _transport(service: Service, profile: Profile, caller: Caller) -> Asyn
         await to_client.send(SessionMessage(types.jsonrpc_message_adapter.validate_json(message, by_name=False)))
 
     async with anyio.create_task_group() as tasks, to_gateway, to_client, from_gateway:
-        tasks.start_soon(serve_lines, server, calls, caller, lines(), send)
+        tasks.start_soon(serve_lines, service, profile, caller, lines(), send)
         yield from_gateway, to_gateway
         tasks.cancel_scope.cancel()

@@ -84,7 +84,7 @@ class Site:
 @asynccontextmanager
 async def site_of(gateway: Gateway, bounds: ConnectionBounds = BOUNDS) -> AsyncIterator[Site]:
     with bind("127.0.0.1", 0) as bound:
-        web = gateway.web(bounds)
+        web = gateway.web().server(bounds)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(web.serve, [bound])
             yield Site(bound.getsockname()[1])

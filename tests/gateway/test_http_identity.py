@@ -105,9 +105,9 @@ async def test_every_route_but_the_allowed_ones_wants_a_token(redis_url: str, ke
         gateway_over(redis_url, keys, auth="token") as gateway,
         site_of(gateway) as site,
     ):
-        app: Any = gateway.web().config.app
+        app: Any = gateway.web().server().config.app
         paths = {route.path for route in app.routes.others.routes}
-        assert paths == {"/mcp", *OPEN}
+        assert paths == {"/mcp", "/metrics", *OPEN}
         for path in sorted(paths):
             for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
                 status, _ = await site.ask(method, path)
@@ -290,7 +290,7 @@ def test_a_key_file_that_is_missing_is_named_at_start() -> None:
     chosen = read_settings({"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT": jwt_setting(keys="/no/key.pem")})
     gateway = Gateway(chosen, bus=None, service=None, redis=None, keys=None)  # type: ignore[arg-type]  # none is reached
     with pytest.raises(SettingsError, match=r"ENGRAMQ_JWT: /no/key\.pem"):
-        gateway.web()
+        gateway.web().server()
 
 
 def test_an_idle_connection_is_closed_by_its_client_or_proxy_first() -> None:

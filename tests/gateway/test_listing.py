@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 
 from bench.replies import tokens
 from engramq.gateway.identity.authorization import Caller, local_caller
+from engramq.gateway.mcp.listing import INSTRUCTIONS, MAX_RESULT_CHARS, listing_for, profile_of
 from engramq.gateway.mcp.schema import listed_schema
-from engramq.gateway.mcp.server import INSTRUCTIONS, MAX_RESULT_CHARS, listing_for, profile_of
 from engramq.gateway.service import Call, Service
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, BatchConnected, BatchRefusal, Connect
@@ -193,7 +193,7 @@ DOORS: Final = pytest.mark.parametrize("in_session", [True, False], ids=["stdio"
 
 
 def listing(profile: str, *, in_session: bool = True) -> list[dict[str, Any]]:
-    return dumped(listing_for(profile_of(profile, in_session=in_session), TRUSTED).tools)
+    return listing_for(profile_of(profile, in_session=in_session), TRUSTED)
 
 
 @pytest.mark.promise("CL-1")

@@ -64,7 +64,7 @@ async def guarded_by(there: Provider, redis_url: str, keys: Keys) -> AsyncIterat
         jwt = f"issuer={there.issuer}, audience={site.url}, keys={there.jwks_url}"
         door: dict[str, Any] = {"auth": "jwt", "jwt": jwt}
         async with worker_side(redis_url, keys) as workers, gateway_over(redis_url, keys, **door) as gateway:
-            web = gateway.web()
+            web = gateway.web().server()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(web.serve, [bound])
                 yield site, workers

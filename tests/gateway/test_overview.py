@@ -113,11 +113,11 @@ async def test_a_database_that_is_silent_is_missing_and_one_that_refuses_is_told
     gateway: Gateway, workers: WorkerSide
 ) -> None:
     workers.script = {kind: (lambda _c, _e: Pong(reads=False, refused=DATABASE_AWAY)) for kind in workers.script}
-    found = await gateway.health()
+    found = (await gateway.overview()).without_details()
     assert (found.status, found.missing, found.refused) == ("unavailable", ["database"], [])
     full = "The database's disk is full."
     workers.script = {kind: (lambda _c, _e: Pong(refused=full)) for kind in workers.script}
-    found = await gateway.health()
+    found = (await gateway.overview()).without_details()
     assert (found.status, found.missing, found.refused) == ("degraded", [], [full])
 
 
@@ -155,7 +155,7 @@ async def test_whose_clock_is_wrong_is_told_by_readiness_and_metrics(
     await workers.redis.hset(keys.clocks, mapping={worker: f"3600.0 {now + 60}", "one of old": f"9 {now - 60}"})
     other = Check(name="clock", state="degraded", told="The clock of PostgreSQL is 3600 s behind a worker's.", mend="x")
     workers.script = {kind: (lambda _c, _e: Pong(checks=[other])) for kind in workers.script}
-    health = await gateway.health()
+    health = (await gateway.overview()).without_details()
     assert [(check.name, check.told) for check in health.checks] == [
         ("clock", f"The clock of {worker} is 3600 s ahead of that of Redis.")
     ]

@@ -96,7 +96,7 @@ def all_actors(answer: Handler) -> list[WorkerSpec]:
 async def until_ready(gateway: Gateway) -> None:
     """Return when workers of every kind have given a sign of life, a moment after they listen."""
     async with asyncio.timeout(BOUND_S):
-        while (await gateway.health()).status != "ready":
+        while (await gateway.overview()).without_details().status != "ready":
             await asyncio.sleep(0.05)
 
 
@@ -146,7 +146,7 @@ async def test_what_redis_refuses_is_named_everywhere_and_over_when_it_is(
         assert "Nothing was applied" in fault.recovery
         assert name in [vars(record).get("error") for record in caplog.records]
         assert len([record for record in caplog.records if record.name.startswith("engramq.gateway")]) < 5
-        found = await gateway.health()
+        found = (await gateway.overview()).without_details()
         assert (found.status, found.refused) == (status, [name])
         if status == "degraded":
             assert isinstance((await asked(gateway, Ping())).reply, Pong), "reads go on"
@@ -158,11 +158,11 @@ async def test_what_redis_refuses_is_named_everywhere_and_over_when_it_is(
     finally:
         await mend(own_server, own)
     async with asyncio.timeout(BOUND_S):
-        while (await gateway.health()).missing:
+        while (await gateway.overview()).without_details().missing:
             await asyncio.sleep(0.05)
     assert isinstance((await asked(gateway, StoreMemory(content="x"))).reply, Stored)
     await until_ready(gateway)
-    assert await gateway.health() == Health("ready")
+    assert (await gateway.overview()).without_details() == Health("ready")
 
 
 @pytest.mark.long
@@ -176,13 +176,13 @@ async def test_a_redis_that_still_loads_its_data_is_named_and_waited_for(own_ser
     own_server.start(wait=False, key_load_delay="100")
     async with gateway_over(own_server.url, own_stage.keys) as gateway:
         async with asyncio.timeout(BOUND_S):
-            while not (found := await gateway.health()).refused:
+            while not (found := (await gateway.overview()).without_details()).refused:
                 assert found.missing == ["redis"]
         assert (found.missing, found.refused) == (["redis"], ["Redis is still loading its data."])
         await own_stage.redis.config_set("key-load-delay", "0")
         await own_stage.workers(*all_actors(echo))
         async with asyncio.timeout(BOUND_S):
-            while (await gateway.health()).status != "ready":
+            while (await gateway.overview()).without_details().status != "ready":
                 await asyncio.sleep(0.05)
 
 
@@ -206,7 +206,9 @@ async def test_readiness_tells_what_the_database_refuses(
     await own_stage.workers(*all_actors(answer))
     async with gateway_over(own_server.url, own_stage.keys) as gateway:
         async with asyncio.timeout(BOUND_S):
-            while len((found := await gateway.health()).checks) > 1:  # a sign of life is still to come
+            while (
+                len((found := (await gateway.overview()).without_details()).checks) > 1
+            ):  # a sign of life is still to come
                 await asyncio.sleep(0.05)
         (check,) = found.checks
         assert (check.name, check.told) == ("database", pong.refused)

@@ -10,8 +10,8 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.schema import output_schema
-from engramq.gateway.mcp.server import profile_of
 from engramq.gateway.service import Service
 from engramq.schemas.commands import TOOLS, Command, MemoryFound, MemoryList, StoreMemory
 from engramq.schemas.envelope import Answer

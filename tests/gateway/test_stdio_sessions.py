@@ -91,7 +91,7 @@ async def serving(gateway: Gateway, path: Path) -> AsyncIterator[Served]:
 
     async def serve() -> None:
         await serve_stdio_sessions(
-            listener, gateway.open_stdio_session, served.stopping, lambda _request: gateway.health()
+            listener, gateway.open_stdio_session, served.stopping, lambda _request: gateway.overview()
         )
         served.ended.set()
 

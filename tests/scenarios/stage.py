@@ -12,7 +12,7 @@ from mcp.client import Client
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.server import profile_of
+from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.queue.bus import open_bus
 from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.service import Service

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.audience import EVERYDAY, PROFILES
-from engramq.gateway.mcp.server import profile_of
+from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.service import Service
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.envelope import Principal

@@ -67,7 +67,7 @@ def settings(module_store: Store, database: Database, redis_url: str, key_prefix
 async def listening(gateway: Gateway) -> AsyncIterator[int]:
     """Serve HTTP on a free port for as long as the block lasts."""
     with bind("127.0.0.1", 0) as bound:
-        web = gateway.web()
+        web = gateway.web().server()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(web.serve, [bound])
             yield bound.getsockname()[1]

@@ -1,0 +1,106 @@
+"""Serve MCP over HTTP: tool calls by wire.py, everything else by the SDK's application."""
+
+from typing import Final
+
+import mcp_types as types
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engramq.gateway.identity.authorization import CALLER
+from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS
+from engramq.gateway.mcp.server import dump_model, message_of
+from engramq.gateway.mcp.wire import INVALID_REQUEST, METHOD, TOO_LARGE, CallRequest, Refusal, ToolCalls
+from engramq.gateway.router import while_there
+from engramq.schemas import limits
+
+_JSON: Final = b"application/json"
+_EVENTS: Final = b"text/event-stream"
+_TAKES_JSON: Final = (_JSON, b"application/*", b"*/*")
+_JUDGED: Final = frozenset({b"content-type", b"accept", b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
+_OLDER: Final = frozenset({b"", *(version.encode() for version in HANDSHAKE_VERSIONS)})
+
+
+class HttpWire:
+    """Serves MCP_PATH: answers calls and refuses what is no message; `app` answers everything else.
+
+    The SDK would open a silent stream for a GET, which lasts until the client leaves, even after its token was revoked.
+    """
+
+    def __init__(self, app: ASGIApp, calls: ToolCalls) -> None:
+        self._app = app
+        self._calls = calls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request or pass it on."""
+        if scope["method"] != "POST":
+            refused = Refusal(INVALID_REQUEST, "Method Not Allowed: there is no stream to listen to")
+            await Response(refused.dump(), 405, {"allow": "POST"}, "application/json")(scope, receive, send)
+            return
+        parts, size = [], 0
+        while (part := await receive())["type"] == "http.request":
+            parts.append(part.get("body", b""))
+            size += len(parts[-1])
+            if size > limits.BODY_BYTES or not part.get("more_body", False):
+                break
+        else:
+            return  # the client has left
+        body = b"".join(parts)
+        is_large = len(body) > limits.BODY_BYTES
+        read = Refusal(INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(body, scope[CALLER])
+        message = message_of(read) if isinstance(read, dict) else read
+        if isinstance(message, Refusal):
+            await Response(message.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
+        elif isinstance(message, CallRequest) and (accept := _read_accept(scope, message)) is not None:
+            await self._answer(message, accept, receive, send)
+        else:
+            if isinstance(message, types.JSONRPCRequest):  # its id may have been written as 1.0
+                body = dump_model(message)
+            await self._app(scope, _again(body, receive), send)
+
+    async def _answer(self, request: CallRequest, accept: bytes, receive: Receive, send: Send) -> None:
+        """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""
+
+        async def event(message: bytes, *, more: bool = True) -> None:
+            data = b"event: message\r\ndata: " + message + b"\r\n\r\n"
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+
+        if request.progress_token is not None and _EVENTS in accept:
+            headers = [(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async with while_there(receive, is_read=not request.tool.write):
+                answer = await self._calls.answer(request, event)
+            await event(answer, more=False)
+            return
+        async with while_there(receive, is_read=not request.tool.write):
+            answer = await self._calls.answer(request, None)
+        headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+
+def _read_accept(scope: Scope, call: CallRequest) -> bytes | None:
+    """Return what the client accepts; None where the SDK has to judge the headers of a call."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in _JUDGED and headers.setdefault(name, value) != value:
+            if name != b"accept":
+                return None
+            headers[name] += b", " + value  # a list, which may come in parts
+    version, accept = headers.get(b"mcp-protocol-version", b""), headers.get(b"accept", b"").lower()
+    if call.version is None:
+        is_routed = version in _OLDER
+    else:
+        names = (version, headers.get(b"mcp-method"), headers.get(b"mcp-name"))
+        is_routed = names == (call.version.encode(), METHOD.encode(), call.tool.name.encode())
+    is_json = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == _JSON
+    return accept if is_routed and is_json and any(kind in accept for kind in _TAKES_JSON) else None
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read once more, then the rest of a request."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay

@@ -1,0 +1,107 @@
+"""A client's introduction and lists over stdio: answered as the SDK answers them, without it."""
+
+import json
+import subprocess
+import sys
+from typing import Any, Final
+
+import anyio
+import pytest
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, SERVER_INFO_META_KEY
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from engramq.gateway.identity.authorization import Caller, local_caller, untrusted_caller
+from engramq.gateway.mcp.listing import HANDSHAKE_VERSIONS, Introduction, profile_of
+from engramq.gateway.mcp.server import SdkStream
+from engramq.gateway.mcp.wire import MODERN_VERSIONS, Refusal
+from engramq.gateway.run import Gateway
+from engramq.gateway.service import Service
+from tests.gateway.test_lines import BOUND_S, CLIENT, INITIALIZE, INITIALIZED, conversation
+from tests.gateway.wire import ENVELOPE
+
+LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+VERSIONS: Final = [*HANDSHAKE_PROTOCOL_VERSIONS, "1999-01-01", MODERN_PROTOCOL_VERSIONS[0]]
+LEFT_TO_THE_SDK: Final[dict[str, dict[str, Any]]] = {
+    "another introduction": INITIALIZE,
+    "a cursor": {"method": "tools/list", "params": {"cursor": "x"}},
+    "a request of the newer version": {"method": "tools/list", "params": {"_meta": ENVELOPE}},
+    "parameters that are none": {"method": "prompts/list", "params": []},
+    "reading": {"method": "resources/read", "params": {"uri": "engramq://guide"}},
+    "a method that nobody has": {"method": "tools/lists"},
+}
+
+
+def introduction(version: object, **changes: Any) -> dict[str, Any]:
+    params = {"protocolVersion": version, "capabilities": {"roots": {}}, "clientInfo": CLIENT, **changes}
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+
+
+async def answers_of_the_sdk(service: Service, profile: str, caller: Caller, *messages: Any) -> list[Any]:
+    heard: list[Any] = []
+    done = anyio.Event()
+
+    async def hear(answer: bytes, _request_id: object) -> None:
+        heard.append(json.loads(answer))
+        if len(heard) == len(messages):
+            done.set()
+
+    sdk = SdkStream(service, profile_of(profile), caller, hear)
+    with anyio.fail_after(BOUND_S):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(sdk.run, "")
+            for message in messages:
+                read = sdk.read(message)
+                assert not isinstance(read, Refusal)
+                await sdk.send(read)
+            await done.wait()
+            tasks.cancel_scope.cancel()
+    return heard
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("profile", ["everyday", "core", "get_edge,store_memory"])
+@pytest.mark.parametrize("caller", [local_caller("ns", "me"), untrusted_caller("ns", "me")], ids=["me", "untrusted"])
+async def test_introduction_and_lists_are_those_of_the_sdk(
+    service: Service, version: str, profile: str, caller: Caller
+) -> None:
+    lists = [{"jsonrpc": "2.0", "id": number, "method": method} for number, method in enumerate(LISTS)]
+    messages = [introduction(version), *lists, {"jsonrpc": "2.0", "id": "p", "method": "ping", "params": {"_meta": {}}}]
+    ours = Introduction(profile_of(profile), caller.principal)
+    mine = [{"jsonrpc": "2.0", "id": message["id"], "result": ours.answer(message)} for message in messages]
+    assert json.loads(json.dumps(mine)) == await answers_of_the_sdk(service, profile, caller, *messages)
+
+
+@pytest.mark.parametrize("left", LEFT_TO_THE_SDK.values(), ids=LEFT_TO_THE_SDK)
+def test_what_is_unusual_is_left_to_the_sdk(left: dict[str, Any]) -> None:
+    ours = Introduction(profile_of("core"), local_caller("ns", "me").principal)
+    assert ours.answer({"jsonrpc": "2.0", "id": 0, "method": "tools/list"}) is None, "before an introduction"
+    assert ours.answer(introduction(5)) is None
+    assert ours.answer(introduction("2025-11-25", clientInfo={"name": "no version"})) is None
+    assert ours.answer(introduction("2025-11-25")) is not None
+    assert ours.answer({"jsonrpc": "2.0", "id": 1, **left}) is None
+
+
+async def test_the_sdk_goes_on_with_a_client_that_was_introduced_without_it(gateway: Gateway) -> None:
+    async with conversation(gateway) as held:
+        await held.say(INITIALIZE)
+        await held.say(INITIALIZED)
+        for number, method in enumerate(("prompts/list", "prompts/get", "prompts/list", "initialize")):
+            params = {"name": "recall_before_acting"} if method == "prompts/get" else {}
+            await held.say({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        answers = [json.loads(answer) for answer in await held.answers(5)]
+    assert [answer["id"] for answer in answers] == ["first", 0, 1, 2, 3]
+    assert ["result" in answer for answer in answers] == [True, True, True, True, False]
+    assert answers[1]["result"] == answers[3]["result"]
+
+
+def test_words_of_the_protocol_are_those_of_the_sdk() -> None:
+    assert (HANDSHAKE_VERSIONS, MODERN_VERSIONS) == (HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS)
+    assert {CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, SERVER_INFO_META_KEY} == {
+        f"io.modelcontextprotocol/{name}" for name in ("clientCapabilities", "clientInfo", "serverInfo")
+    }
+
+
+def test_a_gateway_of_stdio_loads_neither_the_sdk_nor_a_web_server() -> None:
+    program = "import sys, engramq.deploy.cli.gateway; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"mcp", "mcp_types", "pydantic", "starlette", "uvicorn"} & set(loaded)
