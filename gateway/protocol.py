@@ -139,10 +139,6 @@ _SLOW_HEAD: Final = "The request line and headers did not come within {0.header_
 _SLOW_BODY: Final = "The body did not come within {0.body_s:g} seconds."
 
 
-def _with_port(address: tuple[str, int | None] | None) -> tuple[str, int] | None:
-    return None if address is None or address[1] is None else (address[0], address[1])
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """One connection. `health` are the paths that are answered whatever the limits."""
 
@@ -181,7 +177,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Count the connection, and begin to wait for its first request."""
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        self._line = LocalConnection(self.client, _with_port(self.server))
+        host, port = self.server or ("", None)
+        self._line = LocalConnection(self.client, None if port is None else (host, port))
         self._account = self._line.account()
         self._admission = self._counted.enter(self._address, self._account)
         if self._admission is Admission.REFUSED:
@@ -222,7 +219,7 @@ class BoundedProtocol(HttpToolsProtocol):
             frame = self._frame_bytes - self._body_bytes
             if frame > self._bounds.header_bytes + FRAME_PER_BYTE * self._body_bytes:
                 self._refuse(HTTPStatus.BAD_REQUEST, _LARGE_FRAME)
-            elif self._deadline is None and self._is_served():
+            elif self._deadline is None and not self.pipeline:  # no request before it is being answered
                 self._await_body()
         elif self._deadline is None and self.timeout_keep_alive_task is None and not self._is_busy():
             self._await_head()  # what came was no beginning of a request: an empty line
@@ -281,7 +278,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             self.loop.call_later(self._bounds.write_s, self.transport.abort)
-        elif self._in_body and self._is_busy() and self._is_served():
+        elif self._in_body and self._is_busy() and not self.pipeline:
             self._await_body()
 
     # Time
@@ -341,10 +338,6 @@ class BoundedProtocol(HttpToolsProtocol):
         """Say whether a request is being answered; uvicorn's type hides that there is none before the first."""
         last: RequestResponseCycle | None = self.cycle
         return last is not None and not last.response_complete
-
-    def _is_served(self) -> bool:
-        """Say whether the request that is being read is the one that is being answered, none before it."""
-        return not self.pipeline
 
     def _refuse_head(self) -> None:
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _LARGE_HEAD.format(self._bounds))

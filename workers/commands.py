@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from engramq.schemas.codec import fault_body, reply_body
 from engramq.schemas.commands import AuditList, CommandReport, GetCommand, ListAudit, Ping, Pong
-from engramq.schemas.envelope import Answer, Principal, PrincipalId
+from engramq.schemas.envelope import Answer
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import CommandStatus
 from engramq.workers.checks import WorkerChecks
@@ -74,7 +74,7 @@ async def _report_ended(command_id: str, context: Context) -> CommandReport | No
         if entry is None:
             return None
         principal = context.envelope.principal
-        if not _may_see(principal, entry.principal):
+        if principal.identity != entry.principal and not is_admin(principal):
             return _UNKNOWN
         if principal.identity != entry.principal and await _names_private(tx, entry.answer):
             return _UNKNOWN  # administrators read nothing of what is private to others, nor that it is there
@@ -89,10 +89,6 @@ async def _names_private(tx: Transaction, answer: str) -> bool:
     async with tx.seeing(EVERYTHING):
         row = await tx.row("private_among", ids=ids, reader=reader)
     return row is not None and bool(row["private"])
-
-
-def _may_see(principal: Principal, owner: PrincipalId) -> bool:
-    return principal.identity == owner or is_admin(principal)
 
 
 def _report(answer: Answer) -> CommandReport:

@@ -15,7 +15,7 @@ from engramq.gateway.router import CallerLeft
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import TOOLS, Tool
-from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.faults import invalid
 
 MISSING: Final = frozenset({"not_found"})  # statuses that HTTP says as 404; `unknown` of a command is an answer
 
@@ -183,9 +183,5 @@ def _take_key(asked: dict[str, Any], headers: Headers) -> None:
     if not keys:
         return
     if len(keys) > 1 or asked.get(KEY, next(iter(keys))) not in keys:
-        raise _twice()
+        raise invalid(KEY, "Two different idempotency keys were given.", "Give one Idempotency-Key header.")
     asked[KEY] = next(iter(keys))
-
-
-def _twice() -> EngramqError:
-    return invalid(KEY, "Two different idempotency keys were given.", "Give one Idempotency-Key header.")

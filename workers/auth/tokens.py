@@ -179,8 +179,7 @@ def _token(row: Row) -> Token:
 
 
 def _words(row: Row) -> dict[str, Any]:
-    return {"scopes": _scopes(row["scopes"]), "visibility": row["visibility"] and Visibility(row["visibility"])}
-
-
-def _scopes(words: Sequence[str]) -> tuple[Scope, ...]:
-    return tuple(scope for scope in Scope if scope in words)
+    return {
+        "scopes": tuple(scope for scope in Scope if scope in row["scopes"]),
+        "visibility": row["visibility"] and Visibility(row["visibility"]),
+    }

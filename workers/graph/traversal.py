@@ -138,7 +138,8 @@ async def shortest_path(start: UUID, end: UUID, depth: int, edges_from: EdgesFro
         other = sides[1] if side is sides[0] else sides[0]
         meeting = [node for node in side.frontier if node in other.depth]
         if meeting:
-            best = min(meeting, key=lambda node: (_length(sides, node), -_weight(sides, node), node))
+            length = {node: sides[0].depth[node] + sides[1].depth[node] for node in meeting}
+            best = min(meeting, key=lambda node: (length[node], -sides[0].weight[node] - sides[1].weight[node], node))
             return sides[0].way_to(best) + sides[1].way_to(best)[::-1], cut
         if len(sides[0].depth) + len(sides[1].depth) > PATH_NODES:
             return None, True
@@ -154,11 +155,3 @@ async def _cheaper_level(sides: tuple[_Side, _Side], edges_from: EdgesFrom) -> t
             if len(hops) < limit:
                 return side, hops, True
     return side, hops, False
-
-
-def _length(sides: tuple[_Side, _Side], node: UUID) -> int:
-    return sides[0].depth[node] + sides[1].depth[node]
-
-
-def _weight(sides: tuple[_Side, _Side], node: UUID) -> float:
-    return sides[0].weight[node] + sides[1].weight[node]

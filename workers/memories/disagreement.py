@@ -182,8 +182,10 @@ def disagreement(earlier: str, later: str, *, same_speaker: bool = True) -> Piec
             added = max(len(first.keys), len(other.keys)) - len(both)
             if same_speaker or not (first.is_of_self or other.is_of_self):
                 places = _places(first, other, both) if both and added <= ADDED else None
-                if places is not None and _are_of_two(_anchors(old, first), _anchors(new, other), first, other):
-                    places = None
+                if places is not None:
+                    mine, its = _anchors(old, first), _anchors(new, other)
+                    if mine - its - first.keys and its - mine - other.keys:
+                        places = None  # they are of two things: each has an anchor of its own beside where they differ
                 places = places or _find_denied(first, other)
                 if places is not None:
                     return Pieces(_quote(first.sentence, places[0]), _quote(other.sentence, places[1]))
@@ -236,11 +238,6 @@ def _is_anchor(part: _Statement, at: int, word: _Word) -> bool:
     if word.kind == "word":
         return any(character.isdigit() for character in word.key)
     return word.kind != "name" or at > 0 or (part.verb_at == 1 and word.plain not in _OPPOSED)
-
-
-def _are_of_two(mine: set[str], theirs: set[str], first: _Statement, other: _Statement) -> bool:
-    """Say whether two statements are of two things: each has an anchor of its own beside where they differ."""
-    return bool(mine - theirs - first.keys) and bool(theirs - mine - other.keys)
 
 
 def _statement(sentence: str, part: str) -> _Statement:
@@ -322,7 +319,10 @@ def _places(first: _Statement, other: _Statement, common: frozenset[str]) -> tup
     `common`: the keys of both. What nearly all pairs fail by comes first, before words are looked at one by one.
     """
     parity, is_added = first.negated != other.negated, len(common) in (len(first.keys), len(other.keys))
-    if parity != is_added or not (parity or _may_have_other_values(first, other, common)):
+    if parity != is_added:
+        return None
+    are_opposites = not (first.all.isdisjoint(_OPPOSED) or other.all.isdisjoint(_OPPOSED))
+    if not (parity or are_opposites or _share_enough(first, other, common)):
         return None
     mine = [at for at, word in enumerate(first.words) if word.key not in common]
     theirs = [at for at, word in enumerate(other.words) if word.key not in common]
@@ -339,11 +339,6 @@ def _places(first: _Statement, other: _Statement, common: frozenset[str]) -> tup
         return None
     places = first.words[mine[-1]].start, other.words[theirs[-1]].start
     return places if _are_other_values(first, other, mine, theirs) else None
-
-
-def _may_have_other_values(first: _Statement, other: _Statement, common: frozenset[str]) -> bool:
-    """Say whether two statements have enough words in common, with those that say nothing, or each one of opposites."""
-    return _share_enough(first, other, common) or not (first.all.isdisjoint(_OPPOSED) or other.all.isdisjoint(_OPPOSED))
 
 
 def _share_enough(first: _Statement, other: _Statement, common: frozenset[str]) -> bool:

@@ -165,7 +165,7 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
     for memory_id, checked in found.items():
         is_trusted = memory_id in memories and memories[memory_id].partition == Partition.TRUSTED
         kept = memories[memory_id].evidence if is_trusted else []
-        if not _is_of(checked.evidence, kept):
+        if [as_cited(each.as_kept) for each in checked.evidence] != [as_cited(dict(each)) for each in kept]:
             missed += 1
             continue
         told = [_add_state(before, each, at, by) for before, each in zip(kept, checked.evidence, strict=True)]
@@ -176,11 +176,6 @@ async def report_evidence(tx: Transaction, command: ReportEvidence, context: Con
         old, new = ({"states": [cited.get("state") for cited in several]} for several in (kept, told))
         await audit.record(tx, context.envelope, AuditAction.CHECK_EVIDENCE, memory_id, old=old, new=new)
     return EvidenceReported(changed_count=changed, missed_count=missed + len(command.found) - len(found))
-
-
-def _is_of(checked: Sequence[CheckedCitation], kept: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether what was checked is what a memory cites now."""
-    return [as_cited(each.as_kept) for each in checked] == [as_cited(dict(each)) for each in kept]
 
 
 def _add_state(kept: dict[str, Any], checked: CheckedCitation, at: str, by: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _line(row: Row, *, reads_audit: bool) -> CardLine:
         memory_id=UNSET if row["other"] is None else str(row["other"]),
         says=_text(said),
         reason=_text(row["reason"] or "" if row["audit_id"] is None or reads_audit else ""),
-        audit_id=_or_unset(row["audit_id"]),
+        audit_id=UNSET if row["audit_id"] is None else row["audit_id"],
     )
 
 
@@ -98,16 +98,8 @@ def _say(name: str, value: Any) -> str:
         return f"shown in {value} {'search' if value == 1 else 'searches'}"
     if name == "source":
         return _SOURCES.get(value, str(value))
-    return f"{name} {_plain(value)}"
-
-
-def _plain(value: Any) -> str:
-    return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
+    return f"{name} {' '.join(map(str, value.values())) if isinstance(value, dict) else value}"
 
 
 def _text(text: str) -> str | UnsetType:
     return preview_of(text, CHARS) if text else UNSET
-
-
-def _or_unset(value: Any) -> Any:
-    return UNSET if value is None else value
