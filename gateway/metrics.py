@@ -3,7 +3,6 @@
 import hmac
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 import anyio
@@ -45,12 +44,12 @@ class GatewayMetrics:
         self._waiting = waiting
         self._figures = Figures(catalog.GATEWAY)
         self._looks: Shared[bytes] = Shared(1)
-        self.bodies = Bodies(refused=partial(self._figures.count, catalog.BODIES_REFUSED))
+        self.bodies = Bodies(refused=self._figures.counters[(catalog.BODIES_REFUSED,)].inc)
 
     def count_call(self, tool: str, outcome: str, taken_s: float) -> None:
         """Count a call of a tool."""
-        self._figures.count(catalog.CALLS, tool, outcome)
-        self._figures.observe(catalog.CALL_SECONDS, taken_s, tool)
+        self._figures.counters[catalog.CALLS, tool, outcome].inc()
+        self._figures.histograms[catalog.CALL_SECONDS, tool].observe(taken_s)
 
     def route(self, look: AskHealth, *, token: str, by_caller: bool) -> Route:
         """Return /metrics. Whoever asks at the same time shares one look.

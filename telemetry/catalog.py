@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -153,6 +153,21 @@ UPKEEP: Final = (
 
 
 Labels = tuple[str, ...]
+T = TypeVar("T", Counter, Histogram)
+
+
+class Labelled(dict[tuple[Metric, *Labels], T]):
+    """Counters, or histograms, by metric and labels; each is made when it is first asked for."""
+
+    def __init__(self, metrics: Mapping[Metric, T]) -> None:
+        super().__init__()
+        self._metrics: Mapping[Metric, T] = metrics
+
+    def __missing__(self, key: tuple[Metric, *Labels]) -> T:
+        """Return it, and keep it: the library looks it up under a lock."""
+        metric, *labels = key
+        self[key] = self._metrics[metric].labels(*labels) if labels else self._metrics[metric]
+        return self[key]
 
 
 class Figures(Collector):
@@ -160,42 +175,25 @@ class Figures(Collector):
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._registry = CollectorRegistry()
-        self._counters = {
+        counters = {
             metric: Counter(metric.name, metric.meaning, metric.labels, registry=self._registry)
             for metric in metrics
             if metric.sort is Sort.COUNTER
         }
-        self._histograms = {
+        histograms = {
             metric: Histogram(
                 metric.name, metric.meaning, metric.labels, buckets=metric.buckets, registry=self._registry
             )
             for metric in metrics
             if metric.sort is Sort.HISTOGRAM
         }
-        self._counted: dict[tuple[Metric, Labels], Counter] = {}
-        self._observed: dict[tuple[Metric, Labels], Histogram] = {}
+        self.counters, self.histograms = Labelled(counters), Labelled(histograms)
         self._gauges: dict[Metric, Mapping[Labels, float]] = {
             metric: {} for metric in metrics if metric.sort is Sort.GAUGE
         }
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
         self.tell_all(BUILD, {(version("engramq"),): 1})
-
-    def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
-        """Add to a counter."""
-        child = self._counted.get((metric, labels))
-        if child is None:  # the library looks its children up under a lock
-            counter = self._counters[metric]
-            child = self._counted[metric, labels] = counter.labels(*labels) if labels else counter
-        child.inc(by)
-
-    def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Add to a histogram."""
-        child = self._observed.get((metric, labels))
-        if child is None:
-            histogram = self._histograms[metric]
-            child = self._observed[metric, labels] = histogram.labels(*labels) if labels else histogram
-        child.observe(value)
 
     def tell(self, metric: Metric, value: float | None) -> None:
         """Say what a gauge without labels is now; None while that is unknown."""

@@ -37,17 +37,18 @@ class WorkerMetrics:
 
     def observe(self, tried: CommandTry) -> None:
         """Count one try of a command."""
-        self._figures.count(catalog.COMMANDS, tried.kind.value, tried.command, tried.outcome)
-        self._figures.observe(catalog.QUEUED, tried.waited_s, tried.kind.value)
-        self._figures.observe(catalog.HANDLED, tried.taken_s, tried.kind.value, tried.command)
+        kind, histograms = tried.kind.value, self._figures.histograms
+        self._figures.counters[catalog.COMMANDS, kind, tried.command, tried.outcome].inc()
+        histograms[catalog.QUEUED, kind].observe(tried.waited_s)
+        histograms[catalog.HANDLED, kind, tried.command].observe(tried.taken_s)
 
     def embedded(self, texts: int, taken_s: float, made: bool) -> None:
         """Count one batch of texts; `made`: the model made their vectors."""
         if made:
-            self._figures.count(catalog.TEXTS, by=texts)
+            self._figures.counters[(catalog.TEXTS,)].inc(texts)
         else:
-            self._figures.count(catalog.EMBEDDER_FAILED)
-        self._figures.observe(catalog.EMBEDDING, taken_s)
+            self._figures.counters[(catalog.EMBEDDER_FAILED,)].inc()
+        self._figures.histograms[(catalog.EMBEDDING,)].observe(taken_s)
 
     @asynccontextmanager
     async def served(self, settings: Settings, store: Store, embedder: BatchingEmbedder) -> AsyncIterator[None]:
