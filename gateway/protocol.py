@@ -221,7 +221,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(HTTPStatus.BAD_REQUEST, _LARGE_FRAME)
             elif self._deadline is None and not self.pipeline:  # no request before it is being answered
                 self._await_body()
-        elif self._deadline is None and self.timeout_keep_alive_task is None and not self._is_busy():
+        elif not (self._heads or self._deadline or self.timeout_keep_alive_task or self._is_busy()):
             self._await_head()  # what came was no beginning of a request: an empty line
 
     # What the parser finds

@@ -49,7 +49,7 @@ from engramq.schemas import commands
 from engramq.schemas.codec import fault_body, fingerprint, text_of
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands.base import Page
-from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.fields import composed
 from engramq.schemas.ids import uuid7
@@ -57,7 +57,7 @@ from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.passages import words_of
 from engramq.schemas.pastes import read_prompt
 from engramq.schemas.settings import Redact
-from engramq.schemas.vocabulary import Detail, Partition, Scope
+from engramq.schemas.vocabulary import Detail, Scope
 from engramq.telemetry.spans import SpanKind, Subject, trace
 
 log = logging.getLogger(__name__)
@@ -167,7 +167,9 @@ class Service:
             return await self._render(
                 call, audience, arguments, await self._answer_here(call, session, arguments.parameters)
             )
-        command, secrets = await self._authorize(arguments.parameters, caller.principal)
+        command, secrets = authorize(arguments.parameters, caller.principal), 0
+        if isinstance(command, WITH_MEMORIES[self.redact]):
+            command, secrets = await self._redact(command)
         if call.report is not None:
             await call.report(*_progress(tool, command, settled=False))
         envelope = Envelope(
@@ -195,13 +197,8 @@ class Service:
             await call.report(*_progress(tool, command, settled=True))
         return await self._reply(call, audience, arguments, envelope, answer, secrets)
 
-    async def _authorize(self, command: commands.Command, principal: Principal) -> tuple[commands.Command, int]:
-        """Return the command as this principal may send it, and how many secrets were taken out of it."""
-        authorize(command, principal)
-        if principal.untrusted and isinstance(command, commands.StoreMemory):
-            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
-        if not isinstance(command, WITH_MEMORIES[self.redact]):
-            return command, 0
+    async def _redact(self, command: commands.Command) -> tuple[commands.Command, int]:
+        """Return the command without secrets, and how many were taken out of it."""
         # A caller who has gone ends it: a batch may take seconds.
         return await anyio.to_thread.run_sync(
             redact_command, command, self.redact, anyio.from_thread.check_cancelled, limiter=self.redacting

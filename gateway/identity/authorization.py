@@ -1,9 +1,9 @@
 """Say who is calling and what they may do. Identity comes from the channel, never from an argument of a tool."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from engramq.schemas import commands
 from engramq.schemas.envelope import Principal
@@ -21,6 +21,9 @@ _OPEN_TO_UNTRUSTED: Final = (
 )  # of the writes
 
 CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
+
+
+C = TypeVar("C", bound=commands.Command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ def settings_caller(settings: Settings) -> Caller:
     return local_caller(settings.namespace, settings.principal, project=settings.project)
 
 
-def authorize(command: commands.Command, principal: Principal) -> None:
-    """Return if the principal may send this command; raises EngramqError with `forbidden`, naming the scope.
+def authorize(command: C, principal: Principal) -> C:
+    """Return a command as the principal may send it; raises EngramqError with `forbidden`, naming the scope.
 
     What an untrusted principal may write at all is decided here too; that it reaches only untrusted memories is decided
     where they are looked up.
@@ -74,6 +77,9 @@ def authorize(command: commands.Command, principal: Principal) -> None:
         require(Scope.ADMIN, principal)  # to act in another's name
     if principal.untrusted and command.write:
         _authorize_untrusted(command)
+    if principal.untrusted and isinstance(command, commands.StoreMemory):
+        return structs.replace(command, partition=Partition.UNTRUSTED)
+    return command
 
 
 def may_send(kind: type[Struct], scope: Scope, principal: Principal) -> bool:
