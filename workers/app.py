@@ -90,24 +90,9 @@ LOADS_AFTER_S: Final = 0.1  # a database that answers later is being made, or is
 # The modules that have handlers.
 _SLICES: Final = (
     *(auth, change, commands, connect, consent, contradictions, deletions, disconnect, duplicates),
-    *(
-        edges,
-        grounds,
-        importing,
-        lookup,
-        nodes,
-        outcomes,
-        pending,
-        projects,
-        proposals,
-        purge,
-        reading,
-        reads,
-        receipts,
-        review,
-        search,
-    ),
-    *(sectors, sharing, similarity, storing, supersession, survey, tenants, walks, why),
+    *(edges, grounds, importing, lookup, nodes, outcomes, pending, projects, proposals, purge),
+    *(reading, reads, receipts, review, search, sectors, sharing, similarity, storing, supersession),
+    *(survey, tenants, walks, why),
 )
 
 
