@@ -72,6 +72,7 @@ TARGETS = {
 }
 NEEDS = {"model_packages": "fastembed", "page": "playwright"}
 UNIT = "unit"
+LONG = "long"  # `-m long` alone leaves out the files without this mark
 
 
 def target_of(path: Path) -> str:
@@ -117,13 +118,16 @@ def wanted_target(config: pytest.Config) -> str | None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what cannot be imported here, and what another target runs: importing all takes 5 s a process."""
+    """Leave out what cannot be imported here or is not wanted: importing all takes 10 s of CPU a process."""
     needed = NEEDS.get(collection_path.name)
     if needed is not None and importlib.util.find_spec(needed) is None:
         return True
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
     target = wanted_target(config)
-    is_other = target is not None and collection_path.suffix == ".py" and target_of(collection_path) != target
-    return True if is_other and collection_path.name.startswith("test_") else None
+    is_other = target is not None and target_of(collection_path) != target
+    is_short = config.option.markexpr == LONG and f"mark.{LONG}" not in collection_path.read_text(encoding="utf-8")
+    return True if is_other or is_short else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -29,10 +29,13 @@ def texts() -> dict[str, str]:
     found: dict[str, str] = {}
     for package in (gateway, schemas, workers):
         for path in Path(package.__path__[0]).rglob("*.py"):
-            tree = ast.parse(path.read_text())
-            said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-            for node in ast.walk(tree):
+            source = path.read_text()
+            if not any(name in source for name in TOOLS):
+                continue
+            nodes = list(ast.walk(ast.parse(source)))
+            said = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            within = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+            for node in nodes:
                 if id(node) not in said | within and (text := text_of(node)):
                     found[text] = f"{path.name}:{getattr(node, 'lineno', 0)}"
     return found

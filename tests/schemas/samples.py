@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -20,11 +21,14 @@ MATCHING: Final = {"lines": "3-9", "commit": "01890a5", "sha256": 64 * "0", "url
 
 def sample(kind: type[Any], *, full: bool) -> Any:
     """Return an instance of a message type: every field set, or the required ones only."""
-    values = {}
-    for field in msgspec.structs.fields(kind):
-        if full or field.required:
-            values[field.name] = _value(msgspec.inspect.type_info(field.type), field.name, full)
+    values = {field.name: _value(info, field.name, full) for field, info in _fields_of(kind) if full or field.required}
     return msgspec.convert(msgspec.to_builtins(kind(**values)), kind)
+
+
+@cache
+def _fields_of(kind: type[Any]) -> list[tuple[msgspec.structs.FieldInfo, msgspec.inspect.Type]]:
+    """Return the fields of a message type, and what each takes: the scripted workers make thousands of samples."""
+    return [(field, msgspec.inspect.type_info(field.type)) for field in msgspec.structs.fields(kind)]
 
 
 def _value(info: Any, name: str, full: bool) -> Any:  # noqa: C901 - one case for each sort of type

@@ -150,7 +150,10 @@ def settings_read(path: Path) -> set[str]:
     They are attributes of what is called settings, and variables that are looked up in what is called environment: by
     their name, or by a constant of the module or of `deploy.settings`.
     """
-    tree = ast.parse(path.read_text())
+    source = path.read_text()
+    if "settings" not in source and "environ" not in source:
+        return set()
+    tree = ast.parse(source)
     constants = variables_named(tree) | DEPLOY_CONSTANTS
     found = set()
     for node in ast.walk(tree):
