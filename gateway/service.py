@@ -212,7 +212,7 @@ class Service:
                 secret = await self.secrets.cursor_secret()
                 sent = msgspec.structs.replace(envelope, command=cursors.unseal_cursor(envelope, secret))
             subject.command_id = envelope.id
-            answer = await self.bus.send(sent)
+            answer = await self.bus.send(sent, sent.command.patience_s)
             if isinstance(answer, Pending) and envelope.command.write:
                 return answer
             if isinstance(answer, Pending):  # a read that was not answered in time never will be

@@ -132,6 +132,18 @@ class Keys:
         """Zset: digest of a cookie of this principal -> when it counts no longer, in milliseconds."""
         return f"{self.prefix}:page-sessions:{quote(namespace, safe='')}:{_quote_name(principal)}"
 
+    def page_export(self, namespace: str, principal: PrincipalId, export: str) -> str:
+        """String: how far an export is that this principal began; `export` is what its form is known by."""
+        return f"{self.prefix}:page-export:{quote(namespace, safe='')}:{_quote_name(principal)}:{export}"
+
+    def parts(self, channel: str) -> str:
+        """List: the parts of a long answer that nobody has taken yet; see schemas/parts.py."""
+        return f"{self.prefix}:parts:{quote(channel, safe='')}"
+
+    def room(self, channel: str) -> str:
+        """List: one element for each further part that may be sent."""
+        return f"{self.prefix}:room:{quote(channel, safe='')}"
+
     def schedule(self, kind: WorkerKind, name: str) -> str:
         """String: the worker that runs this periodic work now, or ran it last within its period."""
         return f"{self.prefix}:schedule:{kind}:{quote(name, safe='')}"

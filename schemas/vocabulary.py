@@ -436,6 +436,7 @@ class AuditAction(StrEnum):
     TAKE_BACK = "take_back"  # what a purged principal changed of an edge or node of others
     DELETE_TENANT = "delete_tenant"
     RESTORE_TENANT = "restore_tenant"  # from an export
+    EXPORT_TENANT = "export_tenant"  # by a gateway; who has the database leaves no trace
     CONFIGURE_TENANT = "configure_tenant"
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
     ADD_WEBHOOK = "add_webhook"

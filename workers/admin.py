@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
@@ -30,7 +29,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.figures import store_figures
 from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.privacy import Privacy, change_privacy, privacy_of
-from engramq.workers.db.readiness import NotReady, packaged
+from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.reembedding import ReembeddingProgress, progress
 from engramq.workers.db.rewriting import (
     Cluster,
@@ -48,7 +47,7 @@ from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, handlers, restoring
-from engramq.workers.tenants.export_check import ExportRefused, ExportWatch
+from engramq.workers.tenants.export_check import ExportRefused
 from engramq.workers.tenants.handlers import Contents, contents
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
@@ -169,7 +168,7 @@ class LineSink(Protocol):
 def export_to(settings: Settings, namespace: str, out: LineSink, **wanted: Any) -> int:
     """Write a namespace as lines, one transaction's view of it, and return how many; `wanted`: as ExportChoice.
 
-    Raises CommandFailed also where a line is wrong: nobody is to delete a namespace whose export does not come back.
+    Raises CommandFailed also where a line is wrong.
     """
 
     async def write(tx: Transaction) -> int:
@@ -178,20 +177,19 @@ def export_to(settings: Settings, namespace: str, out: LineSink, **wanted: Any) 
         choice = export.ExportChoice(**wanted)
         if not await export.holds_any(tx, choice):
             raise CommandFailed(export.NOTHING_CHOSEN.format(namespace=namespace, choice=choice))
-        count, watch = 0, ExportWatch(packaged().version)
-        async for line in export.lines(tx, choice, version("engramq")):
-            try:
-                watch.check(line)
-            except ExportRefused as problem:
-                raise CommandFailed(
-                    f"The export could not be restored: {problem} Take engramq backup instead, which keeps all, and "
-                    "report this."
-                ) from None
-            try:
-                out.write(line)
-            except OSError as problem:  # of standard output; further up it would mean that the database is away
-                raise CommandFailed(f"The export cannot be written: {problem.strerror or problem}.") from None
-            count += 1
+        count = 0
+        try:
+            async for line in export.checked_lines(tx, choice):
+                try:
+                    out.write(line)
+                except OSError as problem:  # of standard output; further up it would mean that the database is away
+                    raise CommandFailed(f"The export cannot be written: {problem.strerror or problem}.") from None
+                count += 1
+        except ExportRefused as problem:
+            raise CommandFailed(
+                f"The export could not be restored: {problem} Take engramq backup instead, which keeps all, and "
+                "report this."
+            ) from None
         return count
 
     return in_database(settings, lambda store: store.snapshot(namespace, write))

@@ -68,7 +68,9 @@ from engramq.workers.search.handlers import Usage
 from engramq.workers.search.relevance import MinRelevance
 from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.handlers import Classifier
+from engramq.workers.tenants import export as tenant_export
 from engramq.workers.tenants import handlers as tenants
+from engramq.workers.tenants.export import Exporting
 from engramq.workers.upkeep.active_hours import SessionClock
 from engramq.workers.upkeep.pieces import Pieces
 from engramq.workers.upkeep.rebuilding import Rebuilding
@@ -92,7 +94,7 @@ _SLICES: Final = (
     *(auth, change, commands, connect, consent, contradictions, deletions, disconnect, duplicates),
     *(edges, grounds, importing, lookup, nodes, outcomes, pending, projects, proposals, purge),
     *(reading, reads, receipts, review, search, sectors, sharing, similarity, storing, supersession),
-    *(survey, tenants, walks, why),
+    *(survey, tenants, tenant_export, walks, why),
 )
 
 
@@ -133,6 +135,7 @@ def build_services(
         WorkerChecks(store, vectorizer, embedder),
         Classifier(store=whole, activity=activity, stopping=stopping),
         BulkLoads(sizes),
+        Exporting(),
         Quotas(settings, whole),
         Usage(whole, stopping=stopping),
         CoRetrievals(whole, rules, stopping=stopping),

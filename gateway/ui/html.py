@@ -76,7 +76,7 @@ PAGES: Final = (
     ("/ui/graph", "Graph", "g", ""),
     ("/ui/inbox", "Inbox", "i", ""),
     ("/ui/consent", "Approvals", "a", ""),
-    ("/ui/imports", "Imports", "p", ""),
+    ("/ui/imports", "Import and export", "p", ""),
     ("/ui/audit", "Audit", "u", Scope.ADMIN),
     ("/ui/tokens", "Tokens", "t", Scope.ADMIN),
     ("/ui/system", "System", "y", ""),
@@ -94,6 +94,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     "rename_project": "renamed a project", "erase_deleted": "erased what was deleted",
     "erase_proposal": "erased a proposal", "erase_properties": "erased properties", "take_back": "took changes back",
     "delete_tenant": "deleted the namespace", "restore_tenant": "restored the namespace",
+    "export_tenant": "exported the namespace",
     "configure_tenant": "configured the namespace", "add_webhook": "added a webhook",
     "remove_webhook": "removed a webhook", "retry_command": "retried a command", "drop_command": "dropped a command",
 }  # fmt: skip

@@ -21,6 +21,7 @@ from engramq.gateway.service import Call
 from engramq.gateway.ui.request import PAGE_TOOLS, PageCallRefused, PageRequest, SentFile
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
+from engramq.schemas.ids import uuid7
 from engramq.schemas.limits import BODY_BYTES
 from engramq.schemas.settings import Settings
 from engramq.schemas.uploads import Upload, UploadReport
@@ -36,7 +37,7 @@ _UNBUFFERED: Final = {"x-accel-buffering": "no"}  # else a proxy shows all of it
 
 async def show_imports(page: PageRequest) -> Response:
     """Show the whole page."""
-    return page.render("imports.html", formats=FORMATS, most=BODY_BYTES, **await _imports(page))
+    return page.render("imports.html", formats=FORMATS, most=BODY_BYTES, export=uuid7(), **await _imports(page))
 
 
 async def refresh_imports(page: PageRequest) -> Response:

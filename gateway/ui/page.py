@@ -14,9 +14,22 @@ from starlette.types import Message, Receive, Scope, Send
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
 from engramq.gateway.overview import AskHealth
+from engramq.gateway.parts import PartTaker
 from engramq.gateway.router import PAGE_PATH
 from engramq.gateway.service import Service
-from engramq.gateway.ui import admin, changes, editing, graph, imports, inbox, memories, memory, start, timeline
+from engramq.gateway.ui import (
+    admin,
+    changes,
+    editing,
+    exports,
+    graph,
+    imports,
+    inbox,
+    memories,
+    memory,
+    start,
+    timeline,
+)
 from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
 from engramq.gateway.ui.languages import read_messages
 from engramq.gateway.ui.request import (
@@ -145,6 +158,8 @@ VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
     ("/imports", "GET", imports.show_imports),
     ("/imports", "POST", imports.import_file),
     ("/imports/live", "GET", imports.refresh_imports),
+    ("/exports", "POST", exports.export_all),
+    ("/exports/{export}", "GET", exports.show_progress),
     ("/tokens", "GET", admin.show_tokens),
     ("/tokens", "POST", admin.create_token),
     ("/tokens/{token_id}/revoke", "POST", admin.revoke_token),
@@ -189,6 +204,7 @@ class PageApp:
             has_tokens=settings.auth is not Auth.JWT,
             needs_sign_in=settings.auth is not Auth.NONE,
             settings=settings,
+            parts=PartTaker(redis, keys),
             import_upload=import_upload,
         )
         files = Route(f"{STATIC}/{{digest}}/{{name}}", self._file, methods=["GET"])

@@ -15,6 +15,7 @@ from engramq.gateway.budget import Body
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.audience import audience_with, omit_unavailable
 from engramq.gateway.overview import AskHealth
+from engramq.gateway.parts import PartTaker
 from engramq.gateway.router import while_there
 from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.html import DONE
@@ -27,6 +28,7 @@ from engramq.schemas.commands import (
     CountMemories,
     CreateToken,
     DrawGraph,
+    ExportTenant,
     FacetCounts,
     GraphDrawing,
     ImportList,
@@ -38,6 +40,7 @@ from engramq.schemas.commands import (
     NodeList,
     RevokeToken,
     ShownOftenList,
+    TenantExported,
     TokenCreated,
     TokenList,
     TokenRevoked,
@@ -55,6 +58,7 @@ _OWN: Final = (
     unlisted(CountMemories, MemoryTimeline, "count_memories()"),
     unlisted(ListShownOften, ShownOftenList, "list_shown_often()"),
     unlisted(ListImports, ImportList, "list_imports()"),
+    unlisted(ExportTenant, TenantExported, 'export_tenant(channel="<id>")'),
     unlisted(DrawGraph, GraphDrawing, "draw_graph()"),
     unlisted(ListNodes, NodeList, "list_nodes()"),
     unlisted(ListTokens, TokenList, "list_tokens()"),
@@ -122,6 +126,7 @@ class Site:
     has_tokens: bool
     needs_sign_in: bool
     settings: Settings
+    parts: PartTaker
     import_upload: ImportUpload | None = None
 
 

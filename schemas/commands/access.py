@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas import limits
+from engramq.schemas import limits, parts
 from engramq.schemas.commands.base import Command, Reply, WriteCommand, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Identifier, Moment, Name, Note
@@ -123,6 +123,23 @@ class DeleteTenant(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, 
     scope: ClassVar[Scope] = Scope.ADMIN
 
     reason: Note | UnsetType = UNSET
+
+
+class ExportTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="export_tenant"):
+    """Ask for everything that the namespace holds, in parts that come by a channel. The page sends it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
+    scope: ClassVar[Scope] = Scope.ADMIN
+    patience_s: ClassVar[float | None] = parts.LONGEST_S
+
+    channel: Name
+
+
+class TenantExported(Reply, kw_only=True, tag="tenant_exported"):
+    """How many records were sent."""
+
+    status: Literal["success"] = "success"
+    records: int
 
 
 class TenantDeleted(WriteReply, kw_only=True, tag="tenant_deleted"):

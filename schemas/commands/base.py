@@ -31,6 +31,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         False  # sent by workers a moment later, joined with others, and lost by a crash until then
     )
 
+    patience_s: ClassVar[float | None] = None  # how long a gateway waits for its answer, None: as for most
+
     def check(self) -> None:
         """Raise EngramqError naming the parameter for what its JSON Schema cannot say."""
 

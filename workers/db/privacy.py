@@ -8,9 +8,11 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import Partition, Scope, Visibility
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.viewers import EVERYTHING
+from engramq.workers.trust import require_admin
 
 CAPTURED: Final = "captured"  # the tag of what was captured of a session, now or by an import
 
@@ -87,6 +89,22 @@ async def seeing_as_admin(tx: Transaction, principal: Principal) -> AsyncIterato
         return
     async with tx.seeing(EVERYTHING):
         yield True
+
+
+@asynccontextmanager
+async def seeing_all_as_admin(tx: Transaction, principal: Principal, doing: str) -> AsyncIterator[None]:
+    """See everything within the block, as an administrator from whom nothing is kept.
+
+    Raises EngramqError for everybody else; `doing` begins the sentence of the refusal.
+    """
+    require_admin(principal, doing)
+    async with seeing_as_admin(tx, principal) as sees_all:
+        if hidden := 0 if sees_all else await private_of_others(tx):
+            kept = f"{doing} would lack what is private to others ({hidden}), which you do not see."
+            recovery = "Who runs the installation has it all by engramq export."
+            raise refuse(FaultCode.FORBIDDEN, kept, recovery=recovery)
+        async with tx.seeing(EVERYTHING):
+            yield
 
 
 async def private_of_others(tx: Transaction) -> int:

@@ -29,6 +29,7 @@ from engramq.schemas.scripts import MARK_ERASED, SCRUB_JOB, SCRUB_SESSION, UNMAR
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import decode_letter, drop_letters
+from engramq.workers.queue.parts import PartSender
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,12 @@ class Inspection:
             for kind, jobs, depth, dead in zip(WorkerKind, found, found, found, strict=True):
                 depths[kind] = (depths[kind][0] + (int(depth or 0) if jobs else 0), depths[kind][1] + dead)
         return depths
+
+    @asynccontextmanager
+    async def sending(self, channel: str) -> AsyncIterator[PartSender]:
+        """Lend the block what sends the parts of a channel."""
+        async with self._reach():
+            yield PartSender(self._redis, self._lanes.first, channel)
 
     async def find(self, command_id: str, namespace: str, principal: PrincipalId | None) -> Answer | bool | None:
         """Look for a command that the ledger does not know, of this principal or (None) of any in the namespace.

@@ -1,16 +1,29 @@
 """Export a tenant as lines of JSON, as docs/export.md describes them: read in pages, all from one snapshot."""
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
+from engramq.schemas.commands import ExportTenant, TenantExported
 from engramq.schemas.exports import FORMAT, OF_NAMESPACE, VERSION
+from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import format_time
+from engramq.schemas.parts import LONGEST_S, PART_BYTES, Part
+from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.db import audit
+from engramq.workers.db.privacy import seeing_all_as_admin
+from engramq.workers.db.readiness import packaged
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.runner import Context, handles_without_transaction
+from engramq.workers.tenants.export_check import ExportRefused, ExportWatch
 
+ABOUT: Final = "An export"
 ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then, in a script of four bytes 30
 
 # Columns that no export has, by table: the tenant's number and what only this database can use.
@@ -45,7 +58,7 @@ _FIRST: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Kind:
     """One type of lines: where its rows come from."""
 
     type: str
@@ -54,17 +67,17 @@ class Part:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-PARTS: Final = (
-    Part("memory", "memories", "export_memories"),
-    Part("node", "nodes", "export_nodes"),
-    Part("edge", "edges", "export_edges", {"layer": "knowledge"}),
-    Part("link", "edges", "export_edges", {"layer": "association"}),
-    Part("deferred_link", "deferred_links", "export_deferred_links"),
-    Part("tombstone", "link_tombstones", "export_tombstones"),
-    Part("proposal", "proposals", "export_proposals"),
-    Part("imported_row", "imported_rows", "export_imported_rows"),
+KINDS: Final = (
+    Kind("memory", "memories", "export_memories"),
+    Kind("node", "nodes", "export_nodes"),
+    Kind("edge", "edges", "export_edges", {"layer": "knowledge"}),
+    Kind("link", "edges", "export_edges", {"layer": "association"}),
+    Kind("deferred_link", "deferred_links", "export_deferred_links"),
+    Kind("tombstone", "link_tombstones", "export_tombstones"),
+    Kind("proposal", "proposals", "export_proposals"),
+    Kind("imported_row", "imported_rows", "export_imported_rows"),
 )
-AUDIT: Final = Part("audit", "audit_log", "export_audit")
+AUDIT: Final = Kind("audit", "audit_log", "export_audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +110,12 @@ async def lines(tx: Transaction, wanted: ExportChoice, release: str) -> AsyncIte
     await tx.send("plan_by_keys")
     yield _line(await _head(tx, wanted, release))
     counts: dict[str, int] = {}
-    for part in (*PARTS, AUDIT) if wanted.audit else PARTS:
-        counts[part.type] = 0
-        async for row in _rows(tx, part, wanted):
-            counts[part.type] += 1
+    for kind in (*KINDS, AUDIT) if wanted.audit else KINDS:
+        counts[kind.type] = 0
+        async for row in _rows(tx, kind, wanted):
+            counts[kind.type] += 1
             # The text as PostgreSQL wrote it: numbers keep all their digits.
-            yield f'{{"type":"{part.type}",{row["line"][1:]}\n'.encode()
+            yield f'{{"type":"{kind.type}",{row["line"][1:]}\n'.encode()
     yield _line({"type": "end", "counts": counts})
 
 
@@ -122,15 +135,84 @@ async def _head(tx: Transaction, wanted: ExportChoice, release: str) -> dict[str
     }
 
 
-async def _rows(tx: Transaction, part: Part, wanted: ExportChoice) -> AsyncIterator[Mapping[str, Any]]:
+async def _rows(tx: Transaction, kind: Kind, wanted: ExportChoice) -> AsyncIterator[Mapping[str, Any]]:
     after: dict[str, Any] = dict(_FIRST)
-    known = {"left_out": list(LEFT_OUT[part.table]), "embeddings": wanted.embeddings, "project": wanted.project}
-    while rows := await tx.rows(part.query, **after, **known, **part.values, limit=ROWS_AT_ONCE):
+    known = {"left_out": list(LEFT_OUT[kind.table]), "embeddings": wanted.embeddings, "project": wanted.project}
+    while rows := await tx.rows(kind.query, **after, **known, **kind.values, limit=ROWS_AT_ONCE):
         for row in rows:
             yield row
         if len(rows) < ROWS_AT_ONCE:
             return
         after |= {name: value for name, value in rows[-1].items() if name in after}
+
+
+async def checked_lines(tx: Transaction, wanted: ExportChoice) -> AsyncIterator[bytes]:
+    """Yield the lines of an export as this release writes them; raises ExportRefused for one that nobody could read.
+
+    Nobody is to delete a namespace whose export does not come back.
+    """
+    watch = ExportWatch(packaged().version)
+    async for line in lines(tx, wanted, version("engramq")):
+        watch.check(line)
+        yield line
+
+
+class Exporting:
+    """The one export at a time that a process sends: it has a connection and a place in its mailbox meanwhile."""
+
+    def __init__(self) -> None:
+        self._is_busy = False
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Hold the place within the block; raises EngramqError where another export has it."""
+        if self._is_busy:
+            raise refuse(FaultCode.OVERLOADED, "Another export is under way. Begin this one when that has ended.")
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+
+
+@handles_without_transaction(ExportTenant)
+async def export_tenant(command: ExportTenant, context: Context) -> TenantExported:
+    """Send an export in parts, and note who has it. Another try would send lines of another moment: there is none."""
+    envelope, principal = context.envelope, context.envelope.principal
+    if envelope.attempt > 1:
+        raise refuse(FaultCode.UNAVAILABLE, "The worker that sent the export has gone.", recovery="Begin it again.")
+
+    async def note(tx: Transaction) -> None:
+        await audit.write(tx, principal.name, AuditAction.EXPORT_TENANT, None, old={}, new={})
+
+    async def send(tx: Transaction) -> TenantExported:
+        async with seeing_all_as_admin(tx, principal, ABOUT):
+            await context.store.write(envelope.namespace, note)
+            async with context.mailboxes.sending(command.channel) as sender:
+                return await _send_parts(tx, sender.send)
+
+    with context.services[Exporting].entered():
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                return await context.store.snapshot(envelope.namespace, send)
+        except ExportRefused as problem:
+            raise refuse(FaultCode.INTERNAL, f"A line of the export is wrong: {problem}") from problem
+        except TimeoutError:
+            raise refuse(FaultCode.UNAVAILABLE, f"The export took more than {LONGEST_S:.0f} s.") from None
+
+
+async def _send_parts(tx: Transaction, send: Callable[[Part], Awaitable[None]]) -> TenantExported:
+    total = int((await tx.only_row("export_size"))["records"])
+    number, count, gathered = 0, -1, bytearray()  # the head is no record
+    async for line in checked_lines(tx, ExportChoice()):
+        gathered += line
+        count += 1
+        if len(gathered) >= PART_BYTES:
+            await send(Part(number, count, total, is_last=False, lines=bytes(gathered)))
+            number += 1
+            gathered.clear()
+    await send(Part(number, count - 1, total, is_last=True, lines=bytes(gathered)))  # nor is the end
+    return TenantExported(records=count - 1)
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

@@ -5,6 +5,17 @@ select c.active_hours, c.language, c.visibility, c.sharing_consent, c.admins_rea
 from namespaces c
 where c.tenant = %(tenant)s
 
+-- name: export_size
+-- How many records an export of a whole tenant has.
+select
+    (select count(*) from memories where tenant = %(tenant)s)
+    + (select count(*) from nodes where tenant = %(tenant)s and name is not null)
+    + (select count(*) from edges where tenant = %(tenant)s)
+    + (select count(*) from deferred_links where tenant = %(tenant)s)
+    + (select count(*) from link_tombstones where tenant = %(tenant)s)
+    + (select count(*) from proposals where tenant = %(tenant)s)
+    + (select count(*) from imported_rows where tenant = %(tenant)s) as records
+
 -- name: project_is_used
 -- Whether any memory, whatever its partition and state, is in a project.
 select exists (select from memories m where m.tenant = %(tenant)s and m.project = %(project)s) as used

@@ -1,0 +1,172 @@
+"""An export that the page sends as a file: whole, or seen to be broken; and who may have all of it gets it alone."""
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio.to_thread
+import httpx
+import pytest
+from redis.asyncio import Redis
+
+from engramq.gateway.parts import BrokenOff, PartTaker
+from engramq.schemas.keys import Keys
+from engramq.schemas.parts import AHEAD, Part
+from engramq.schemas.settings import Settings
+from engramq.workers.admin import export_to
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.parts import PartSender
+from engramq.workers.tenants import export
+from engramq.workers.tenants.export import ExportChoice
+from tests.gateway.ui.browsing import Browser, Shown
+from tests.gateway.ui.conftest import Served
+from tests.scenarios.stage import until
+
+pytestmark = pytest.mark.promise("OP-12")
+
+IMPORTS = "/ui/imports"
+EXPORTS = "/ui/exports"
+
+
+def progress_of(page: Shown) -> str:
+    """Return where the progress of the export is told that the form of this page begins."""
+    return f"{EXPORTS}/{page.form(EXPORTS).fields['export']}"
+
+
+@dataclass
+class Held:
+    """Lines of an export that stop after the first one until `go_on` is set, and then fail if `fails`."""
+
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    fails: bool = False
+
+    async def lines(self, tx: Transaction, wanted: ExportChoice) -> AsyncIterator[bytes]:
+        lines = export.lines(tx, wanted, "1")
+        yield await anext(lines)
+        await self.go_on.wait()
+        if self.fails:
+            raise RuntimeError("the worker fails")
+        async for line in lines:
+            yield line
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """Send each line as a part, and hold an export after the first one."""
+    found = Held()
+    monkeypatch.setattr(export, "PART_BYTES", 1)
+    monkeypatch.setattr(export, "checked_lines", found.lines)
+    return found
+
+
+@asynccontextmanager
+async def begun(browser: Browser, page: Shown) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Send the form of this page; the block gets what comes, as it comes."""
+    form = page.form(EXPORTS)
+    async with browser.client.stream(
+        "POST", form.action, data=form.fields, headers={"origin": browser.origin}
+    ) as response:
+        yield response.aiter_bytes()
+
+
+async def test_the_file_is_that_of_the_command_and_its_progress_is_told(here: Served, settings: Settings) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    first = (await agent.call("store_memory", content="Ada drinks tea"))["stored"]["id"]
+    second = (await agent.call("store_memory", content="Ada drinks oolong, a tea"))["stored"]["id"]
+    await agent.call("connect", source=first, target=second, relation="elaborates")
+    await agent.call("graph_add_edge", source_name="Ada", target_name="Oslo", relation="LIVES_IN")
+    page = await browser.get(IMPORTS)
+    ours, theirs = [b""], [b"?"]
+
+    async def is_same() -> bool:
+        """Export by both ways; links that workers make meanwhile are in one of them alone."""
+        file = (await browser.send(page, EXPORTS)).response
+        assert (file.status_code, file.headers["content-type"]) == (200, "application/jsonl")
+        assert re.fullmatch(r'attachment; filename="engramq-acme-[\d-]+\.jsonl"', file.headers["content-disposition"])
+        written = io.BytesIO()
+        await anyio.to_thread.run_sync(export_to, settings, "acme", written)
+        ours[:], theirs[:] = (text.splitlines() for text in (file.content, written.getvalue()))
+        return ours[1:] == theirs[1:]
+
+    await until(is_same)
+    heads = [json.loads(lines[0]) for lines in (ours, theirs)]
+    assert [head.pop("exported_at") for head in heads]
+    assert heads[0] == heads[1]
+    told = await browser.get(progress_of(page))
+    assert "The file is whole." in told.text
+    assert f"{len(ours) - 2} / {len(ours) - 2} ·" in told.text
+    assert "The file is whole." not in (await (await here.browser("grace")).get(progress_of(page))).text
+    audit = await agent.call("audit", action="export_tenant")
+    assert {entry["actor"] for entry in audit["entries"]} == {"ada"}
+
+
+async def test_a_browser_that_stops_the_download_frees_the_worker(here: Served, held: Held) -> None:
+    browser, other = await here.browser("ada"), await here.browser("grace")
+    page = await browser.get(IMPORTS)
+    async with begun(browser, page):
+        refused = await other.send(await other.get(IMPORTS), EXPORTS)
+        assert (refused.status, "Another export is under way" in refused.text) == (503, True)
+    held.go_on.set()  # for the next one: this one is never asked for more
+
+    async def is_free() -> bool:
+        return (await other.send(await other.get(IMPORTS), EXPORTS)).status == 200
+
+    await until(is_free)
+    assert "The export broke off." in (await browser.get(progress_of(page))).text
+
+
+async def test_a_file_is_not_taken_for_whole_when_its_worker_fails(here: Served, held: Held) -> None:
+    browser = await here.browser("ada")
+    page = await browser.get(IMPORTS)
+    held.fails = True
+    async with begun(browser, page) as parts:
+        assert b'"engramq.export"' in await anext(parts)
+        held.go_on.set()
+        with pytest.raises(httpx.RemoteProtocolError):
+            await anext(parts)
+    assert "The export broke off." in (await browser.get(progress_of(page))).text
+
+
+async def test_a_worker_is_a_few_parts_ahead_and_a_lost_part_breaks_the_rest_off(
+    redis_url: str, key_prefix: str
+) -> None:
+    keys = Keys(key_prefix)
+    sent: list[int] = []
+
+    async def ask(channel: str) -> None:
+        sender = PartSender(redis, keys, channel)
+        for number in (0, 1, 2, 3, 4, 5, 6, 8):
+            await sender.send(Part(number, 0, 0, is_last=False, lines=b""))
+            sent.append(number)
+
+    async with Redis.from_url(redis_url) as redis, aclosing(PartTaker(redis, keys).parts(ask)) as parts:
+        assert (await anext(parts)).number == 0
+
+        async def is_ahead() -> bool:
+            return len(sent) >= AHEAD
+
+        await until(is_ahead)
+        assert len(sent) == AHEAD
+        assert [(await anext(parts)).number for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+        with pytest.raises(BrokenOff):
+            await anext(parts)
+
+
+async def test_only_who_may_have_all_of_it_gets_it(here: Served) -> None:
+    keeper, reader, grace = await here.browser("keeper"), await here.browser("reader"), await here.agent("grace")
+    page = await keeper.get(IMPORTS)
+    assert not (await reader.get(IMPORTS)).has_form(EXPORTS)
+    forged = await keeper.send(page, EXPORTS, form_token="x")
+    assert (forged.status, "not from a page" in forged.text) == (403, True)
+    assert (await keeper.send(page, EXPORTS, export="../x")).status == 400
+    await grace.call("store_memory", content="Grace looks for another job", visibility="private")
+    refused = await keeper.send(page, EXPORTS)
+    assert (refused.status, "private to others (1)" in refused.text) == (403, True)
+    assert "another job" not in refused.text
+    hers = await here.browser("grace")
+    own = (await hers.send(await hers.get(IMPORTS), EXPORTS)).response
+    assert (own.status_code, b"another job" in own.content) == (200, True)
