@@ -1,5 +1,6 @@
 """Show what changed since the visitor last looked, and the standing wishes."""
 
+import asyncio
 import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -29,16 +30,17 @@ async def show_changes(page: PageRequest) -> Response:
     entries: list[Body] | None = None
     refusal = None
     try:
-        stored = await page.ask(
-            "list_recent_memories",
-            stored_since=since,
-            limit=CHANGES_ROWS,
-            partitions=list(Partition),
-            project=EVERY_PROJECT,
-            cursor=page.query("cursor"),
+        stored, entries = await asyncio.gather(
+            page.ask(
+                "list_recent_memories",
+                stored_since=since,
+                limit=CHANGES_ROWS,
+                partitions=list(Partition),
+                project=EVERY_PROJECT,
+                cursor=page.query("cursor"),
+            ),
+            _entries(page, since),
         )
-        if page.may(Scope.ADMIN):
-            entries = (await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"]
     except PageCallRefused as refused:
         if refused.status != 400:
             raise
@@ -53,6 +55,14 @@ async def show_changes(page: PageRequest) -> Response:
         refusal=refusal,
         undo_of=undo_among(entries or ()),
     )
+
+
+async def _entries(page: PageRequest, since: str) -> list[Body] | None:
+    """Return what was done since a time, None for who may not see it."""
+    if not page.may(Scope.ADMIN):
+        return None
+    entries: list[Body] = (await page.ask("audit", since=since, limit=CHANGES_ROWS))["entries"]
+    return entries
 
 
 def last_seen(page: PageRequest) -> str:

@@ -46,9 +46,8 @@ async def refresh_imports(page: PageRequest) -> Response:
 
 
 async def _imports(page: PageRequest) -> dict[str, Any]:
-    shown = await page.ask("list_imports")
-    mailboxes = (await page.site.look()).mailboxes
-    of_imports = next((mailbox for mailbox in mailboxes if mailbox.kind == WorkerKind.IMPORTS), None)
+    shown, health = await asyncio.gather(page.ask("list_imports"), page.site.look())
+    of_imports = next((mailbox for mailbox in health.mailboxes if mailbox.kind == WorkerKind.IMPORTS), None)
     return {"shown": shown, "mailbox": of_imports}
 
 

@@ -1,5 +1,6 @@
 """Show memories, searched or listed."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Self
@@ -29,6 +30,7 @@ from engramq.schemas.vocabulary import (
 
 PAGE_ROWS: Final = 25
 HITS: Final = 20
+NEW_COUNTED: Final = 1_000  # memories, beyond which the start page says that there are more
 BOTH: Final = "both"
 FACET_TITLES: Final = {"project": "Project", "sector": "Kind", "state": "State", "partition": "Trust"}
 FACETS: Final = 12  # words of one kind, those with most memories
@@ -265,15 +267,15 @@ async def list_stored_since(page: PageRequest, since: str, limit: int) -> Body:
 
 async def count_waiting(page: PageRequest, since: str) -> dict[str, int]:
     """Return how many memories are new since a time, how many wait for a decision, and how many proposals do."""
-    proposals = await page.ask("list_proposals", state=str(ProposalState.PENDING))
-    return {
-        "new": await _count(page, Partition, stored_since=since),
-        "undecided": await _count(page, (Partition.UNTRUSTED,)),
-        "proposals": len(proposals["proposals"]),
-    }
+    new, undecided, proposals = await asyncio.gather(
+        _count(page, Partition, stored_since=since, at_most=NEW_COUNTED),
+        _count(page, (Partition.UNTRUSTED,)),
+        page.ask("list_proposals", state=str(ProposalState.PENDING)),
+    )
+    return {"new": new, "undecided": undecided, "proposals": len(proposals["proposals"])}
 
 
-async def _count(page: PageRequest, partitions: Iterable[Partition], **filters: str) -> int:
+async def _count(page: PageRequest, partitions: Iterable[Partition], **filters: str | int) -> int:
     counted = await page.ask("count_memories", partitions=list(partitions), project=EVERY_PROJECT, **filters)
     return sum(span["memory_count"] for span in counted["spans"])
 

@@ -1,5 +1,6 @@
 """Show one memory, and do and undo what its buttons ask for."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -308,23 +309,20 @@ async def _memory_page(page: PageRequest, refusal: Body | None = None) -> Respon
     """Show a memory, with why what was asked for is refused; after a mistake in a form with what was entered."""
     memory_id = page.request.path_params["memory_id"]
     as_of, status = page.query("as_of"), 200 if refusal is None else FaultCode(refusal["code"]).http_status
-    try:
-        found = await read(page, memory_id, as_of)
-    except PageCallRefused as refused:
-        if refused.status != 400 or not as_of:
-            raise
-        refusal, found = refused.body, await read(page, memory_id)
-    if found["memory"] is None:
+    (found, bad_time), card, entries = await asyncio.gather(
+        _read_as_of(page, memory_id, as_of), _card(page, memory_id), _entries(page, memory_id)
+    )
+    memory, refusal = found["memory"], bad_time or refusal
+    if memory is None:
         return page.missing("memory")
-    memory, card = found["memory"], await _card(page, memory_id)
+    versions = await _versions(page, memory)
     undone = partial(undo_of, is_hidden=_is_hidden(memory), seen=memory.get("digest", ""))
-    entries = await _entries(page, memory_id)
     return page.render(
         "memory.html",
         status=status,
         memory=memory,
         links=found.get("links", []),
-        versions=await _versions(page, memory),
+        versions=versions,
         replaces=found.get("replaces", []),
         entries=entries,
         way_back=None if memory.get("of_another") or refusal else _undo_last(page, memory, entries or ()),
@@ -392,10 +390,19 @@ async def read(page: PageRequest, memory_id: str, as_of: str = "") -> Body:
     return await page.ask("get_memory", memory_id=memory_id, include_untrusted=True, as_of=as_of)
 
 
+async def _read_as_of(page: PageRequest, memory_id: str, as_of: str) -> tuple[Body, Body | None]:
+    """Return a memory as `read` does, of now where the time is refused, and that refusal."""
+    try:
+        return await read(page, memory_id, as_of), None
+    except PageCallRefused as refused:
+        if refused.status != 400 or not as_of:
+            raise
+        return await read(page, memory_id), refused.body
+
+
 async def _versions(page: PageRequest, memory: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the memory with what it replaced, one after the other, and what replaced it, the newest first."""
-    newer = await _chain(page, memory, "superseded_by")
-    older = await _chain(page, memory, "supersedes")
+    newer, older = await asyncio.gather(_chain(page, memory, "superseded_by"), _chain(page, memory, "supersedes"))
     return [*reversed(newer), memory, *older]
 
 

@@ -1,12 +1,13 @@
 """Show the start page: what is new to the visitor, what waits for them, and what searches show most."""
 
+import asyncio
 from typing import Final
 
 from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.changes import last_seen
-from engramq.gateway.ui.memories import count_waiting, list_pairs, list_stored_since
+from engramq.gateway.ui.memories import NEW_COUNTED, count_waiting, list_pairs, list_stored_since
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 
 NEWEST: Final = 6  # memories
@@ -20,15 +21,8 @@ STATUS_TEXTS: Final = {
 
 async def show_start(page: PageRequest) -> Response:
     """Show the page; without its lists while calls are not answered."""
-    since, refusal = last_seen(page), None
-    shown: Body = {"memories": []}
-    counts = {"new": 0, "undecided": 0, "proposals": 0}
-    try:
-        shown = await list_stored_since(page, since, NEWEST)
-        counts = await count_waiting(page, since)
-    except PageCallRefused as refused:
-        refusal = refused.body
-    overview = await page.site.look()
+    since = last_seen(page)
+    overview, (shown, counts, refusal) = await asyncio.gather(page.site.look(), _lists(page, since))
     return page.render(
         "start.html",
         overview=overview,
@@ -36,20 +30,33 @@ async def show_start(page: PageRequest) -> Response:
         since=since,
         shown=shown,
         counts=counts,
+        most=NEW_COUNTED,
         refusal=refusal if overview.status == "ready" else None,
     )
 
 
+async def _lists(page: PageRequest, since: str) -> tuple[Body, dict[str, int], Body | None]:
+    """Return the newest memories and the counts, or why there are none."""
+    try:
+        shown, counts = await asyncio.gather(list_stored_since(page, since, NEWEST), count_waiting(page, since))
+    except PageCallRefused as refused:
+        return {"memories": []}, {"new": 0, "undecided": 0, "proposals": 0}, refused.body
+    return shown, counts, None
+
+
 async def show_more(page: PageRequest) -> Response:
     """Show what takes longer to find: what searches show most, and what disagrees among the newest."""
-    often: Body = await page.ask("list_shown_often")
-    found: Body = {"pairs": [], "next_cursor": None}
+    often, found = await asyncio.gather(page.ask("list_shown_often"), _pairs(page))
+    return page.render("start_more.html", often=often["most_shown"], found=found, few=DISAGREEING)
+
+
+async def _pairs(page: PageRequest) -> Body:
     try:
-        found = await list_pairs(page, "")
+        return await list_pairs(page, "")
     except PageCallRefused as refused:
         if refused.status < 500:
-            raise  # without a model nothing is compared
-    return page.render("start_more.html", often=often["most_shown"], found=found, few=DISAGREEING)
+            raise
+        return {"pairs": [], "next_cursor": None}  # without a model nothing is compared
 
 
 async def refresh_health(page: PageRequest) -> Response:

@@ -325,9 +325,14 @@ LIST_RECENT_MEMORIES: Final = Tool(
 class CountMemories(
     ListFilter, Command, frozen=True, kw_only=True, omit_defaults=True, tag="count_memories", tag_field="type"
 ):
-    """Count the memories of a list by when they happened, else were stored. The page sends it."""
+    """Count the memories of a list by when they happened, else were stored, `at_most` so many. The page sends it.
+
+    What kept totals tell is counted whole.
+    """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    at_most: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
 
 
 class TimeSpan(msgspec.Struct, kw_only=True):

@@ -190,7 +190,10 @@ async def count_memories(tx: Transaction, command: commands.CountMemories, conte
     async with seeing_as_admin(tx, context.envelope.principal):
         filters = await filters_of(tx, command, project)
         by_totals = not any(value for name, value in filters.items() if name not in IN_TOTALS)
-        rows = await tx.rows("totals_by_time" if by_totals else "memories_by_time", **filters, **few)
+        if by_totals:
+            rows = await tx.rows("totals_by_time", **filters, **few)
+        else:
+            rows = await tx.rows("memories_by_time", **filters, **few, at_most=or_none(command.at_most))
     spans = [commands.TimeSpan(begins=row["begins"].isoformat(), memory_count=row["memories"]) for row in rows]
     return commands.MemoryTimeline(unit=rows[0]["unit"] if rows else "day", spans=spans)
 

@@ -142,6 +142,7 @@ with chosen as materialized (
     select (coalesce(m.occurred_at, m.created_at) at time zone %(zone)s::text)::date as day
     from memories_in_namespace m
     where {listed}
+    limit %(at_most)s
 ), span as (
     select case
         when max(day) - min(day) < %(days)s then 'day'
