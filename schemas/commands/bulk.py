@@ -3,6 +3,7 @@
 Those on duplicates are short, so that whoever else uses the workers gets a turn in between; they are no tools.
 """
 
+import hashlib
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -25,6 +26,26 @@ from engramq.schemas.vocabulary import (
     Verification,
     WorkerKind,
 )
+
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+
+
+class Original(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The memory that a row was exported from, and the digest of its text then; `edited`: the row says another text."""
+
+    memory_id: MemoryId
+    sha256: Sha256
+    edited: bool = False
+
+    def is_of(self, text: str) -> bool:
+        """Say whether this is the text that was exported, however an editor ends its lines."""
+        return self.sha256 == text_digest(text)
+
+
+def text_digest(text: str) -> str:
+    """Return the digest of a text, by which it is known again in whatever form editors leave its ends."""
+    return hashlib.sha256(text.strip().replace("\r\n", "\n").encode("utf-8", "surrogatepass")).hexdigest()
+
 
 RowIdentity = Annotated[bytes, Meta(min_length=limits.IDENTITY_BYTES, max_length=limits.IDENTITY_BYTES)]
 
@@ -51,7 +72,7 @@ class ImportBatch(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, t
     """Store many memories of one namespace in one transaction.
 
     `identities`: by what each record is known again, whatever batch and principal brings it; () when by nothing but the
-    command's idempotency key.
+    command's idempotency key. `originals`: which memory each was exported from; () when none was.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
@@ -60,11 +81,13 @@ class ImportBatch(WriteCommand, frozen=True, kw_only=True, omit_defaults=True, t
     records: Annotated[tuple[ImportRecord, ...], Meta(min_length=1, max_length=limits.IMPORT_ROWS)]
     on_duplicate: OnDuplicate = OnDuplicate.SKIP
     identities: tuple[RowIdentity, ...] = ()
+    originals: tuple[Original | None, ...] = ()
 
     def check(self) -> None:
-        """Raise EngramqError for identities that are not one for each record, and for a record that is no memory."""
-        if self.identities and len(self.identities) != len(self.records):
-            raise invalid("identities", f"{len(self.identities)} identities for {len(self.records)} records.")
+        """Raise EngramqError for lists that have not one entry for each record, and for a record that is no memory."""
+        for name, given in (("identities", self.identities), ("originals", self.originals)):
+            if given and len(given) != len(self.records):
+                raise invalid(name, f"{len(given)} {name} for {len(self.records)} records.")
         for index, record in enumerate(self.records):
             try:
                 record.check()
@@ -92,7 +115,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
     """A receipt for each row, in order, and their counts.
 
-    `kept_to_author`: new memories that nobody else sees, since they may correct one that nobody else sees.
+    `kept_to_author`: new memories that nobody else sees, since they may correct one that nobody else sees. `corrected`:
+    memories that a row which was exported from them has replaced.
     """
 
     status: Literal["success"] = "success"
@@ -102,6 +126,7 @@ class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
     skipped: int
     rejected: int
     kept_to_author: int | UnsetType = UNSET
+    corrected: int | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
 
 

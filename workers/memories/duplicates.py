@@ -20,8 +20,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import AuditAction, Partition, Verification
-from engramq.workers.db import audit
+from engramq.schemas.vocabulary import Partition, Verification
 from engramq.workers.db.memory_rows import lock, previews, visible_now
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Row, Transaction
@@ -31,7 +30,7 @@ from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to
-from engramq.workers.memories.supersession import pointers, supersede_locked
+from engramq.workers.memories.supersession import supersede_locked
 from engramq.workers.queue.background import Activity
 from engramq.workers.runner import Context, handles, handles_without_transaction
 from engramq.workers.trust import require_admin
@@ -229,7 +228,6 @@ async def merge_duplicates(
     tx: Transaction, command: MergeDuplicates, context: Context, model_id: int
 ) -> DuplicatesMerged:
     """Supersede what still is a duplicate by the one that stays; what is none is left."""
-    envelope = context.envelope
     pairs = [(parse_uuid(goes), parse_uuid(group.stays), goes) for group in command.groups for goes in group.goes]
     locked = await lock(tx, *{known for goes, stays, _ in pairs for known in (goes, stays) if known is not None})
     rows = await read_compared(tx, sorted(locked), model_id)
@@ -240,10 +238,8 @@ async def merge_duplicates(
         if goes_id is None or stays_id is None or similarity is None:
             left.append(text)
             continue
-        await supersede_locked(tx, locked[goes_id], locked[stays_id], envelope.principal)
-        old, new = pointers(superseded_by=None), pointers(superseded_by=stays_id)
         how = {"similarity": round(similarity, DIGITS)}
-        await audit.record(tx, envelope, AuditAction.SUPERSEDE, goes_id, old=old, new={**new, **how}, reason=REASON)
+        await supersede_locked(tx, context.envelope, locked[goes_id], locked[stays_id], how=how, reason=REASON)
     return DuplicatesMerged(merged=len(pairs) - len(left), left=left)
 
 

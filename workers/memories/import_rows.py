@@ -10,23 +10,22 @@ from itertools import zip_longest
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.commands import ImportBatch, ImportMemories, ImportRecord, ImportRow, Receipt
+from engramq.schemas.commands import ImportBatch, ImportMemories, ImportRecord, ImportRow, Original, Receipt
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.fields import or_none, tag_key
 from engramq.schemas.setting_values import Retention
-from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification
+from engramq.schemas.vocabulary import EVERY_PROJECT, Absence, OnDuplicate, Partition, ReceiptStatus, Verification
 from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
 from engramq.workers.db.privacy import CAPTURED, Usual
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.db.viewers import Viewer
-from engramq.workers.memories.grounds import find_cited, grounds_of, known_grounds
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import Draft, draft, on_grounds
-from engramq.workers.memories.supersession import lock_with_replaced
+from engramq.workers.memories.store import Draft, draft
 from engramq.workers.trust import may_displace
 
 RECORDS: Final = "records"  # what a receipt names where a row is none at all
@@ -48,6 +47,7 @@ class KnownMemory:
     content: str
     metadata: dict[str, Any]
     owner: str | None
+    project: str | None = None
 
     @classmethod
     def made(cls, made: Draft, memory_id: UUID) -> "KnownMemory":
@@ -55,6 +55,16 @@ class KnownMemory:
         memory, metadata = made.memory, or_none(made.memory.metadata) or {}
         verification, by, owner = memory.verification, made.created_by, made.owner
         return cls(memory_id, made.partition, verification, by, UNSET, memory.content, metadata, owner)
+
+
+def known_of(row: Row) -> KnownMemory:
+    """Return what a row tells of a memory."""
+    words = {
+        "partition": Partition(row["partition"]),
+        "verification": Verification(row["verification"]),
+        "absence": _absence_of(row),
+    }
+    return KnownMemory(**{**row, **words})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +91,16 @@ class EarlierRow:
 class RoutedRow:
     """A record and the memory that it is where there is none yet; `identity`: by which it is known for good.
 
-    `private_identity`: by which it is known once it turns out to be private.
+    `private_identity`: by which it is known once it turns out to be private. `original`: the memory that it was
+    exported from. `replaces`: the one that it corrects; by its identity the newest of such corrections is known.
     """
 
     record: ImportRecord
     draft: Draft
     identity: bytes | None
     private_identity: bytes | None = None
+    original: Original | None = None
+    replaces: UUID | None = None
 
     @property
     def identities(self) -> list[bytes]:
@@ -98,6 +111,30 @@ class RoutedRow:
         """Return the same row as its owner alone sees it."""
         identity = self.private_identity or self.identity
         return replace(self, draft=replace(self.draft, owner=owner), identity=identity)
+
+    def beside(self) -> "RoutedRow":
+        """Return the same row without the external id, which the memory has that it would correct and may not."""
+        if self.record.external_id is UNSET:
+            return self
+        text = self.record.content
+        identity, private = (
+            known and hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=known, digest_size=len(known)).digest()
+            for known in (self.identity, self.private_identity)
+        )
+        return replace(self._unnamed(), identity=identity, private_identity=private)
+
+    def in_place_of(self, known: KnownMemory, identity: bytes) -> "RoutedRow | None":
+        """Return the row as a correction, whose the memory is and in its project; None if it says otherwise."""
+        if self.record.visibility is not UNSET and self.draft.owner != known.owner:
+            return None
+        row = self._unnamed()
+        project = EVERY_PROJECT if known.project is None else known.project
+        drafted = replace(row.draft, owner=known.owner, project=project, may_correct=False)
+        return replace(row, draft=drafted, identity=identity, private_identity=None, replaces=known.id)
+
+    def _unnamed(self) -> "RoutedRow":
+        record = msgspec.structs.replace(self.record, external_id=UNSET)
+        return replace(self, record=record, draft=replace(self.draft, memory=record.memory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +181,9 @@ def route_row(
     command.check()
     rows: dict[int, RoutedRow] = {}
     refused: list[Receipt] = []
-    identities = command.identities if isinstance(command, ImportBatch) else ()
+    identities, originals = (command.identities, command.originals) if isinstance(command, ImportBatch) else ((), ())
     keeps_private = usual.may_correct  # or does so by a row before
-    for index, (record, identity) in enumerate(zip_longest(command.records, identities)):
+    for index, (record, identity, original) in enumerate(zip_longest(command.records, identities, originals)):
         if isinstance(record, ImportRow) and record.fault is not UNSET:
             error = f"{record.fault.error} {record.fault.recovery}"
             refused.append(rejected(index, record.fault.field or RECORDS, error))
@@ -161,6 +198,7 @@ def route_row(
                 replace(drafted, may_correct=may_correct),
                 _own_identity(identity, drafted.owner),
                 _own_identity(identity, Viewer.of(envelope.principal).owner) if may_correct else None,
+                original,
             )
         except EngramqError as refusal:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
@@ -175,38 +213,6 @@ def _own_identity(identity: bytes | None, owner: str | None) -> bytes | None:
     return hashlib.blake2b(owner.encode(), key=identity, digest_size=len(identity)).digest()
 
 
-async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
-    """Return a batch that keeps apart what rests on untrusted memories, and refuses rows that cite unknown ones.
-
-    What the rows change is locked at once with what they cite.
-    """
-    evidence = [row.record.evidence for row in batch.rows.values()]
-    cited = grounds_of(evidence)
-    if batch.external_ids:
-        named = await tx.rows("known_external_ids", external_ids=batch.external_ids)
-        await lock_with_replaced(tx, *(row["id"] for row in named), beside=cited)
-    known = await known_grounds(tx, evidence)
-    rows, refused = dict(batch.rows), list(batch.refused)
-    for index, row in batch.rows.items():
-        if find_cited(row.record.evidence):
-            try:
-                rows[index] = replace(row, draft=on_grounds(row.draft, known))
-            except EngramqError as refusal:
-                refused.append(rejected(index, refusal.fault.field or "partition", refusal.fault.error))
-                del rows[index]
-    return replace(batch, rows=rows, refused=refused)
-
-
-async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
-    """Return the rows, by index, of which nothing will be written, since they are known already."""
-    taken = set[str]()
-    if batch.external_ids:
-        taken = {row["external_id"] for row in await tx.rows("known_external_ids", external_ids=batch.external_ids)}
-    out = out_of(batch, taken, await earlier_rows(tx, batch.identities))
-    skipped = taken if batch.on_duplicate is OnDuplicate.SKIP else set()
-    return out.keys() | {index for index, row in batch.rows.items() if row.record.external_id in skipped}
-
-
 async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, list[KnownMemory]]:
     """Lock the memories that have these external ids, and return them by external id.
 
@@ -214,9 +220,7 @@ async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, 
     """
     known: dict[str, list[KnownMemory]] = {}
     for row in await tx.rows("with_external_ids", external_ids=list(external_ids)) if external_ids else ():
-        partition, verification = Partition(row["partition"]), Verification(row["verification"])
-        words = {"partition": partition, "verification": verification, "absence": _absence_of(row)}
-        known.setdefault(row.pop("external_id"), []).append(KnownMemory(**row | words))
+        known.setdefault(row.pop("external_id"), []).append(known_of(row))
     return known
 
 
@@ -247,7 +251,7 @@ def out_of(batch: RoutedBatch, taken: Container[str], before: Mapping[bytes, Ear
     return {
         index: before[known]
         for index, row in batch.rows.items()
-        if row.record.external_id not in taken
+        if row.record.external_id not in taken and row.replaces is None
         for known in reversed(row.identities)  # the first decides
         if known in before and before[known].stays_out_of(row.draft.partition)
     }

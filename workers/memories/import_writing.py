@@ -51,6 +51,7 @@ from engramq.workers.memories.import_rows import (
     rejected,
     sort,
 )
+from engramq.workers.memories.originals import replace_originals
 from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import CORRECTED_FROM, Draft, columns_of, tell_private
 from engramq.workers.memories.supersession import move_end
@@ -83,6 +84,7 @@ async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchI
     if again:
         await tx.send("forget_imported_rows", digests=again)
     made = dict(zip(sorted_rows.new, await _insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
+    corrected = await replace_originals(tx, envelope, {made[index]: row for index, row in sorted_rows.new.items()})
     receipts = {receipt.index: receipt for receipt in (*batch.refused, *sorted_rows.refused)}
     for index, row in batch.rows.items():
         if index in receipts:
@@ -108,6 +110,7 @@ async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchI
         skipped=counts[ReceiptStatus.SKIPPED],
         rejected=counts[ReceiptStatus.REJECTED],
         kept_to_author=sum(index in made for index in private) or UNSET,
+        corrected=corrected or UNSET,
         degraded=True if batch.degraded else UNSET,
     )
 

@@ -26,16 +26,27 @@ from engramq.schemas.commands import (
     Reply,
 )
 from engramq.schemas.envelope import PrincipalId
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import ImportRun
-from engramq.schemas.vocabulary import Partition, ReceiptStatus
+from engramq.schemas.vocabulary import OnDuplicate, Partition, ReceiptStatus
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.memories.import_rows import BulkLoads, RoutedBatch, need_no_vector, resting, route_row
+from engramq.workers.memories.grounds import find_cited, grounds_of, known_grounds
+from engramq.workers.memories.import_rows import (
+    BulkLoads,
+    RoutedBatch,
+    earlier_rows,
+    out_of,
+    rejected,
+    route_row,
+)
 from engramq.workers.memories.import_writing import write
+from engramq.workers.memories.originals import find_originals, follow_originals
 from engramq.workers.memories.pending import embedding
-from engramq.workers.memories.store import finishing, usual_of
+from engramq.workers.memories.store import finishing, on_grounds, usual_of
+from engramq.workers.memories.supersession import lock_with_replaced
 from engramq.workers.runner import Context, handles
 from engramq.workers.trust import is_admin, route
 
@@ -68,6 +79,44 @@ async def _embed(batch: RoutedBatch, wanted: Collection[int], context: Context) 
         for (index, row), vector in zip(rows.items(), embeddings, strict=True)
     }
     return replace(batch, rows=batch.rows | embedded)
+
+
+async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
+    """Return a batch that keeps apart what rests on untrusted memories, and refuses rows that cite unknown ones.
+
+    What the rows change is locked at once with what they cite.
+    """
+    newest = await find_originals(tx, batch)
+    evidence = [row.record.evidence for row in batch.rows.values()]
+    changed = {*newest.keys(), *newest.values()}
+    if batch.external_ids:
+        changed |= {row["id"] for row in await tx.rows("known_external_ids", external_ids=batch.external_ids)}
+    if changed:
+        await lock_with_replaced(tx, *changed, beside=grounds_of(evidence))
+    batch = await follow_originals(tx, batch, newest)
+    known = await known_grounds(tx, evidence)
+    rows, refused = dict(batch.rows), list(batch.refused)
+    for index, row in batch.rows.items():
+        if find_cited(row.record.evidence):
+            try:
+                rows[index] = replace(row, draft=on_grounds(row.draft, known))
+            except EngramqError as refusal:
+                refused.append(rejected(index, refusal.fault.field or "partition", refusal.fault.error))
+                del rows[index]
+    return replace(batch, rows=rows, refused=refused)
+
+
+async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
+    """Return the rows, by index, of which nothing will be written, since they are known already."""
+    followed = await follow_originals(tx, batch, await find_originals(tx, batch))
+    settled = batch.rows.keys() - followed.rows.keys()
+    batch = followed
+    taken = set[str]()
+    if batch.external_ids:
+        taken = {row["external_id"] for row in await tx.rows("known_external_ids", external_ids=batch.external_ids)}
+    out = out_of(batch, taken, await earlier_rows(tx, batch.identities))
+    skipped = taken if batch.on_duplicate is OnDuplicate.SKIP else set()
+    return settled | out.keys() | {index for index, row in batch.rows.items() if row.record.external_id in skipped}
 
 
 async def follow_import(reply: Reply, command: ImportBatch, context: Context) -> None:

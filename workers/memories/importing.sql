@@ -3,13 +3,21 @@
 select id, external_id from nodes
 where tenant = %(tenant)s and external_id = any(%(external_ids)s)
 
+-- fragment: known_columns
+-- What of a memory decides whether a row changes it.
+n.id, n.owner, m.partition, m.verification, m.created_by, {absence} as absence, m.content, m.metadata, m.project
+from nodes n
+join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+
+-- name: known_memories
+-- The same of memories by their ids.
+select {known_columns}
+where n.tenant = %(tenant)s and n.id = any(%(ids)s)
+
 -- name: with_external_ids
 -- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
 -- that all writers keep.
-select n.id, n.external_id, n.owner, m.partition, m.verification, m.created_by, {absence} as absence, m.content,
-    m.metadata
-from nodes n
-join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+select n.external_id, {known_columns}
 where n.tenant = %(tenant)s and n.external_id = any(%(external_ids)s)
 order by n.id
 for no key update of n, m

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from engramq.schemas.commands import Superseded, SupersedeMemory
-from engramq.schemas.envelope import Principal
+from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Origin, Relation, Standing, Verification
@@ -63,18 +63,29 @@ async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: C
         if memory_id not in rows:
             raise not_active(str(memory_id), Standing.NOT_FOUND)
     if rows[old_id]["superseded_by"] != new_id:
-        await supersede_locked(tx, rows[old_id], rows[new_id], envelope.principal)
-        old, new = pointers(superseded_by=None), pointers(superseded_by=new_id)
-        await audit.record(tx, envelope, AuditAction.SUPERSEDE, old_id, old=old, new=new)
+        await supersede_locked(tx, envelope, rows[old_id], rows[new_id])
     memories = await read_memories(tx, (old_id, new_id))
     return Superseded(old=memories[old_id], new=memories[new_id], **await still_resting(tx, [old_id]))
 
 
-async def supersede_locked(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
-    """Do the same for two memories that are locked and different; raises the same of their state."""
-    await _require_replaceable(tx, old, new, principal)
+async def supersede_locked(
+    tx: Transaction,
+    envelope: Envelope,
+    old: Row,
+    new: Row,
+    *,
+    how: Mapping[str, float] | None = None,
+    reason: str | None = None,
+) -> None:
+    """Do the same for two memories that are locked and different; raises the same of their state.
+
+    `how` and `reason` go into the audit log.
+    """
+    await _require_replaceable(tx, old, new, envelope.principal)
     await tx.send("supersede", old_id=old["id"], new_id=new["id"])
     await _link(tx, old["id"], new["id"], new["owner"])
+    before, after = pointers(superseded_by=None), {**pointers(superseded_by=new["id"]), **(how or {})}
+    await audit.record(tx, envelope, AuditAction.SUPERSEDE, old["id"], old=before, new=after, reason=reason)
 
 
 async def undo(tx: Transaction, old_id: UUID, new_id: UUID | None) -> None:
