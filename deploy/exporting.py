@@ -22,7 +22,7 @@ from typing import IO, Any, Final, Protocol
 
 from engramq.deploy.importing.fields import ENDS, OFFSET, SINCE, UNTIL, WHEN
 from engramq.deploy.importing.notes import SUFFIX
-from engramq.deploy.importing.own_notes import OWN, THINGS, heading_of, line_of
+from engramq.deploy.importing.own_notes import OWN, THINGS, heading_of, line_of, original_of
 from engramq.deploy.local.new_file import PARTIAL, Unwritable, new_file
 from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource, Verification, Visibility
 
@@ -181,6 +181,7 @@ class MarkdownForm(_Form):
             own["evidence"] = list(filter(None, cited))
         if record["sector_source"] == SectorSource.MANUAL:
             own["sector"] = record["sector"]
+        own |= original_of(record)
         first = next(line for line in record["content"].splitlines() if line.strip())
         title = "".join(filter(str.isprintable, first)).strip(" #*-")[:_NAME_CHARS] or "note"
         properties = {"title": title, "tags": record["tags"], "created": _say_when(record), OWN: own}

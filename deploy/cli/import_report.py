@@ -112,6 +112,11 @@ def print_counts(importer: Importer) -> None:
     print_secrets(importer.secrets.found)
     if importer.kept_to_author:
         print(CORRECTIONS.format(importer.kept_to_author), file=sys.stderr)
+    if importer.corrected:
+        corrected = count_of(
+            importer.corrected, "edited note corrects its memory", "edited notes correct their memories"
+        )
+        print(f"{corrected}. `engramq show` names what was there before.", file=sys.stderr)
     if importer.degraded:
         print(
             "Some rows wait for their vectors (the embedder did not answer); they are found by text until then. They "

@@ -6,7 +6,7 @@ that is cut off leaves nothing."""
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -167,10 +167,14 @@ class ImportedExport:
 
 @dataclass
 class _EntryCounts:
-    """The counts of a first reading; as a source it says how many memories are done, for the bar."""
+    """The counts of a first reading; as a source it says how many memories are done, for the bar.
+
+    `originals`: the memories whose notes are as they went out, or were read.
+    """
 
     kinds: Counter[type[Entry]] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
+    originals: set[str] = field(default_factory=set)
     position: int = 0
 
     def count(self, found: Iterator[Entry]) -> None:
@@ -179,10 +183,18 @@ class _EntryCounts:
             self.kinds[type(entry)] += 1
             if isinstance(entry, LeftOut):
                 self.left_out[entry] += 1
+            elif isinstance(entry, Given) and entry.original is not None and not entry.original.edited:
+                self.originals.add(entry.original.memory_id)
 
     def counting(self, records: Iterator[Given | Rejection]) -> Iterator[Given | Rejection]:
-        """Yield the records, moving on."""
+        """Yield the records, moving on. A note that was copied, then edited, is a note of its own."""
         for self.position, record in enumerate(records, 1):
+            if isinstance(record, Given) and record.original is not None and record.original.edited:
+                if record.original.memory_id in self.originals:
+                    record.values.pop("external_id", None)
+                    yield replace(record, original=None)
+                    continue
+                self.originals.add(record.original.memory_id)
             yield record
 
 

@@ -1,13 +1,18 @@
 """Read a note that `engramq export --format markdown` has written: its property `engramq` says what Markdown cannot."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
+
+import msgspec
 
 from engramq.deploy.importing.exports import Entry, ExportedEdge, tags
 from engramq.deploy.importing.fields import WHEN
 from engramq.deploy.importing.records import RECORD_FIELDS, Given, Rejection
+from engramq.schemas.commands import Original, text_digest
 
 OWN: Final = "engramq"
+_ORIGINAL: Final = "memory"  # within it: which memory the note was, and the digest of its text
 THINGS: Final = "things"  # the folder of notes on things of the graph
 # No verification: a folder of somebody else would vouch for itself.
 _OWN_FIELDS: Final = RECORD_FIELDS - {"verification"}
@@ -72,4 +77,19 @@ def _memory(file: str, line: int, properties: dict[str, Any], own: dict[str, Any
     said = properties.get("tags")  # as a text, a person has written them
     given = {"tags": said if isinstance(said, list) else tags(said), WHEN: properties.get("created")}
     values |= {name: value for name, value in given.items() if value}
-    return Given(line, {**values, "content": text.removeprefix("\n").removesuffix("\n")}, file)
+    content = text.removeprefix("\n").removesuffix("\n")
+    return Given(line, {**values, "content": content}, file, _original(own.get(_ORIGINAL), content))
+
+
+def original_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the note of a memory says, so that it is known again."""
+    return {_ORIGINAL: msgspec.to_builtins(Original(memory_id=record["id"], sha256=text_digest(record["content"])))}
+
+
+def _original(said: object, content: str) -> Original | None:
+    """Return which memory a note was; None for one of another program, or of an earlier version."""
+    try:
+        original = msgspec.convert(said, Original)
+    except msgspec.ValidationError:
+        return None
+    return msgspec.structs.replace(original, edited=not original.is_of(content))

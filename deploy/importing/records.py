@@ -12,7 +12,7 @@ import msgspec
 
 from engramq.deploy.importing.plain_files import SQLITE
 from engramq.schemas import limits
-from engramq.schemas.commands import ImportRecord
+from engramq.schemas.commands import ImportRecord, Original
 from engramq.schemas.exports import LINE_BYTES, is_head
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
@@ -36,11 +36,12 @@ _TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A row as it was read, unchecked, the line on which it begins, and its file within a folder."""
+    """A row as it was read, unchecked, the line on which it begins, its file within a folder, and what it was here."""
 
     line: int
     values: dict[str, Any]
     file: str = ""
+    original: Original | None = None
 
 
 class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):

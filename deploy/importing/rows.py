@@ -18,7 +18,7 @@ from engramq.deploy.local.hooks.turns import storable
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, problem_in, without_absent
 from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
-from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory
+from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory, Original
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.fields import OFFSETS
 from engramq.schemas.ids import uuid7
@@ -95,7 +95,7 @@ HELD_BATCHES: Final = 8
 class Row:
     """A checked record: the line on which it begins, whose it is, what is to be stored, by what it is known again.
 
-    `file`: the one of a folder.
+    `file`: the one of a folder. `original`: the memory that it was exported from.
     """
 
     line: int
@@ -103,6 +103,7 @@ class Row:
     record: ImportRecord
     identity: bytes
     file: str = ""
+    original: Original | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,8 +182,9 @@ def check_rows(
             continue
         for name in without:
             yield SPARE[name]
-        for record, known_by in checked:
-            yield Row(given.line, whose, record, identities.of(whose, known_by), given.file)
+        for number, (record, known_by) in enumerate(checked):
+            original = None if number else given.original  # the first piece of a text that is split corrects it
+            yield Row(given.line, whose, record, identities.of(whose, known_by), given.file, original)
 
 
 def _check(

@@ -226,6 +226,7 @@ class Importer:
 
     `read`: how many rows have been read, of which some are on their way. `sample`: one that was stored and kept
     apart. `left_out`: what rows came in without. `kept_to_author`: how many may correct a private memory.
+    `corrected`: how many memories an edited note has replaced.
     """
 
     client: ToolClient
@@ -239,6 +240,7 @@ class Importer:
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     kept_to_author: int = 0
+    corrected: int = 0
     degraded: bool = False
     secrets: Secrets = field(default_factory=Secrets)
     _is_late: bool = False
@@ -271,6 +273,7 @@ class Importer:
         reply = msgspec.convert(body, BatchImported)
         self.degraded |= reply.degraded is True
         self.kept_to_author += reply.kept_to_author or 0
+        self.corrected += reply.corrected or 0
         for receipt in reply.receipts:
             row = batch.rows[receipt.index]
             if receipt.status is ReceiptStatus.REJECTED:
@@ -336,6 +339,7 @@ def _command(batch: RowBatch, on_duplicate: OnDuplicate) -> ImportBatch:
         # A row without an external id that is there already says the same.
         on_duplicate=on_duplicate if batch.named else OnDuplicate.SKIP,
         identities=tuple(row.identity for row in batch.rows),
+        originals=tuple(row.original for row in batch.rows) if any(row.original for row in batch.rows) else (),
     )
 
 
