@@ -42,6 +42,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.database import Store
+from engramq.workers.embedders import minilm
 
 NAMESPACE: Final = "bench"
 TOKENS: Final = 24  # of a stored text, and of the texts of R
@@ -379,6 +380,11 @@ def measure_scaling(at: Site, load: Load) -> None:
 BATCH: Final = 128  # rows, as `engramq import` has by default
 YARDSTICK_ROWS: Final = 4 * BATCH
 IMPORT_S: Final = 3_600.0
+MEM0_PYTHON: Final = "MEM0_PYTHON"
+MEM0_ADDS: Final = Path(__file__).with_name("mem0_adds.py")
+MEM0_ROWS: Final = 200
+MEM0_S: Final = 60.0  # that it has for them
+MEM0_START_S: Final = 60.0
 BEFORE_S: Final = 3.0
 SLICE_S: Final = 0.5  # of searching while the import runs
 
@@ -395,7 +401,24 @@ def measure_import(at: Site, rows: int) -> None:
     at.report.ratio("import_rate", [rows / seconds / statistics.mean(rates)], rows=rows, rows_per_s=rows / seconds,
                     embedder_per_s=statistics.mean(rates), found=asyncio.run(_finds(at, contents[rows - 1])),
                     worker_peak_rss_mb=peak_rss_mb(at.stack.kinds["worker"].all_pids()))  # fmt: skip
+    if python := os.environ.get(MEM0_PYTHON):
+        adds = _add_to_mem0(python, contents[: MEM0_ROWS + WARMING])
+        at.report.ratio("import_over_mem0", [rows / seconds / adds["rows_per_s"]], rows=rows, rows_per_s=rows / seconds,
+                        mem0_rows=adds["rows"], mem0_rows_per_s=adds["rows_per_s"])  # fmt: skip
     _measure_searches_meanwhile(at, at.texts.mixed(rows))
+
+
+def _add_to_mem0(python: str, contents: list[str]) -> dict[str, float]:
+    """Return how many of these the mem0 library added, one by one, and how many a second; it has MEM0_S for them."""
+    lines = "".join(json.dumps(content) + "\n" for content in contents)
+    with tempfile.TemporaryDirectory(prefix="engramq-bench-", dir="/tmp") as folder:
+        files = [str(minilm.FOLDER / name) for name in (minilm.MODEL_FILE, minilm.TOKENIZER_FILE)]
+        command = [python, "-P", str(MEM0_ADDS), folder, *files, str(MEM0_S)]
+        printed = subprocess.run(
+            command, input=lines, stdout=subprocess.PIPE, text=True, check=True, timeout=MEM0_START_S + MEM0_S
+        ).stdout
+    adds: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return adds
 
 
 def _measure_searches_meanwhile(at: Site, contents: list[str]) -> None:

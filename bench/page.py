@@ -72,6 +72,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "stores_256_over_64": Target("stores/s, 256 / 64 callers", 1.0, at_least=True),
     "failed": Target("calls that failed, shed ones not counted, 64 and 256 callers", 0.0),
     "import_rate": Target("imported rows/s / the embedder's batch rate", 0.6, at_least=True),
+    "import_over_mem0": Target("imported rows/s / adds/s of the mem0 library, one by one", 4.0, at_least=True),
     "import_p95": Target("search p95 during an import / before it", 3.0),
     "workers_2_over_1": Target("stores/s, 64 callers, two workers / one", 1.7, at_least=True),
 }
