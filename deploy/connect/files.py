@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,8 @@ from engramq.schemas.command_line import CommandFailed
 
 BYTES: Final = 16 * 1024 * 1024  # Claude Code keeps its history in its configuration
 _BOM: Final = "\ufeff"
+_BACKUP: Final = ".engramq-backup"
+_NOTHING: Final = ("", "{}")  # what is left of a file that held an entry of ours alone
 _OWNER_ONLY: Final = 0o600  # of new files: clients keep keys in theirs
 
 
@@ -56,7 +59,7 @@ def split_bom(text: str) -> tuple[str, str]:
 def rewrite(path: Path, change: Callable[[str], str], mend: str) -> Rewrite:
     """Write a file as `change` makes it of its text; `mend` says what to do where that raises Unchangeable.
 
-    Raises CommandFailed, with nothing written.
+    A file that we made goes when nothing is left in it. Raises CommandFailed, with nothing written.
     """
     before = read_text(path)
     mark, text = split_bom(before)
@@ -64,7 +67,21 @@ def rewrite(path: Path, change: Callable[[str], str], mend: str) -> Rewrite:
         after = mark + change(text)
     except Unchangeable as problem:
         raise CommandFailed(f"{path}: {problem}. Nothing was written. {mend}".rstrip()) from None
-    return Rewrite(changed=False) if after == before else Rewrite(changed=True, backup=replace_text(path, after))
+    if after == before:
+        return Rewrite(changed=False)
+    if "".join(after.split()) not in _NOTHING or not _is_ours(path):
+        return Rewrite(changed=True, backup=replace_text(path, after))
+    try:
+        path.unlink()
+    except OSError as problem:
+        raise CommandFailed(f"{path} cannot be removed: {problem.strerror}. It is as it was.") from None
+    return Rewrite(changed=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether we made a file: it lacks the backup that one of others has, and nobody has made it read-only."""
+    is_plain = not path.is_symlink() and path.stat().st_mode & stat.S_IWUSR
+    return bool(is_plain) and not any(path.parent.glob(f"{escape(path.name)}.*{_BACKUP}"))
 
 
 def replace_text(path: Path, text: str) -> Path | None:
@@ -117,7 +134,7 @@ def _kept(path: Path) -> Path:
     content, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
     number = 0
     while True:
-        backup = path.with_name(f"{path.name}.{moment}{f'-{number}' if number else ''}.engramq-backup")
+        backup = path.with_name(f"{path.name}.{moment}{f'-{number}' if number else ''}{_BACKUP}")
         try:
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         except FileExistsError:

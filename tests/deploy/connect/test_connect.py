@@ -133,6 +133,17 @@ def test_a_client_without_a_file_gets_one_that_nobody_else_reads(user: User, nam
     assert words_of(entry(path, client))[1:] == ["stdio", *says(client)]
     assert path.stat().st_mode & 0o777 == 0o600
     assert backups(path) == []
+    assert "is out of" in user.types("connect", name, "--remove")[0]
+    assert list(path.parent.glob(f"*{path.name}*")) == [], "a file that connect made is left"
+
+
+def test_an_empty_file_of_the_user_stays(user: User) -> None:
+    path = user.file(CLIENTS["cursor"])
+    path.parent.mkdir()
+    path.write_text("{}\n")
+    user.types("connect", "cursor")
+    user.types("connect", "cursor", "--remove")
+    assert json.loads(path.read_text()) == {}
 
 
 @pytest.mark.parametrize("name", WITH_PROJECTS)
