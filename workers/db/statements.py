@@ -7,7 +7,6 @@ rows nobody fetches has been answered when its connection comes back to the pool
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any, Final, Self
 
 import psycopg
@@ -38,8 +37,8 @@ class WatchedConnection(psycopg.AsyncConnection[_Row]):
     ) -> psycopg.AsyncCursor[_Row]:
         """Send a statement, and fetch its answer outside a pipeline."""
         if isinstance(params, list):
-            parts = chain.from_iterable(value if isinstance(value, list) else (value,) for value in params)
-            length = sum(len(part) for part in parts if isinstance(part, str | bytes))
+            parts = (part for value in params for part in (value if isinstance(value, list) else (value,)))
+            length = sum(len(part) for part in parts if isinstance(part, (str, bytes)))
             self._sent_by = max(self._sent_by, time.monotonic()) + length / SLOWEST_BYTES_S
         return await super().execute(query, params, prepare=prepare, binary=binary)
 
