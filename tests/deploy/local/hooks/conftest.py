@@ -1,4 +1,4 @@
-"""One running stack for a module, and sessions of clients over it, each test in a namespace of its own."""
+"""One running stack for a process of tests, and sessions of clients over it, each test in a namespace of its own."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ NUMBERS = itertools.count(1)
 
 
 class Stack:
-    """A stack that runs for as long as a module's tests, as it does while a client is connected."""
+    """A stack that runs for as long as the tests, as it does while a client is connected."""
 
     def __init__(self, home: Path) -> None:
         self.home = Home(home)
@@ -56,7 +56,7 @@ class Owner:
         return list(reversed(self.call("list_recent_memories", **wanted, **filters)["memories"]))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     home = Path(tempfile.mkdtemp(prefix="engramq-hooks-", dir="/tmp"))
     running = Stack(home)
