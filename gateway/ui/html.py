@@ -156,6 +156,7 @@ def environment(assets: Mapping[str, Asset], language: str = ENGLISH) -> Environ
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
         extensions=["jinja2.ext.loopcontrols", extension_for(texts)],
     )
     made.filters |= {"when": when, "day": day, "since": since, "short": short, "unhidden": reveal}

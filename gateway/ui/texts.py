@@ -34,6 +34,7 @@ _UNSEEN_KINDS: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _UNSEEN: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_UNUSUAL: Final = re.compile(r"[^\n\t -~]")
 _WORD: Final = re.compile(r"\S+\s*|\s+")
 
 
@@ -42,12 +43,16 @@ def reveal(text: str) -> Markup:
 
     Of variation selectors and tags too, which can carry any text.
     """
-    return Markup("").join(_name_character(char) if _is_unseen(char) else char for char in text)
+    shown, at = Markup(""), 0
+    for found in _UNUSUAL.finditer(text):  # each character escaped by itself took half of the time of a page
+        if _is_unseen(found[0]):
+            shown += text[at : found.start()]
+            shown += _name_character(found[0])
+            at = found.end()
+    return shown + text[at:]
 
 
 def _is_unseen(char: str) -> bool:
-    if char in "\n\t" or " " <= char <= "~":
-        return False
     return unicodedata.category(char) in _UNSEEN_KINDS or _UNSEEN.match(char) is not None
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.architecture.source import ROOT
 from tests.page.conftest import Watched
 from tests.page.screenshots import PICTURES
-from tests.page.stack import Stack
+from tests.page.stack import ALL, Stack
 
 pytestmark = [pytest.mark.promise("OP-12"), pytest.mark.timeout(400)]
 
@@ -379,3 +379,23 @@ def test_a_file_is_imported_and_its_outcome_shown(stack: Stack, opened: Callable
     expect(outcome.get_by_role("row").nth(1)).to_contain_text("201")
     assert violations(page) == []
     assert stack.call("ada", "list_recent_memories", limit=1)["memories"]
+
+
+def test_an_export_is_saved_and_the_page_says_that_it_is_whole(
+    stack: Stack, opened: Callable[..., Watched], tmp_path: Path
+) -> None:
+    stack.invite("keeper", ALL, "--namespace", "kept")  # where nobody has kept anything private
+    stack.call("keeper", "store_memory", content="The office moves in May")
+    seen = opened("keeper", bypass_csp=True)  # axe is no part of the page
+    page = seen.go("/ui/imports")
+    page.get_by_text("Export everything").click()
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Export it").click()
+    file = tmp_path / begun.value.suggested_filename
+    begun.value.save_as(file)
+    first, *_, last = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    assert (first["type"], last["type"], last["counts"]["memory"]) == ("engramq.export", "end", 1)
+    expect(page.get_by_text("The file is whole.")).to_be_visible()
+    expect(page).to_have_url(re.compile("/ui/imports$"))
+    assert violations(page) == []
+    assert stack.call("keeper", "audit", action="export_tenant")["entries"]
