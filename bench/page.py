@@ -88,7 +88,7 @@ Line = Mapping[str, Any]
 def section(lines: Sequence[Line], plot: str) -> str:
     """Return the section, markers included; `plot` is the name of the picture beside the page."""
     parts = [SECTION.begin, _machine(lines), f"![Ratios, each as a share of its target]({plot})", _ratios(lines)]
-    return "\n\n".join([*parts, _calls(lines), _cpu(lines), _memory(lines), SECTION.end])
+    return "\n\n".join([*parts, _calls(lines), _memory(lines), SECTION.end])
 
 
 def latest_ratios(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
@@ -161,6 +161,8 @@ def _ratio(target: Target, value: float | None) -> str:
 
 
 def _calls(lines: Sequence[Line]) -> str:
+    calls = _latest_calls(lines)
+    kinds = [kind for kind in KINDS if any(kind in line["cpu_ms"] for line in calls)]
     rows = [
         [
             line["tool"],
@@ -169,26 +171,13 @@ def _calls(lines: Sequence[Line]) -> str:
             " / ".join(f"{line[f'p{share}_ms']:.1f}" for share in (50, 95, 99)),
             f"{line['per_s']:.0f}",
             f"{line['errors']} / {line['shed']}",
-        ]
-        for line in _latest_calls(lines)
-    ]
-    return table(["tool", "memories", "callers", "p50 / p95 / p99 in ms", "calls/s", "failed / shed"], rows)
-
-
-def _cpu(lines: Sequence[Line]) -> str:
-    calls = _latest_calls(lines)
-    kinds = [kind for kind in KINDS if any(kind in line["cpu_ms"] for line in calls)]
-    rows = [
-        [
-            line["tool"],
-            size_name(line["memories"]),
-            str(line["callers"]),
             *(f"{line['cpu_ms'][kind]:.1f}" if kind in line["cpu_ms"] else "" for kind in kinds),
             f"{sum(line['cpu_ms'].values()):.1f}",
         ]
         for line in calls
     ]
-    return "CPU of a call in ms, by process:\n\n" + table(["tool", "memories", "callers", *kinds, "sum"], rows)
+    heads = ["tool", "memories", "callers", "p50 / p95 / p99 in ms", "calls/s", "failed / shed", *kinds, "sum"]
+    return "The last columns are the CPU of a call in ms, by process.\n\n" + table(heads, rows)
 
 
 def _memory(lines: Sequence[Line]) -> str:

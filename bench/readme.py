@@ -20,12 +20,15 @@ from bench.page import TARGETS, Generated, Line, latest_ratios
 ROOT: Final = Path(__file__).resolve().parents[1]
 README: Final = ROOT / "README.md"
 DOCS: Final = ROOT / "docs"
+LABBOOK: Final = ROOT / "bench" / "LABBOOK.md"
 SECTION: Final = Generated("bench.readme")
 _FAULT: Final = re.compile(r"^\| `\w+` \| (\d+), (\d+) \| (\d+) \| (\d+), (\d+), (\d+) \|", re.MULTILINE)
 _ROUND: Final = re.compile(r"caused (\d+) more kinds some (\d+) times: ([\d,]+) acknowledged writes")
 _HUNDREDS: Final = -2  # to which the round without a table is counted, and so the sum
 _APART: Final = re.compile(r"^\| LoCoMo, five conversations \| (\d+) \| \.\d+ \| (\.\d+) \|", re.MULTILINE)
-_PLAIN: Final = re.compile(r"^\| BM25 and vectors, z-scores added \| [\d.]+ \| ([\d.]+) \|", re.MULTILINE)
+_RUN: Final = re.compile(
+    r"^\| LoCoMo, as it is \| \d+ \| [\d.]+, ([\d.]+), [\d.]+ \| [\d.]+, ([\d.]+), [\d.]+;", re.MULTILINE
+)
 _LIBRARY: Final = re.compile(
     r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| [\d.]+ \|$", re.MULTILINE
 )
@@ -38,7 +41,6 @@ _MEANING: Final = {
     "import_rate": "the rest of the time goes into words, links and indexes",
     "search_p50": "the rest is queue, ranking and relevance",
 }
-_OURS: Final = re.compile(r"^\| \*\*engramq\*\* \| [\d.]+ \| ([\d.]+) \|", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,12 @@ class Recall:
 
 
 def faults() -> Faults:
-    """Return the sums of the page, its table and the rounds without one.
+    """Return the sums of the lab book's table and of the page's rounds without one.
 
     Lost ones include doubled ones and those applied though refused.
     """
     page = (DOCS / "faults.md").read_text(encoding="utf-8")
-    rows = [[int(cell) for cell in row] for row in _FAULT.findall(page)]
+    rows = [[int(cell) for cell in row] for row in _FAULT.findall(LABBOOK.read_text(encoding="utf-8"))]
     rounds = [[int(cell.replace(",", "")) for cell in found] for found in _ROUND.findall(" ".join(page.split()))]
     return Faults(
         kinds=len(rows) + sum(kinds for kinds, _, _ in rounds),
@@ -78,13 +80,12 @@ def faults() -> Faults:
 
 
 def recall() -> Recall:
-    """Return the figures of docs/recall.md; its first table is LoCoMo's, as it is."""
+    """Return the figures of docs/recall.md."""
     page = (DOCS / "recall.md").read_text(encoding="utf-8")
-    apart, ours, plain = _APART.search(page), _OURS.search(page), _PLAIN.search(page)
+    apart, run = _APART.search(page), _RUN.search(page)
     assert apart is not None
-    assert ours is not None
-    assert plain is not None
-    return Recall(int(apart[1]), float(apart[2]), float(ours[1]), float(plain[1]))
+    assert run is not None
+    return Recall(int(apart[1]), float(apart[2]), float(run[1]), float(run[2]))
 
 
 def section() -> str:

@@ -69,28 +69,29 @@ Run = tuple[str, tuple[str, ...]]  # a corpus, and what was withheld
 def section(lines: Sequence[Line]) -> str:
     """Return the section, markers included, from the lines of `bench.recall`; later lines replace earlier ones."""
     runs = list(dict.fromkeys(_run(line) for line in lines))
-    parts = [_overall(run, [line for line in lines if _run(line) == run]) for run in runs]
-    return "\n\n".join([SECTION.begin, *parts, _by_category(lines), SECTION.end])
+    rows = [_overall(run, [line for line in lines if _run(line) == run]) for run in runs]
+    said = f"{', '.join(SHOWN)}, and how far engramq is ahead at 10. {'; '.join(_told_when(lines))}."
+    table = _table(["", "questions", *WAYS.values()], rows)
+    return "\n\n".join([SECTION.begin, said, table, _by_category(lines), SECTION.end])
 
 
 def _run(line: Line) -> Run:
     return line["corpus"], tuple(line["withheld"])
 
 
-def _overall(run: Run, lines: Sequence[Line]) -> str:
-    """Return the figures of every way of ranking in one run, and how far ours is ahead of each."""
+def _overall(run: Run, lines: Sequence[Line]) -> list[str]:
+    """Return the row of one run: the figures of every way of ranking, and how far ours is ahead of each."""
     means = {line["ranking"]: line for line in lines if line["measure"] == "overall"}
     ahead = {line["of"]: line for line in lines if line["measure"] == "ahead"}
-    rows = []
-    for way, name in WAYS.items():
-        if way in means:
-            lead = ahead.get(way)
-            told = f"{_signed(lead['R@10'])} [{_signed(lead['low'])}, {_signed(lead['high'])}]" if lead else ""
-            rows.append([name, *(_figure(means[way][figure]) for figure in SHOWN), told])
+    cells = []
+    for way in WAYS:
+        lead = ahead.get(way)
+        told = f"; {_signed(lead['R@10'])} [{_signed(lead['low'])}, {_signed(lead['high'])}]" if lead else ""
+        figures = ", ".join(_figure(means[way][figure]) for figure in SHOWN) if way in means else ""
+        cells.append(figures + told)
     corpus, withheld = run
-    heading = f"### {CORPORA.get(corpus, corpus)}, " + (f"without {_listed(withheld)}" if withheld else "as it is")
-    said = f"{means[OURS]['n']} questions; {' and '.join(_told_when(lines))}."
-    return "\n\n".join([heading, said, _table(["", *SHOWN, "engramq ahead at 10"], rows)])
+    name = f"{CORPORA.get(corpus, corpus)}, " + (f"without {_listed(withheld)}" if withheld else "as it is")
+    return [name, str(means[OURS]["n"]), *cells]
 
 
 def _by_category(lines: Sequence[Line]) -> str:
@@ -99,21 +100,26 @@ def _by_category(lines: Sequence[Line]) -> str:
     for line in lines:
         if line["measure"].startswith("category ") and not line["withheld"] and line["ranking"] in WAYS:
             found.setdefault((line["corpus"], line["measure"].removeprefix("category ")), {})[line["ranking"]] = line
-    rows = []
+    rows: dict[str, list[str]] = {}
     for (corpus, category), ways in sorted(found.items(), key=lambda item: item[1][OURS]["R@10"]):
         best = max((way for way in ways if way != OURS), key=lambda way: float(ways[way]["R@10"]))
         ours, theirs = float(ways[OURS]["R@10"]), float(ways[best]["R@10"])
         lead = f"**{_signed(ours - theirs)}**" if ours < theirs else _signed(ours - theirs)
         kind = CATEGORIES.get(corpus, {}).get(category, category.replace("_", " "))
-        name = f"{CORPORA.get(corpus, corpus)}: {kind}"
-        rows.append([name, str(ways[OURS]["n"]), _figure(ours), f"{_figure(theirs)} ({WAYS[best]})", lead])
-    heading = "### By kind of question, the worst first (R@10, as it is; bold: behind)"
-    return heading + "\n\n" + _table(["kind", "questions", "engramq", "best of the others", "ahead"], rows)
+        rows.setdefault(CORPORA.get(corpus, corpus), []).append(
+            f"{kind.capitalize()} ({ways[OURS]['n']}): {_figure(ours)}, {lead}."
+        )
+    heading = "### By kind of question, the worst first"
+    said = "R@10, as it is, of so many questions, and how far that is ahead of the best of the others; bold: behind."
+    return f"{heading}\n\n{said}\n\n" + _table(["", "kinds"], ([name, " ".join(told)] for name, told in rows.items()))
 
 
 def _told_when(lines: Iterable[Line]) -> list[str]:
-    """Return when these were measured and under which load, each once."""
-    return list(dict.fromkeys(f"{line['on']}, load {line['load_1m']:g} on {line['cpus']} cores" for line in lines))
+    """Return when these were measured and on how many cores, each once, with the least and the greatest load."""
+    loads: dict[str, list[float]] = {}
+    for line in lines:
+        loads.setdefault(f"{line['on']} on {line['cpus']} cores", []).append(line["load_1m"])
+    return [f"{when}, load {min(found):g} to {max(found):g}" for when, found in loads.items()]
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
