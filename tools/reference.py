@@ -14,7 +14,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.records import Memory
 
 _CORE: Final = " \\*"
-_MANY: Final = 3  # tools; a parameter that as many take in the same way is described once
+_MANY: Final = 2  # tools; a parameter that as many take in the same way is described once
 _TABLE: Final = "| parameter | type | default | meaning |\n|---|---|---|---|\n"
 _HEAD: Final = """\
 # Tools
