@@ -47,8 +47,8 @@ def test_the_table_shows_the_last_ratio_of_each_size_and_marks_what_misses_its_t
     assert "| ratio | target | 1k | 100k |" in rows
     assert "| search p50, 1 caller / (embedding + all SQL of a search alone) | at most 1.3 | 1.25 | **1.40** |" in rows
     assert "| searches/s, 8 callers / R | at least 0.7 | **0.50** |  |" in rows
-    heads = "| tool | memories | callers | p50 / p95 / p99 in ms | calls/s | failed / shed | gateway | worker | client | sum |"
-    assert heads in rows
+    heads = "| tool | memories | callers | p50 / p95 / p99 in ms | calls/s | failed / shed"
+    assert f"{heads} | gateway | worker | client | sum |" in rows
     assert "| search | 1k | 8 | 10.0 / 20.0 / 30.0 | 100 | 0 / 7 | 1.5 | 12.0 | 0.5 | 14.0 |" in rows
     assert "| 1k | 50 | 150 | 200 |" in rows
     assert any("Some & Co, 2 cores, 24.0 GB, load 0.5 to 0.5" in row for row in rows)
