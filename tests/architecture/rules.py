@@ -101,7 +101,7 @@ def _documentation(module: Module) -> set[int]:
     """Return the ids of the constants that are docstrings."""
     return {
         id(node.body[0].value)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
@@ -110,7 +110,7 @@ def _documentation(module: Module) -> set[int]:
 
 def _names(module: Module) -> Iterator[tuple[ast.Name | ast.Attribute, str]]:
     """Yield each name that is read, called or not, with its dots; of `a().b` that is `.b`."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Name | ast.Attribute):
             parts: list[str] = []
             read: ast.expr = node
@@ -133,7 +133,7 @@ def sql(module: Module) -> list[str]:
     """SQL stands in .sql files: no text and no bytes that begin like a statement."""
     documentation = _documentation(module)
     found = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.Constant) or id(node) in documentation:
             continue
         text = node.value.decode("utf-8", "replace") if isinstance(node.value, bytes) else node.value

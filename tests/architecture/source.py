@@ -2,9 +2,11 @@
 
 import ast
 import gc
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,9 +50,19 @@ class Module:
             gc.freeze()  # nor for tests that follow
             gc.enable()
 
+    @cached_property  # to walk a tree takes as long as to parse it
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     @property
     def lines(self) -> int:
         return self.source.count("\n")
+
+    @property
+    def longest_block(self) -> int:
+        """Return the most lines between two functions or classes of the module: no function has more."""
+        starts = [at for at, line in enumerate(self.source.splitlines()) if re.match(r"(async )?def |class ", line)]
+        return max((end - start for start, end in pairwise([*starts, self.lines])), default=0)
 
 
 def modules(*packages: str) -> list[Module]:
@@ -82,13 +94,8 @@ def imports(module: Module) -> tuple[Import, ...]:
 
 def _imports(module: Module) -> Iterator[Import]:
     lines = module.source.splitlines()
-    in_function = {
-        id(inner)
-        for outer in ast.walk(module.tree)
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(outer)
-    }
-    for node in ast.walk(module.tree):
+    functions = [node for node in module.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -96,13 +103,14 @@ def _imports(module: Module) -> Iterator[Import]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
+        in_function = any(outer.lineno <= node.lineno <= (outer.end_lineno or 0) for outer in functions)
         for name in names:
-            yield Import(module.name, name, node.lineno, lines[node.lineno - 1], id(node) in in_function)
+            yield Import(module.name, name, node.lineno, lines[node.lineno - 1], in_function)
 
 
 def functions(module: Module) -> Iterator[tuple[str, int, int]]:
     """Yield (name, line, length in lines) of every function, its docstring left out."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             documentation = node.body[0] if ast.get_docstring(node) else None
             shorter = (
