@@ -19,14 +19,14 @@ COMMAND_ID: Final = "01890a5d-ac96-774b-bcce-b302099a8057"
 MATCHING: Final = {"lines": "3-9", "commit": "01890a5", "sha256": 64 * "0", "url": "https://engramq.example/a"}
 
 
-def sample(kind: type[Any], *, full: bool) -> Any:
+def sample(kind: Any, *, full: bool) -> Any:
     """Return an instance of a message type: every field set, or the required ones only."""
     values = {field.name: _value(info, field.name, full) for field, info in _fields_of(kind) if full or field.required}
     return msgspec.convert(msgspec.to_builtins(kind(**values)), kind)
 
 
 @cache
-def _fields_of(kind: type[Any]) -> list[tuple[msgspec.structs.FieldInfo, msgspec.inspect.Type]]:
+def _fields_of(kind: Any) -> list[tuple[msgspec.structs.FieldInfo, msgspec.inspect.Type]]:
     """Return the fields of a message type, and what each takes: the scripted workers make thousands of samples."""
     return [(field, msgspec.inspect.type_info(field.type)) for field in msgspec.structs.fields(kind)]
 

@@ -29,6 +29,7 @@ TYPED = (
     "refrestype", "aggtype", "wintype", "minmaxtype", "array_typeid", "row_typeid",
     "typeId",
 )  # fmt: skip
+OPENING = frozenset("{([")
 
 
 @dataclass(frozen=True)
@@ -170,29 +171,29 @@ def _value(token: str, tokens: Iterator[str]) -> Any:
                 if token.startswith(":") or token == "}":
                     field = token
                     break
-                values.append(_value(token, tokens))
+                values.append(_value(token, tokens) if token in OPENING else token)
             node[name] = values[0] if len(values) == 1 else values
         return node
     if token in "([":
         closing, found = (")" if token == "(" else "]"), []
         while (token := next(tokens)) != closing:
-            found.append(_value(token, tokens))
+            found.append(_value(token, tokens) if token in OPENING else token)
         return found
     return token
 
 
 def within(found: Any, *, queries: bool = True, itself: bool = True) -> Iterator[Node]:
     """Return a node and all below; without `queries` none of those that are in a query below."""
-    if isinstance(found, list):
-        for item in found:
-            yield from within(item, queries=queries)
-    elif isinstance(found, dict):
-        if itself:
-            if found["kind"] == "QUERY" and not queries:
-                return
-            yield found
-        for item in found.values():
-            yield from within(item, queries=queries)
+    waiting = [found]  # a generator for each of millions of values would take most of the time
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if itself or item is not found:
+                if item["kind"] == "QUERY" and not queries:
+                    continue
+                yield item
+            item = list(item.values())
+        waiting.extend(below for below in reversed(item) if not isinstance(below, str))
 
 
 def type_of(node: Node) -> str:
