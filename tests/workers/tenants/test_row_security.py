@@ -166,8 +166,8 @@ def test_no_named_query_reaches_what_is_private_to_another(
     for table, rows in WITH_OWNERS.items():
         owner.execute(f"update {table} set owner = 'ada' where tenant = tenant_of(%s) {rows}".encode(), [VICTIM])
     for statement in library:
-        for _, rows in tries(worker, VICTIM, statement, victim, viewer):
-            assert f"of {VICTIM}" not in repr(rows), statement.name
+        for _, found in tries(worker, VICTIM, statement, victim, viewer):
+            assert f"of {VICTIM}" not in repr(found), statement.name
 
 
 @pytest.mark.promise("SE-6")
