@@ -58,10 +58,11 @@ class PartTaker:
                 part = await self._next(channel, asking)
                 if part.number != number:
                     raise BrokenOff("A part was lost, or another worker has begun anew.")
+                if part.is_last:
+                    await asyncio.wait([asking], timeout=_ENDING_S)  # nobody goes on after the last part
                 yield part
                 number, is_last = number + 1, part.is_last
                 await self._make_room(channel, 1)
-            await asyncio.wait([asking], timeout=_ENDING_S)
         finally:
             self._under_way -= 1
             asking.cancel()

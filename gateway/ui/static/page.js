@@ -125,6 +125,8 @@
     event.target.setCustomValidity(file.size > event.target.dataset.most - 65536 ? t("The file is too large for the page.") : "");
     event.target.reportValidity();
   });
+  // How far a form's download is shows beside it. htmx would keep the browser from a submit that it hears of itself.
+  document.addEventListener("submit", (event) => event.target.dispatchEvent(new Event("begun")));
   // How many memories are selected stands where an action on them begins.
   document.addEventListener("change", (event) => {
     const selected = find("[data-selected]");

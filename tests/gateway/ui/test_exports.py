@@ -156,6 +156,19 @@ async def test_a_worker_is_a_few_parts_ahead_and_a_lost_part_breaks_the_rest_off
             await anext(parts)
 
 
+async def test_a_command_has_been_answered_before_its_last_part_is_handed_on(redis_url: str, key_prefix: str) -> None:
+    keys, answered = Keys(key_prefix), asyncio.Event()
+
+    async def ask(channel: str) -> None:
+        await PartSender(redis, keys, channel).send(Part(0, 0, 0, is_last=True, lines=b""))
+        await redis.ping()
+        answered.set()
+
+    async with Redis.from_url(redis_url) as redis, aclosing(PartTaker(redis, keys).parts(ask)) as parts:
+        assert (await anext(parts)).is_last
+        assert answered.is_set()
+
+
 async def test_only_who_may_have_all_of_it_gets_it(here: Served) -> None:
     keeper, reader, grace = await here.browser("keeper"), await here.browser("reader"), await here.agent("grace")
     page = await keeper.get(IMPORTS)
