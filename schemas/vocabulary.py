@@ -324,6 +324,8 @@ class TranscriptFormat(StrEnum):
     CURSOR = "cursor"
     OPENCODE = "opencode"
     COPILOT = "copilot"
+    QWEN = "qwen"
+    PI = "pi"
 
 
 class Absence(StrEnum):

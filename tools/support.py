@@ -25,7 +25,11 @@ PACKAGES: Final = {
     "opencode": "opencode-linux-x64",
 }
 # Clients whose sessions alone are read: they were played by hand, in a terminal.
-PLAYED: Final = {"copilot": ("GitHub Copilot CLI", "1.0.102, its sessions alone")}
+PLAYED: Final = {
+    "copilot": ("GitHub Copilot CLI", "1.0.102"),
+    "qwen": ("Qwen Code", "0.24.4"),
+    "pi": ("pi", "1.6.0"),
+}
 _INSTALLED: Final = ROOT / "tests" / "agents" / "package.json"
 
 
@@ -42,7 +46,9 @@ def table() -> str:
             versions.get(name, "its file alone"),
         )
         rows.append(f"| {' | '.join(cells)} |")
-    rows += [f"| {title} | - | - | `--format {name}` | {version} |" for name, (title, version) in PLAYED.items()]
+    titles, played = (", ".join(column) for column in zip(*PLAYED.values(), strict=True))
+    played_formats = ", ".join(f"`--format {name}`" for name in PLAYED)
+    rows.append(f"| {titles} | - | - | {played_formats} | {played}: their sessions alone |")
     head = "| client | tools | hooks: recall, capture | import of sessions | tested |"
     return "\n".join([BEGIN, head, "|---|---|---|---|---|", *rows, END])
 

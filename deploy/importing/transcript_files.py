@@ -17,6 +17,7 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from engramq.deploy.importing.exports import LeftOut, look_at
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, BoundedStream, open_plain, read_plain
+from engramq.deploy.importing.qwen import QWEN, is_of_qwen
 from engramq.deploy.importing.records import FILE, LINE, Rejection
 from engramq.deploy.local.hooks.transcripts import HEAD_LINES, LONGEST_LINE, Transcript, parsed, whole_lines
 from engramq.deploy.local.hooks.turns import SUBAGENT, SUMMARY, ClientFormat, SessionFacts, Spoken
@@ -303,7 +304,7 @@ def _pipe_through(command: list[str], raw: IO[bytes]) -> Iterator[IO[bytes]]:
 
 def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
     """Return whose transcript a file is, by its first lines; "" where none of the clients knows them."""
-    named = ""
+    named, names = "", {client.name for client in clients}
     with contextlib.suppress(OSError, UnusableFile), open_plain(str(path.resolve())) as file:
         if path.suffix == _OBJECT:
             return _recognize(look_at(file, "messages").members, clients)
@@ -312,16 +313,10 @@ def client_of(path: Path, clients: tuple[ClientFormat, ...]) -> str:
             if content is not None:
                 named = named or _recognize(content, clients)
                 if is_of_qwen(content):
-                    return ""
+                    return QWEN.name if QWEN.name in names else ""
             if number == HEAD_LINES or (named and content is not None and "message" in content):
                 break
     return named
-
-
-def is_of_qwen(line: Mapping[str, Any]) -> bool:
-    """Say whether a line is of Qwen Code, whose lines are like Claude Code's, and hold messages of another form."""
-    message = line.get("message")
-    return isinstance(message, dict) and "parts" in message
 
 
 def _recognize(content: Mapping[str, Any], clients: tuple[ClientFormat, ...]) -> str:

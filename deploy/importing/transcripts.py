@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 from engramq.deploy.connect.catalogue import UserPlaces
 from engramq.deploy.importing.copilot import COPILOT
 from engramq.deploy.importing.exports import LeftOut
+from engramq.deploy.importing.pi import PI
+from engramq.deploy.importing.qwen import QWEN
 from engramq.deploy.importing.records import Rejection
 from engramq.deploy.importing.transcript_databases import (
     head_of_cursor,
@@ -27,7 +29,7 @@ from engramq.deploy.local.hooks.transcripts import CLIENTS
 from engramq.deploy.local.hooks.turns import ClientFormat, SessionFacts
 from engramq.schemas.vocabulary import TranscriptFormat
 
-_CLIENTS: Final = {**CLIENTS, COPILOT.name: COPILOT}
+_CLIENTS: Final = CLIENTS | {client.name: client for client in (COPILOT, QWEN, PI)}
 Listed: TypeAlias = StoredSession | LeftOut | Rejection
 
 
@@ -67,10 +69,7 @@ def _places(client: ClientFormat, at: UserPlaces) -> tuple[Path, ...]:
 
 
 READERS: Final[Mapping[TranscriptFormat, TranscriptReader]] = {
-    TranscriptFormat.CLAUDE_CODE: _of_files(TranscriptFormat.CLAUDE_CODE),
-    TranscriptFormat.CODEX: _of_files(TranscriptFormat.CODEX),
-    TranscriptFormat.GEMINI: _of_files(TranscriptFormat.GEMINI),
-    TranscriptFormat.COPILOT: _of_files(TranscriptFormat.COPILOT),
+    **{name: _of_files(name) for name in map(TranscriptFormat, _CLIENTS)},
     TranscriptFormat.CURSOR: TranscriptReader(
         places=lambda at: (at.configuration() / "Cursor" / "User",),
         sessions=list_cursor,

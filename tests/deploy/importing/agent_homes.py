@@ -1,7 +1,8 @@
 """Past sessions of coding agents, in small, as their released versions leave them below a person's folder.
 
-The forms are those of Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33 and Copilot CLI 1.0.102,
-which were run; what is said is our own. Cursor was never run: its form is as others have described it.
+The forms are those of Claude Code 2.1.197, Codex 0.169.0, Gemini CLI 0.61.0, OpenCode 1.18.33, Copilot CLI 1.0.102,
+Qwen Code 0.24.4 and pi 1.6.0, which were run; what is said is our own. Cursor was never run: its form is as others have
+described it.
 """
 
 import json
@@ -249,7 +250,51 @@ def copilot(home: Path, folder: str, session: str, turns: Turns = SAID) -> Path:
     return path
 
 
+def qwen(home: Path, folder: str, session: str, turns: Turns = SAID) -> Path:
+    """Write a session, with a tool's output, a compaction and a turn of a subagent."""
+    path = home / ".qwen" / "projects" / folder.replace("/", "-") / "chats" / f"{session}.jsonl"
+    path.parent.mkdir(parents=True)
+
+    def line(number: int, kind: str, whose: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+        named = {"uuid": f"{session}-{number}", "sessionId": session, "timestamp": moment(number), "cwd": folder}
+        return {**named, "type": kind, "provenance": whose, "message": {"role": "user", "parts": list(parts)}, **more}
+
+    lines = [
+        line(number, speaker, "real_user" if speaker == USER else "assistant_output", {"text": text})
+        for number, (speaker, text) in enumerate(turns)
+    ]
+    lines += [
+        line(900, ASSISTANT, "assistant_output", {"functionCall": {"name": "run_shell_command"}}),
+        line(901, "tool_result", "tool_result", {"functionResponse": {"response": {"output": TOOL_OUTPUT}}}),
+        line(902, "system", "system", subtype="chat_compression", systemPayload={"text": SUMMED_UP}),
+        line(903, ASSISTANT, "subagent", {"text": BY_SUBAGENT}),
+    ]
+    path.write_text(lines_of(lines))
+    return path
+
+
+def pi(home: Path, folder: str, session: str, turns: Turns = SAID) -> Path:
+    """Write a session, with a tool's output, a compaction and an answer that was broken off."""
+    place = home / ".pi" / "agent" / "sessions" / f"-{folder.replace('/', '-')}--"
+    place.mkdir(parents=True)
+
+    def entry(number: int, role: str, text: str, **more: Any) -> dict[str, Any]:
+        message = {"role": role, "content": [{"type": "text", "text": text}], "timestamp": milliseconds(number), **more}
+        return {"type": "message", "id": f"{number:08x}", "timestamp": moment(number), "message": message}
+
+    lines = [{"type": "session", "version": 3, "id": session, "timestamp": moment(0), "cwd": folder}]
+    lines += [entry(number, speaker, text) for number, (speaker, text) in enumerate(turns)]
+    lines += [
+        entry(900, "toolResult", TOOL_OUTPUT),
+        entry(901, ASSISTANT, "Half an answ", stopReason="aborted"),
+        {"type": "compaction", "id": "c0", "timestamp": moment(902), "summary": SUMMED_UP},
+    ]
+    path = place / f"{DAY}T10-00-00-250Z_{session}.jsonl"
+    path.write_text(lines_of(lines))
+    return path
+
+
 WRITERS: Final = {
     "claude-code": claude_code, "codex": codex, "gemini": gemini, "cursor": cursor, "opencode": opencode,
-    "copilot": copilot,
+    "copilot": copilot, "qwen": qwen, "pi": pi,
 }  # fmt: skip

@@ -353,7 +353,7 @@ def test_notes_of_two_projects_of_basic_memory_with_one_name_are_two(tmp_path: P
 
 def test_sessions_are_of_the_program_that_wrote_them(tmp_path: Path) -> None:
     qwen = {"uuid": "u", "sessionId": "S", "type": "user", "message": {"role": "user", "parts": [{"text": "Hello."}]}}
-    assert transcript_format(written(tmp_path / "q.jsonl", qwen)) is None
+    assert transcript_format(written(tmp_path / "q.jsonl", qwen)) == "qwen"
     gemini = {"sessionId": "S", "projectHash": "c0", "messages": [{"id": "1", "type": "user", "content": "Hello."}]}
     for indent in (None, 2):
         assert transcript_format(written(tmp_path / "session-1.json", gemini, indent=indent)) == "gemini"

@@ -43,6 +43,8 @@ FOLDERS = {
     TranscriptFormat.CURSOR: ".config/Cursor/User",
     TranscriptFormat.OPENCODE: ".local/share/opencode",
     TranscriptFormat.COPILOT: ".copilot",
+    TranscriptFormat.QWEN: ".qwen",
+    TranscriptFormat.PI: ".pi",
 }
 Spoil = Callable[[Path], object]
 

@@ -63,6 +63,8 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "XDG_DATA_HOME",
         "XDG_CONFIG_HOME",
         "COPILOT_HOME",
+        "QWEN_HOME",
+        "PI_CODING_AGENT_DIR",
     ):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path
@@ -130,6 +132,7 @@ async def test_what_is_found_is_listed_and_comes_in_once_somebody_says_yes(
     assert [(row[0], row[1], row[2]) for row in rows] == [
         ("claude-code", "rover", "2"), ("claude-code", "glider", "1"), ("codex", "rover", "1"),
         ("copilot", "rover", "1"), ("cursor", "rover", "2"), ("gemini", "rover", "1"), ("opencode", "rover", "1"),
+        ("pi", "rover", "1"), ("qwen", "rover", "1"),
     ]  # fmt: skip
     assert "folder is gone" in told.out.splitlines()[1]
     assert "engramq import --found --yes" in told.err
@@ -141,7 +144,7 @@ async def test_what_is_found_is_listed_and_comes_in_once_somebody_says_yes(
     capsys.readouterr()
     assert await bring_in("--found", "--yes") == ExitCode.DONE
     told = capsys.readouterr()
-    assert told.out.startswith("stored 14  skipped 2  updated 0  rejected 0")
+    assert told.out.startswith("stored 18  skipped 2  updated 0  rejected 0")
     for why in ("sessions of subagents", "turns of subagents", "summaries of compactions", "Folders that are gone"):
         assert why in told.err
     turns = kept(database)
@@ -149,7 +152,7 @@ async def test_what_is_found_is_listed_and_comes_in_once_somebody_says_yes(
     contents = " ".join(turn["content"] for turn in turns)
     assert not any(text in contents for text in (TOOL_OUTPUT, BY_SUBAGENT, SUMMED_UP, "/clear"))
     assert await bring_in("--found", "--yes") == ExitCode.DONE
-    assert capsys.readouterr().out.startswith("stored 0  skipped 16")
+    assert capsys.readouterr().out.startswith("stored 0  skipped 20")
 
 
 @pytest.mark.parametrize(("answer", "turns"), [("y\n", 2), ("n\n", 0)])

@@ -1,0 +1,71 @@
+"""Read the sessions of pi: a tree of entries, one in each line of `sessions/FOLDER/TIME_ID.jsonl`.
+
+A fork copies entries with their ids, which are short, and their times: both together know an entry again. The forms are
+those of 1.6.0, which was run in a terminal: prompts, those that were typed while the model worked, templates and skills
+with arguments, commands of the shell, forks, clones and a resume.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from engramq.deploy.importing.exports import moment
+from engramq.deploy.local.hooks.turns import (
+    ASSISTANT,
+    SUMMARY,
+    USER,
+    ClientFormat,
+    LineReader,
+    SessionFacts,
+    Turn,
+    make_turn,
+    object_in,
+    text_at,
+    text_in,
+)
+
+_MESSAGE: Final = "message"
+_SESSION: Final = "session"
+_SUMMARIES: Final = ("compaction", "branch_summary")
+_SILENT: Final = (
+    "model_change", "thinking_level_change", "custom", "custom_message", "context_edit", "label", "session_info",
+    "usage",
+)  # fmt: skip
+_SPEAKERS: Final = {"user": USER, "assistant": ASSISTANT}
+_UNFINISHED: Final = ("aborted", "error")
+# What a skill says, and behind it what was typed.
+_SKILL: Final = r'(?s)<skill name="([^"]+)" location="[^"]+">\n.*?\n</skill>(?:\n\n(.+))?'
+
+
+def _turn(line: Mapping[str, Any]) -> Turn | None:
+    message = object_in(line.get("message"))
+    speaker = _SPEAKERS.get(text_at(message, "role"))
+    if line.get("type") != _MESSAGE or message.get("stopReason") in _UNFINISHED:
+        return None
+    words = text_in(message.get("content"))
+    if speaker == USER and (skill := re.fullmatch(_SKILL, words)):
+        words = f"/skill:{skill[1]} {skill[2]}" if skill[2] else ""
+    at, known = text_at(line, "timestamp"), text_at(line, "id")
+    typed = message.get("timestamp")  # some seconds before the entry was written
+    when = moment(typed / 1000) if isinstance(typed, int) else at
+    return make_turn(known and f"{known}:{at}", speaker, words, when)
+
+
+PI: Final = ClientFormat(
+    "pi",
+    partial(LineReader, _turn),
+    spoken=(b'"user"', b'"assistant"'),
+    silent=tuple(f'"{kind}"'.encode() for kind in ("toolResult", "bashExecution", *_SILENT)),
+    kind_of=lambda line: text_at(line, "type"),
+    kinds=frozenset({_MESSAGE, _SESSION, *_SUMMARIES, *_SILENT}),
+    is_ours=lambda line: line.get("type") == _SESSION and "cwd" in line and "timestamp" in line,
+    facts_of=lambda line: (
+        SessionFacts(text_at(line, "id"), text_at(line, "cwd")) if line.get("type") == _SESSION else SessionFacts()
+    ),
+    variable="PI_CODING_AGENT_DIR",
+    folder=".pi",
+    parts=("agent/sessions", "sessions"),  # the variable names the folder of the agent
+    file_names=r"\d{4}-.+_.+\.jsonl",
+    unspoken=lambda line: SUMMARY if line.get("type") in _SUMMARIES else "",
+)
