@@ -20,12 +20,12 @@ from json_array_elements_text(%(questions)s::json) with ordinality as asked (que
 -- the log brings one in 33, nor who holds the lock.
 select set_config(
     'app.memories_written',
-    case when pg_is_in_recovery() then '' when last_value::text = %(written)s or not exists (
+    case when pg_is_in_recovery() then '' when number = %(written)s or not exists (
         select from pg_locks where locktype = 'advisory' and classid = 1164012 and objid = 1 and objsubid = 2
-    ) then last_value::text else '' end,
+    ) then number else '' end,
     true
 )
-from memories_written
+from (select (last_value, is_called)::text as number from memories_written) last  -- the first write has the value of none
 
 -- name: copy_state
 -- How many memories of the namespace everybody sees and how many are the viewer's own, and which of them a copy may lack

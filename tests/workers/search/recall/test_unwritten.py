@@ -68,6 +68,15 @@ async def test_a_write_under_way_is_looked_for_until_it_is_over(scene: Scene, mo
     assert not await looks.has_looked()
 
 
+async def test_the_first_write_of_all_is_not_missed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent searches some times before it stores anything: its first memory is found at once."""
+    looks = await Looks(scene, monkeypatch).prepare()
+    assert [await looks.has_looked() for _ in range(2)] == [True, False]
+    kept = await scene.keep("The red kettle whistles")
+    assert await looks.has_looked()
+    assert looks.states[-1].changed == [kept]
+
+
 async def test_each_viewer_has_looked_himself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     await scene.keep("The red kettle whistles")
     looks = await Looks(scene, monkeypatch).prepare()
