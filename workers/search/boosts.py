@@ -67,7 +67,7 @@ def boost_best(measure: Measure, first: Ranked, around: Surroundings) -> Boosted
     """Rank anew, with the linked memories that were no candidates among the others."""
     links = _leading(first, around)
     candidates, parts = _add_reached(measure, first, around.linked, {link.other for link in links})
-    rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
+    rows = candidates.row_of
     over, best = _over_links(first, rows, links, around.hours)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
     for memory_id, use in around.uses.items():
@@ -86,8 +86,13 @@ def boost_best(measure: Measure, first: Ranked, around: Surroundings) -> Boosted
 
 def _leading(first: Ranked, around: Surroundings) -> list[Reached]:
     """Return the links that may be followed: none leads from an untrusted memory to a trusted one."""
-    trusted = dict(zip(around.linked.ids, around.linked.trusted.tolist(), strict=True))
-    trusted |= zip(first.candidates.ids, first.candidates.trusted.tolist(), strict=True)
+    trusted = {
+        memory_id: known.trusted[row]
+        for known in (around.linked, first.candidates)
+        for link in around.links
+        for memory_id in (link.seed, link.other)
+        if (row := known.row_of.get(memory_id)) is not None
+    }
     return [link for link in around.links if trusted[link.seed] or not trusted[link.other]]
 
 
@@ -95,7 +100,7 @@ def _add_reached(
     measure: Measure, first: Ranked, linked: Candidates, reached: Set[str]
 ) -> tuple[Candidates, dict[str, Column]]:
     """Return the candidates followed by those that were reached and are none, and the parts of all their scores."""
-    wanted = reached - set(first.candidates.ids)
+    wanted = reached - first.candidates.row_of.keys()
     rows = [row for row, memory_id in enumerate(linked.ids) if memory_id in wanted]
     parts = dict(first.parts)
     if not rows:

@@ -89,6 +89,11 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
         return len(self.ids)
 
     @cached_property
+    def row_of(self) -> dict[str, int]:
+        """The row of each memory."""
+        return {memory_id: row for row, memory_id in enumerate(self.ids)}
+
+    @cached_property
     def oldest_first(self) -> Rows:
         """The rows in the order in which the memories were stored: ids are made in order of time."""
         return np.array(sorted(range(len(self)), key=self.ids.__getitem__), dtype=np.intp)
@@ -117,7 +122,7 @@ class Candidates(msgspec.Struct, array_like=True, dict=True):
 
     def completed(self, others: "Candidates") -> "Candidates":
         """Return these, with the similarities of others where they lack one, followed by those that are new."""
-        rows = {memory_id: row for row, memory_id in enumerate(others.ids)}
+        rows = dict(others.row_of)
         both = [place for place, memory_id in enumerate(self.ids) if memory_id in rows]
         theirs = [rows.pop(self.ids[place]) for place in both]
         cosines = {"similarity": self.similarity.copy(), "meaning": self.meaning.copy()}

@@ -166,7 +166,7 @@ class Search:
 
     async def _load_linked(self, nearby: _Around, candidates: Candidates) -> Candidates:
         """Return the memories at the other ends of links, as candidates are; those that are none are measured."""
-        rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
+        rows = candidates.row_of
         others = list(dict.fromkeys(link.other for link in nearby.links or ()))
         linked = candidates.chosen([rows[other] for other in others if other in rows])
         if missing := [other for other in others if other not in rows]:
@@ -212,20 +212,14 @@ class Search:
 
 def _surroundings(nearby: _Around, candidates: Candidates, best: Sequence[str], linked: Candidates) -> Surroundings:
     """Return what counts for the best candidates and those linked to them besides their match."""
-    rows = {memory_id: row for row, memory_id in enumerate(candidates.ids)}
-    reachable = set(linked.ids)
-    besides = reachable.difference(best)
-    known = candidates.chosen([rows[memory_id] for memory_id in best])
-    known = known.joined(linked.chosen([row for row, memory_id in enumerate(linked.ids) if memory_id in besides]))
-    by_id = {usage.id: usage for usage in nearby.usage or ()}
-    uses = {}
-    for memory_id, confidence, stored in zip(
-        known.ids, known.confidence.tolist(), known.active_hours.tolist(), strict=True
-    ):
-        usage = by_id.get(memory_id, _NEVER_USED)
-        idle_hours = nearby.hours - max(stored, usage.last_active_hours)
-        uses[memory_id] = Use(usefulness(confidence, usage.helped, usage.hindered), idle_hours)
-    links = [link for link in nearby.links or () if link.other in reachable]
+    by_id, uses = {usage.id: usage for usage in nearby.usage or ()}, dict[str, Use]()
+    for known, ids in ((linked, linked.ids), (candidates, best)):
+        confidences, stored = known.confidence.tolist(), known.active_hours.tolist()
+        for memory_id in ids:
+            row, usage = known.row_of[memory_id], by_id.get(memory_id, _NEVER_USED)
+            idle_hours = nearby.hours - max(stored[row], usage.last_active_hours)
+            uses[memory_id] = Use(usefulness(confidences[row], usage.helped, usage.hindered), idle_hours)
+    links = [link for link in nearby.links or () if link.other in linked.row_of]
     return Surroundings(hours=nearby.hours, uses=uses, links=links, linked=linked)
 
 
@@ -270,8 +264,8 @@ def apply_relevance(
     Of the hits that fit into the reply; likelier ones further down do not move up. One that came over a link is as
     relevant as the hit that it is linked to, or as itself if it was found by itself too.
     """
-    ids, found = ranking.ranked.candidates.ids, len(judge.everything.ranked.candidates)
-    rows = [row if (link := ranking.via.get(row)) is None else ids.index(link.seed) for row, _ in hits]
+    row_of, found = ranking.ranked.candidates.row_of, len(judge.everything.ranked.candidates)
+    rows = [row if (link := ranking.via.get(row)) is None else row_of[link.seed] for row, _ in hits]
     by_itself = {place: row for place, (row, _) in enumerate(hits) if row != rows[place] and row < found}
     chances = judge.chances([*rows, *by_itself.values()])
     for place, chance in zip(by_itself, chances[len(rows) :], strict=True):
