@@ -5,15 +5,19 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import Partition, Scope, Visibility
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.lookups import Ask
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.viewers import EVERYTHING
 from engramq.workers.trust import require_admin
 
+USUAL_VISIBILITY: Final = sql("usual_visibility")
 CAPTURED: Final = "captured"  # the tag of what was captured of a session, now or by an import
 
 
@@ -52,17 +56,21 @@ class Usual:
     may_correct: bool = False
 
 
-async def usual_visibility(tx: Transaction, principal: Principal) -> Usual:
-    """Return who sees what a principal stores without saying: as its token has it, else as the namespace has it."""
+async def usual_visibility(ask: Ask, principal: Principal, owner: str | None) -> Usual:
+    """Return who sees what a principal stores without saying: as its token has it, else as the namespace has it.
+
+    `owner`: as whose it keeps what is private.
+    """
     if principal.visibility is not UNSET:
         return Usual(principal.visibility, principal.visibility)
     person, own = principal.acts_for or principal.name, own_partition(principal)
-    row = await tx.row("usual_visibility", person=person, owner=tx.viewer.owner, partition=own)
-    if row is None:
+    (answer,) = await ask([Lookup(USUAL_VISIBILITY, {"person": person, "owner": owner, "partition": own})])
+    if answer is None:
         return Usual()
-    captured = Visibility(row["captured"] or Visibility.SHARED)
-    said = captured if principal.acts_for else Visibility(row["said"] or Visibility.SHARED)
-    return Usual(said, captured, row["keeps_private"] and said is Visibility.SHARED)
+    named, keeps_private, expected = msgspec.json.decode(answer)
+    captured = Visibility(expected or Visibility.SHARED)
+    said = captured if principal.acts_for else Visibility(named or Visibility.SHARED)
+    return Usual(said, captured, keeps_private and said is Visibility.SHARED)
 
 
 def own_partition(principal: Principal) -> Partition:

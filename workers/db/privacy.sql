@@ -5,14 +5,14 @@ select visibility, sharing_consent as consent, admins_read from namespaces where
 -- name: usual_visibility
 -- Who sees what is stored without saying so, and what is captured of a person's sessions, null: everybody. The latter is
 -- private where others than its person come in by tokens. Whether the viewer keeps anything private of this trust.
-select n.visibility as said, exists (
+select json_build_array(n.visibility, exists (
     select from memories m
     where m.tenant = %(tenant)s and m.owner = %(owner)s::text and m.partition = %(partition)s and not {withdrawn}
-) as keeps_private, coalesce(n.visibility, case when exists (
+), coalesce(n.visibility, case when exists (
     select from tokens t
     where t.tenant = %(tenant)s and t.principal <> %(person)s and t.revoked_at is null
         and (t.expires_at is null or t.expires_at > now())
-) then 'private' end) as captured
+) then 'private' end))::text
 from namespaces n
 where n.tenant = %(tenant)s
 

@@ -132,7 +132,8 @@ async def usual_of(memories: Iterable[NewMemory | ImportRecord], context: Contex
     if all(memory.visibility is not UNSET for memory in memories):
         return Usual()
     principal = context.envelope.principal
-    return await context.store.read(context.envelope.namespace, partial(usual_visibility, principal=principal))
+    store = context.store
+    return await usual_visibility(partial(store.look_up, context.envelope.namespace), principal, store.viewer.owner)
 
 
 async def resting(tx: Transaction, draft: Draft) -> Draft:
