@@ -1425,7 +1425,7 @@ declare
     kept constant bigint := least(last, audit_ids_kept());
     given bigint;
 begin
-    execute format('select last_value from %s', numbers) into given;
+    execute format('select last_value - (not is_called)::integer from %s', numbers) into given;
     if given < kept then
         perform setval(numbers, kept + 1000);
     end if;

@@ -373,6 +373,13 @@ async def test_no_export_moves_the_numbers_of_the_audit_log_to_where_others_cann
     assert database.rows("select max(id) < %s as few from audit_log", kept + 10_000) == [{"few": True}]
 
 
+def test_the_first_number_of_all_is_not_given_again_where_an_export_has_it(database: Database) -> None:
+    of_log = "pg_get_serial_sequence('audit_log', 'id')"
+    database.rows(f"select setval({of_log}, 1, false)")
+    database.rows("select advance_audit_ids(1)")
+    assert database.rows(f"select nextval({of_log}) > 1 as is_new") == [{"is_new": True}]
+
+
 def without_id(line: bytes) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(line)
     return {name: value for name, value in said.items() if said["type"] != "audit" or name != "id"}
