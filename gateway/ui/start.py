@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from engramq.gateway.budget import Body
 from engramq.gateway.ui.changes import last_seen
+from engramq.gateway.ui.inbox import CONVERSATION, is_chatter
 from engramq.gateway.ui.memories import NEW_COUNTED, count_waiting, list_pairs, list_stored_since
 from engramq.gateway.ui.request import PageCallRefused, PageRequest
 
@@ -36,12 +37,15 @@ async def show_start(page: PageRequest) -> Response:
 
 
 async def _lists(page: PageRequest, since: str) -> tuple[Body, dict[str, int], Body | None]:
-    """Return the newest memories and the counts, or why there are none."""
+    """Return the newest memories but courtesies, and the counts, or why there are none."""
     try:
-        shown, counts = await asyncio.gather(list_stored_since(page, since, NEWEST), count_waiting(page, since))
+        found, counts = await asyncio.gather(list_stored_since(page, since, 2 * NEWEST), count_waiting(page, since))
     except PageCallRefused as refused:
         return {"memories": []}, {"new": 0, "undecided": 0, "proposals": 0}, refused.body
-    return shown, counts, None
+    said = [
+        each for each in found["memories"] if each.get("source_type") != CONVERSATION or not is_chatter(each["content"])
+    ]
+    return {"memories": said[:NEWEST]}, counts, None
 
 
 async def show_more(page: PageRequest) -> Response:

@@ -148,6 +148,8 @@ async def test_a_turn_is_decided_together_with_its_answer_and_courtesies_are_no_
     page = await browser.get(INBOX)
     assert len(page.values("shown")) == 3, "courtesies are not to be judged"
     assert "Thanks!" not in page.text, "alone, it is nothing to decide"
+    start = (await browser.get("/ui")).text
+    assert ("Use the blue kettle." in start, "ok thanks" in start, "Thanks!" in start) == (True, False, False)
     together = [value for value in page.values("chosen") if page.values("chosen").count(value) == 2]
     assert len(set(together)) == 2
     done = await judged(browser, page, "verify", "chosen", chosen=list(set(together)))
