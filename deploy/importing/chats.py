@@ -30,6 +30,7 @@ from engramq.deploy.importing.fields import (
     USER,
     Choices,
     Conversation,
+    list_at,
     source_of,
     value_at,
 )
@@ -61,9 +62,8 @@ def read_letta(path: Path, choices: Choices) -> Iterator[Entry]:
 def _letta_messages(path: Path, agent: Given, choices: Choices) -> Iterator[Entry]:
     thread = f"{path.stem}:{agent.values.get('name') or agent.values.get('id')}"
     said = Conversation("letta", agent.line, thread, choices)
-    messages = agent.values.get("messages")
-    for position, message in enumerate(messages if isinstance(messages, list) else ()):
-        role = message.get("role") if isinstance(message, dict) else None
+    for position, message in enumerate(list_at(agent.values, "messages")):
+        role = value_at(message, "role")
         if role not in (USER, ASSISTANT):
             yield NOT_SPOKEN
             continue
@@ -114,9 +114,7 @@ def _copilot_request(said: Conversation, position: int, request: Any) -> Iterato
         yield Rejection(said.line, COPILOT_LIST, f"Request {position} has no requestId, or no message.")
         return
     yield said.turn(known, 2 * position, USER, prompt, at) if prompt.strip() else NO_TEXT
-    response = value_at(request, "response")
-    parts = response if isinstance(response, list) else []
-    texts = [_copilot_part(part) for part in parts]
+    texts = [_copilot_part(part) for part in list_at(request, "response")]
     yield from [_OF_PROGRAM] * texts.count(None)
     answer = "".join(text for text in texts if text)
     if answer.strip():
@@ -152,8 +150,7 @@ _OTHERS: Final = LeftOut("activities in other products", "activity in another pr
 
 def is_gemini_activity(values: dict[str, Any]) -> bool:
     """Say whether an activity is one in Gemini's apps, which an account in any language calls by its name."""
-    products = values.get("products")
-    named = [values.get("header"), *(products if isinstance(products, list) else ())]
+    named = [values.get("header"), *list_at(values, "products")]
     return any(app in name.lower() for name in named if isinstance(name, str) for app in _APPS)
 
 
@@ -176,8 +173,8 @@ def read_gemini_apps(path: Path, choices: Choices) -> Iterator[Entry]:
 
 def _activity(item: Given, choices: Choices) -> Iterator[Entry]:
     values = item.values
-    title, answers = values.get("title"), values.get("safeHtmlItem")
-    texts = [value_at(each, "html") for each in (answers if isinstance(answers, list) else [])]
+    title = values.get("title")
+    texts = [value_at(each, "html") for each in list_at(values, "safeHtmlItem")]
     answer = "\n\n".join(filter(None, (_words(text) for text in texts if isinstance(text, str))))
     if not is_gemini_activity(values):
         yield _OTHERS

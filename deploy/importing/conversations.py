@@ -29,9 +29,12 @@ from engramq.deploy.importing.fields import (
     WHEN,
     Choices,
     Conversation,
+    list_at,
     source_of,
+    value_at,
 )
 from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.local.hooks.turns import text_in
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.packed_lines import UnusableFile
 
@@ -73,8 +76,7 @@ def _claude_item(item: Given, choices: Choices) -> Iterator[Entry]:
         several = [values.get(each) for each in ("description", "prompt_template")]
         texts = {name: "\n\n".join(text for text in several if isinstance(text, str) and text.strip())}
         known = {name: own_id("claude", "project", values.get("uuid"))}
-        documents = values.get("docs")
-        yield from [_DOCUMENTS] * (len(documents) if isinstance(documents, list) else 0)
+        yield from [_DOCUMENTS] * len(list_at(values, "docs"))
     for project, text in texts.items():
         if isinstance(text, str) and text.strip():
             yield _remembered(item, text, known[project], choices, project)
@@ -102,7 +104,7 @@ def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
         return
     conversation = Conversation("claude", item.line, identifier, choices, item.values.get("name"))
     for position, message in enumerate(messages):
-        sender = message.get("sender") if isinstance(message, dict) else None
+        sender = value_at(message, "sender")
         speaker = _SENDERS.get(sender) if isinstance(sender, str) else None
         if speaker is None or not message.get("uuid"):
             yield Rejection(item.line, MESSAGES, f"Message {position} has no sender that is known, or no uuid.")
@@ -119,27 +121,15 @@ def _claude_messages(item: Given, choices: Choices) -> Iterator[Entry]:
 
 def _claude_text(message: dict[str, Any]) -> str:
     """Return what was said: its blocks of text, else the text that earlier exports have instead."""
-    texts, plain = _texts(message.get("content")), message.get("text")
-    if texts or not isinstance(plain, str):
-        return "\n\n".join(text for text in texts if text.strip()).strip()
-    return plain.strip()
+    said = (block for block in list_at(message, "content") if value_at(block, "type") == "text")
+    blocks = [block for block in said if text_in([block]).strip()]
+    return (text_in(blocks) or text_in(message.get("text"))).strip()
 
 
 def _results(message: dict[str, Any]) -> Iterator[str]:
-    for result in _blocks(message.get("content"), "tool_result"):
-        content = result.get("content")
-        text = content if isinstance(content, str) else "\n\n".join(_texts(content))
-        if text.strip():
-            yield text.strip()
-
-
-def _texts(content: object) -> list[str]:
-    return [block["text"] for block in _blocks(content, "text") if isinstance(block.get("text"), str)]
-
-
-def _blocks(content: object, kind: str) -> list[dict[str, Any]]:
-    blocks = content if isinstance(content, list) else []
-    return [block for block in blocks if isinstance(block, dict) and block.get("type") == kind]
+    for block in list_at(message, "content"):
+        if value_at(block, "type") == "tool_result" and (text := text_in(block.get("content")).strip()):
+            yield text
 
 
 CHATGPT_FILE: Final = re.compile(r"conversations(-\d+)?\.json")
@@ -195,8 +185,7 @@ def _newest_leaf(mapping: dict[str, Any]) -> str | None:
     followed = {node.get("parent") for node in nodes.values() if isinstance(node.get("parent"), str)}
 
     def age(key: str) -> float:
-        message = nodes[key].get("message")
-        at = message.get("create_time") if isinstance(message, dict) else None
+        at = value_at(nodes[key], "message.create_time")
         return float(at) if isinstance(at, int | float) and abs(at) < _LATEST else 0.0
 
     return max(reversed([key for key in nodes if key not in followed]), key=age, default=None)
@@ -211,8 +200,7 @@ def _chatgpt_messages(
         return
     conversation = Conversation("chatgpt", item.line, identifier, choices, item.values.get("title"))
     for position, message in enumerate(branch):
-        author = message.get("author")
-        role = author.get("role") if isinstance(author, dict) else None
+        role = value_at(message, "author.role")
         speaker = role if isinstance(role, str) and role else "unknown"
         is_spoken = speaker in SPOKEN_BY and _is_shown(message)
         text = _chatgpt_text(message)
@@ -233,19 +221,16 @@ def _chatgpt_messages(
 
 def _instructions(message: dict[str, Any]) -> str:
     """Return what somebody has written about themselves and about how to answer, which a conversation repeats."""
-    content = message.get("content")
-    if not isinstance(content, dict) or content.get("content_type") != "user_editable_context":
+    if value_at(message, "content.content_type") != "user_editable_context":
         return ""
-    texts = [content.get(name) for name in ("user_profile", "user_instructions")]
+    texts = [value_at(message, f"content.{name}") for name in ("user_profile", "user_instructions")]
     return "\n\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
 
 def _is_shown(message: dict[str, Any]) -> bool:
     """Say whether people saw it: no call of a tool, no thought, and nothing that is hidden."""
-    content, metadata = message.get("content"), message.get("metadata")
-    kind = content.get("content_type") if isinstance(content, dict) else None
-    recipient = message.get("recipient")
-    is_hidden = isinstance(metadata, dict) and metadata.get("is_visually_hidden_from_conversation") is True
+    kind, recipient = value_at(message, "content.content_type"), message.get("recipient")
+    is_hidden = value_at(message, "metadata.is_visually_hidden_from_conversation") is True
     return (kind in _TEXTS or recipient == _BIO) and recipient in _TO_ALL and not is_hidden
 
 

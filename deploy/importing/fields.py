@@ -48,6 +48,12 @@ def value_at(item: object, place: str) -> Any:
     return item
 
 
+def list_at(item: object, place: str) -> list[Any]:
+    """Return the list that stands at a place; an empty one where none does."""
+    value = value_at(item, place)
+    return value if isinstance(value, list) else []
+
+
 def first_at(item: dict[str, Any], places: tuple[str, ...]) -> Any:
     """Return what stands at the first of several places that has something."""
     return next((value for place in places if (value := value_at(item, place)) not in (None, "", [], {})), None)

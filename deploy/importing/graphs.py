@@ -19,7 +19,7 @@ from engramq.deploy.importing.exports import (
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.fields import SINCE, UNTIL, WHEN, Choices, Conversation, ItemFields, first_at
+from engramq.deploy.importing.fields import SINCE, UNTIL, WHEN, Choices, Conversation, ItemFields, first_at, list_at
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source
@@ -155,8 +155,7 @@ def read_graphiti(path: Path, choices: Choices) -> Iterator[Entry]:
 
 
 def _label(values: dict[str, Any]) -> str:
-    given = values.get("labels")
-    several = [label for label in given if isinstance(label, str)] if isinstance(given, list) else []
+    several = [label for label in list_at(values, "labels") if isinstance(label, str)]
     return next((label for label in several if label != _ENTITY), _ENTITY)
 
 

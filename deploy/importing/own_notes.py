@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from engramq.deploy.importing.exports import Entry, ExportedEdge, tags
-from engramq.deploy.importing.fields import WHEN
+from engramq.deploy.importing.fields import WHEN, list_at
 from engramq.deploy.importing.records import RECORD_FIELDS, Given, Rejection
 from engramq.schemas.commands import Original, text_digest
 
@@ -50,8 +50,8 @@ def read_own(
         return [Rejection(1, OWN, _SPOILT, file)], None, ""
     if "thing" not in own:
         return [_memory(file, line, properties, own, text)], None, ""
-    name, edges = own["thing"], own.get("edges")
-    pairs = [edge for edge in (edges if isinstance(edges, list) else ()) if isinstance(edge, list) and len(edge) == 2]
+    name = own["thing"]
+    pairs = [edge for edge in list_at(own, "edges") if isinstance(edge, list) and len(edge) == 2]
     written = {heading_of(name), *(line_of(*pair) for pair in pairs)}
     added = "\n".join("" if line in written else line for line in text.splitlines())
     others = {key: value for key, value in properties.items() if key != OWN}

@@ -57,7 +57,6 @@ PI: Final = ClientFormat(
     partial(LineReader, _turn),
     spoken=(b'"user"', b'"assistant"'),
     silent=tuple(f'"{kind}"'.encode() for kind in ("toolResult", "bashExecution", *_SILENT)),
-    kind_of=lambda line: text_at(line, "type"),
     kinds=frozenset({_MESSAGE, _SESSION, *_SUMMARIES, *_SILENT}),
     is_ours=lambda line: line.get("type") == _SESSION and "cwd" in line and "timestamp" in line,
     facts_of=lambda line: (

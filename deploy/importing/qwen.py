@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from engramq.deploy.importing.fields import value_at
+from engramq.deploy.importing.fields import list_at
 from engramq.deploy.local.hooks.transcripts import CLAUDE_CODE
 from engramq.deploy.local.hooks.turns import (
     ASSISTANT,
@@ -17,7 +17,6 @@ from engramq.deploy.local.hooks.turns import (
     USER,
     ClientFormat,
     LineReader,
-    SessionFacts,
     Turn,
     join_answers,
     make_turn,
@@ -47,12 +46,10 @@ def _turn(line: Mapping[str, Any]) -> Turn | None:
     if text_at(line, "provenance") not in _SPOKEN or _of_subagent(line):
         return None
     if kind == _ANSWERED:
-        answers = value_at(line, "toolCallResult.resultDisplay.answers")
-        given = map(object_in, answers if isinstance(answers, list) else ())
+        given = map(object_in, list_at(line, "toolCallResult.resultDisplay.answers"))
         words = join_answers((each.get("question"), each.get("answer")) for each in given)
     else:
-        parts = value_at(line, "message.parts")
-        several = list(map(object_in, parts if isinstance(parts, list) else ()))
+        several = list(map(object_in, list_at(line, "message.parts")))
         files = next((at for at, part in enumerate(several) if text_at(part, "text").strip() == _FILES), None)
         words = text_in(several[:files])
     return make_turn(line.get("uuid"), _SPEAKERS.get(kind), words, line.get("timestamp"))
@@ -63,10 +60,9 @@ QWEN: Final = ClientFormat(
     partial(LineReader, _turn),
     spoken=(b'"user"', b'"assistant"', b'"answers"'),
     silent=(b'"system"', b'"tool_result"'),
-    kind_of=lambda line: text_at(line, "type"),
     kinds=frozenset({*_SPEAKERS, *_SILENT}),
     is_ours=is_of_qwen,
-    facts_of=lambda line: SessionFacts(text_at(line, "sessionId"), text_at(line, "cwd")),
+    facts_of=CLAUDE_CODE.facts_of,
     variable="QWEN_HOME",
     folder=".qwen",
     parts=CLAUDE_CODE.parts,

@@ -21,7 +21,17 @@ from engramq.deploy.importing.exports import (
     read_each,
     read_lists,
 )
-from engramq.deploy.importing.fields import TURN, UNTIL, USER, Choices, ItemFields, first_at, source_of, value_at
+from engramq.deploy.importing.fields import (
+    TURN,
+    UNTIL,
+    USER,
+    Choices,
+    ItemFields,
+    first_at,
+    list_at,
+    source_of,
+    value_at,
+)
 from engramq.deploy.importing.plain_files import ForeignDatabase, is_database, require_no_link
 from engramq.deploy.importing.records import Given, Rejection, read_json_lines
 from engramq.schemas.packed_lines import Source, UnusableFile
@@ -84,8 +94,7 @@ def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
         categories = {str(row.get("id")): str(row.get("name")) for row in rows}
 
     def read(item: Given) -> Iterator[Entry]:
-        ids = item.values.get("category_ids")
-        named = [categories[key] for key in map(str, ids) if key in categories] if isinstance(ids, list) else []
+        named = [categories[key] for key in map(str, list_at(item.values, "category_ids")) if key in categories]
         is_gone = item.values.get("state") in _GONE
         yield _LEFT_THERE if is_gone else _OPENMEMORY.entry(replace(item, values={**item.values, "named": named}))
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from engramq.deploy.importing.exports import LeftOut, moment
-from engramq.deploy.importing.fields import value_at
+from engramq.deploy.importing.fields import list_at, value_at
 from engramq.deploy.importing.plain_files import OBJECT_BYTES, ForeignDatabase, plain_files, plain_folders, read_plain
 from engramq.deploy.importing.records import LINE, Rejection
 from engramq.deploy.importing.transcript_files import (
@@ -219,9 +219,8 @@ def _folders(user: str) -> Mapping[str, str]:
             folder = _path_of(_object(workspace).get("folder"))
             with ForeignDatabase(str(workspace.with_name("state.vscdb"))) as opened:
                 for (value,) in opened.rows("cursor_workspace"):
-                    listed = (parsed(_text(value).encode()) or {}).get("allComposers")
-                    for each in listed if isinstance(listed, list) else ():
-                        folders[str(each.get("composerId")) if isinstance(each, dict) else ""] = folder
+                    for each in list_at(parsed(_text(value).encode()), "allComposers"):
+                        folders[str(value_at(each, "composerId") or "")] = folder
     return folders
 
 
@@ -263,13 +262,11 @@ def _bubbles(
     opened: ForeignDatabase, composer: str, content: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
     """Yield the messages of a session by their ids, in its own order where it says one."""
-    within = content.get("conversation")  # of older versions
-    for bubble in within if isinstance(within, list) else ():
+    for bubble in list_at(content, "conversation"):  # of older versions
         if isinstance(bubble, dict):
             yield text_at(bubble, "bubbleId"), bubble
-    listed = content.get("fullConversationHeadersOnly")
-    headers = [header for header in listed if isinstance(header, dict)] if isinstance(listed, list) else []
-    keys = [text_at(header, "bubbleId") for header in headers]
+    headers = list_at(content, "fullConversationHeadersOnly")
+    keys = [text_at(header, "bubbleId") for header in headers if isinstance(header, dict)]
     if not keys:
         keys = [_text(key).rpartition(":")[2] for (key,) in opened.rows("cursor_bubbles", composer=composer)]
     for key in keys:

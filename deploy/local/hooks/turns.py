@@ -120,7 +120,6 @@ class ClientFormat(NamedTuple):
     reader: Callable[[], LineReader]
     spoken: tuple[bytes, ...]
     silent: tuple[bytes, ...]
-    kind_of: Callable[[Mapping[str, Any]], str]
     kinds: frozenset[str]
     is_ours: Callable[[Mapping[str, Any]], bool]
     facts_of: Callable[[Mapping[str, Any]], SessionFacts]
@@ -128,6 +127,7 @@ class ClientFormat(NamedTuple):
     folder: str
     parts: tuple[str, ...]
     file_names: str
+    kind_of: Callable[[Mapping[str, Any]], str] = lambda line: text_at(line, "type")
     unspoken: Callable[[Mapping[str, Any]], str] = lambda _: ""
     event_names: Mapping[str, str] = {}
     file_tools: Mapping[str, str] = {}
