@@ -93,7 +93,6 @@ async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
         changed |= {row["id"] for row in await tx.rows("known_external_ids", external_ids=batch.external_ids)}
     if changed:
         await lock_with_replaced(tx, *changed, beside=grounds_of(evidence))
-    batch = await follow_originals(tx, batch, newest)
     known = await known_grounds(tx, evidence)
     rows, refused = dict(batch.rows), list(batch.refused)
     for index, row in batch.rows.items():
@@ -103,7 +102,8 @@ async def resting(tx: Transaction, batch: RoutedBatch) -> RoutedBatch:
             except EngramqError as refusal:
                 refused.append(rejected(index, refusal.fault.field or "partition", refusal.fault.error))
                 del rows[index]
-    return replace(batch, rows=rows, refused=refused)
+    # What a row rests on decides what it may replace.
+    return await follow_originals(tx, replace(batch, rows=rows, refused=refused), newest)
 
 
 async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:

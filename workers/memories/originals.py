@@ -62,18 +62,21 @@ async def follow_originals(tx: Transaction, batch: RoutedBatch, newest: Mapping[
         return batch
     ids = [*{*newest.keys(), *newest.values()}]
     known = {row[ID]: known_of(row) for row in await tx.rows("known_memories", ids=ids)}
-    rows, settled = dict(batch.rows), list(batch.refused)
+    rows, settled, replaced = dict(batch.rows), list(batch.refused), set[UUID]()
     for index, row in batch.rows.items():
         named = _Named.by(row.original)
         base = None if named is None else known.get(named.id)
         if named is None or base is None:  # of another store, or nobody's whom this one sees
             continue
         followed = _follow(index, row, named, base, known.get(newest[named.id], base))
+        if isinstance(followed, RoutedRow) and followed.replaces in replaced:
+            followed = rejected(index, "content", f"Another row corrects memory {followed.replaces}, too.")
         if isinstance(followed, Receipt):
             settled.append(followed)
             del rows[index]
-        else:
-            rows[index] = followed
+            continue
+        rows[index] = followed
+        replaced |= {followed.replaces} if followed.replaces else set()
     return replace(batch, rows=rows, refused=settled)
 
 

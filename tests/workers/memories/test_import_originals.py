@@ -8,6 +8,7 @@ from msgspec import UNSET
 from engramq.schemas import limits
 from engramq.schemas.commands import BatchImported, ImportBatch, ImportRecord, Original, Stored, text_digest
 from engramq.schemas.envelope import Principal
+from engramq.schemas.evidence import Citation
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import ALL_SCOPES, ReceiptStatus, Visibility
 from tests.workers.conftest import World
@@ -60,6 +61,28 @@ async def test_a_correction_is_whose_its_memory_is(world: World, visibility: Vis
     assert memories(world) == [("Tea is green", "trusted", owner, True), ("Tea is red", "trusted", owner, False)]
     (noted,) = world.rows("select actor, old, new from audit_log where action = 'supersede'")
     assert (noted["actor"], noted["new"]) == ("ada", {"superseded_by": reply.receipts[0].memory_id})
+
+
+async def test_what_rests_on_an_untrusted_memory_replaces_nothing_trusted(world: World) -> None:
+    heard = await world.keep("I was told so", source_type="web")
+    kept = await world.keep("Tea is green")
+    reply = await bring_in(world, kept, "Tea is blue", evidence=(Citation(memory_id=heard.stored.id),))
+    assert (reply.stored, reply.corrected) == (1, UNSET)
+    assert ("Tea is blue", "untrusted", None, False) in memories(world)
+    assert ("Tea is green", "trusted", None, False) in memories(world)
+
+
+async def test_of_two_rows_that_would_replace_one_memory_the_second_is_rejected(world: World) -> None:
+    first = await world.keep("Tea is green", principal=ADA)
+    reply = await bring_in(world, first, "Tea is blue")
+    named = [(first.stored.id, "Tea is green"), (str(reply.receipts[0].memory_id), "Tea is blue")]
+    batch = ImportBatch(
+        records=(ImportRecord(content="Tea is red"), ImportRecord(content="Tea is white")),
+        originals=tuple(Original(memory_id=key, sha256=text_digest(text), edited=True) for key, text in named),
+    )
+    both = await world.ask(BatchImported, batch, principal=ADA)
+    assert [receipt.status for receipt in both.receipts] == [ReceiptStatus.STORED, ReceiptStatus.REJECTED]
+    assert [text for text, _, _, is_replaced in memories(world) if not is_replaced] == ["Tea is red"]
 
 
 def test_originals_have_one_entry_for_each_record() -> None:
