@@ -70,7 +70,15 @@ select create_reference_table('tokens');
 -- Citus takes no trigger, so that there copies look at their rows at each search.
 drop trigger memories_written on memories;
 drop function note_memories_written();
+drop function writes_of(integer);
 drop sequence memories_written;
+do $$
+begin
+    for place in 0..31 loop
+        execute format('drop sequence memories_written_%s', place);
+    end loop;
+end
+$$;
 -- Nor totals, then: what they are made of is counted at each look. Without their notes there is nothing to fold.
 drop trigger memory_came on memories;
 drop trigger memory_changed on memories;

@@ -437,15 +437,28 @@ create table memories_trusted partition of memories for values in ('trusted')
 create table memories_untrusted partition of memories for values in ('untrusted')
     with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
--- How often memories were written, whatever the namespace: a search whose copy has seen as many writes need not look at
--- rows. A number is taken before the rows are written, and who writes holds a lock until others see them: where nobody
--- held it when a number was read, its writes had been committed, or undone.
+-- How often memories were written: a search whose copy has seen as many writes need not look at rows. A number is taken
+-- before the rows are written, and who writes holds a lock until others see them: where nobody held it when a number was
+-- read, its writes had been committed, or undone. What is written in no namespace, by whoever owns the tables, has the first
+-- sequence; a few namespaces share each of the others, so that the writes of one make few others look.
 create sequence memories_written;
+do $$
+begin
+    for place in 0..31 loop
+        execute format('create sequence memories_written_%s', place);
+    end loop;
+end
+$$;
+create function writes_of(tenant integer) returns text
+language sql immutable parallel safe
+return concat('memories_written', '_' || tenant % 32);
 create function note_memories_written() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    tenant constant integer := nullif(current_setting('app.tenant', true), '')::integer;
 begin
-    perform pg_advisory_xact_lock_shared(1164012, 1);
-    perform nextval('memories_written');
+    perform pg_advisory_xact_lock_shared(1164012, coalesce(tenant % 32 + 2, 1));
+    perform nextval(writes_of(tenant)::regclass);
     return null;
 end
 $$;
@@ -1612,7 +1625,13 @@ grant select (id, tenant, principal, scopes, untrusted, label, project, visibili
     on tokens to engramq_worker;
 grant update (revoked_at, project) on tokens to engramq_worker;
 grant update (failures, again_at, turn_at) on webhooks to engramq_worker;
-grant select on sequence memories_written to engramq_worker;
+do $$
+begin
+    for place in 0..31 loop
+        execute format('grant select on sequence memories_written, memories_written_%s to engramq_worker', place);
+    end loop;
+end
+$$;
 grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking a row takes; nobody changes one
 grant maintain on memories, memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, analyzing
 

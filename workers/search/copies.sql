@@ -15,17 +15,24 @@ select json_agg(array(
 from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
 -- name: writes_seen
--- Note for `copy_state` which writes of memories are committed, by the number of the last; nothing where some is under way.
+-- Note for `copy_state` which writes of memories are committed, by the numbers of the last; nothing where some is under way.
 -- It comes in a statement before, whose snapshot is older than what it reads. A standby sees neither each number, of which
 -- the log brings one in 33, nor who holds the lock.
+with seen as materialized (
+    select concat_ws(
+        '/', %(tenant)s::integer, coalesce(pg_sequence_last_value('memories_written'), 0),
+        coalesce(pg_sequence_last_value(writes_of(%(tenant)s)::regclass), 0)
+    ) as numbers
+)
 select set_config(
     'app.memories_written',
-    case when pg_is_in_recovery() then '' when number = %(written)s or not exists (
-        select from pg_locks where locktype = 'advisory' and classid = 1164012 and objid = 1 and objsubid = 2
-    ) then number else '' end,
+    case when pg_is_in_recovery() then '' when numbers = %(written)s or not exists (
+        select from pg_locks
+        where locktype = 'advisory' and classid = 1164012 and objid in (1, %(tenant)s %% 32 + 2) and objsubid = 2
+    ) then numbers else '' end,
     true
 )
-from (select (last_value, is_called)::text as number from memories_written) last  -- the first write has the value of none
+from seen
 
 -- name: copy_state
 -- How many memories of the namespace everybody sees and how many are the viewer's own, and which of them a copy may lack

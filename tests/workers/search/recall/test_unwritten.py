@@ -50,9 +50,10 @@ async def test_rows_are_looked_at_once_after_a_write(scene: Scene, monkeypatch: 
     await scene.keep("The red kettle whistles")
     looks = await Looks(scene, monkeypatch).prepare()
     assert [await looks.has_looked() for _ in range(3)] == [True, False, False]
-    await scene.keep("The blue kettle sings", namespace="another")
+    await scene.keep("The blue kettle sings")
     assert [await looks.has_looked() for _ in range(2)] == [True, False]
     await scene.found("kettle")  # what a search notes is no write of a memory
+    await scene.keep("The blue kettle sings", namespace="another")
     assert not await looks.has_looked()
 
 
