@@ -73,11 +73,11 @@ async def test_a_pipe_loses_nothing_of_its_beginning_and_an_export_in_one_is_ref
     """As of `engramq import <(program)`."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    told = [f"row {number} " + "x" * 300 for number in range(1_000)]  # more than a pipe holds, or one reading takes
+    told = [f"row {number} " + "x" * 1_500 for number in range(200)]  # more than a pipe holds, or one reading takes
     writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, lines(told)))
     assert await bring_in(pipe) == ExitCode.DONE
     await writing
-    assert counted(capsys) == [1_000, 0, 0, 0]
+    assert counted(capsys) == [200, 0, 0, 0]
     assert contents(database) == sorted(told)
 
     writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, '{"type": "engramq.export", "version": 1}\n'))
@@ -87,7 +87,7 @@ async def test_a_pipe_loses_nothing_of_its_beginning_and_an_export_in_one_is_ref
     writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, lines(told)))
     assert await bring_in(pipe, "--dry-run") == ExitCode.DONE
     await writing
-    assert capsys.readouterr().out.startswith("memories 1000  rejected 0")
+    assert capsys.readouterr().out.startswith("memories 200  rejected 0")
 
 
 @pytest.mark.promise("IM-3", "IM-8")
@@ -173,7 +173,7 @@ async def test_an_import_that_is_killed_and_whose_file_is_edited_brings_each_row
     stage: Stage, database: Database, tmp_path: Path
 ) -> None:
     file = tmp_path / "rows.jsonl"
-    rows = [f"row {number}" for number in range(1_500)]
+    rows = [f"row {number}" for number in range(900)]
 
     async def there(least: int) -> bool:
         return bool(database.rows("select count(*) >= %s as there from memories", least)[0]["there"])
@@ -184,7 +184,7 @@ async def test_an_import_that_is_killed_and_whose_file_is_edited_brings_each_row
             [ENGRAMQ, "import", str(file), "--batch", str(16 + kill)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
-            await until(lambda least=150 * (kill + 1): there(least), 60.0)  # type: ignore[misc]
+            await until(lambda least=90 * (kill + 1): there(least), 60.0)  # type: ignore[misc]
             assert running.poll() is None, "it was done before it could be killed"
         finally:
             running.send_signal(signal.SIGKILL)
