@@ -5,6 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from engramq.gateway.ui import memories, start
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.auth.tokens import NewToken, create, revoke
@@ -429,3 +430,14 @@ async def test_a_memory_says_why_it_is_known(here: Served) -> None:
     assert "thread offices, speaker <b>Grace</b>, kept by" in page.text
     assert ("a", {"href": f"/ui/memories/{old['id']}"}) in page.reader.elements
     assert "b" not in {tag for tag, _ in page.reader.elements}
+
+
+async def test_what_is_new_is_counted_no_further_than_it_is_shown(
+    here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (memories, start):
+        monkeypatch.setattr(module, "NEW_COUNTED", 2)
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for word in ("tea", "coffee", "water"):
+        await agent.call("store_memory", content=f"Ada drinks {word}")
+    assert "Not seen yet 2+" in (await browser.get("/ui")).text
