@@ -26,6 +26,9 @@ ARGUMENTS = {
     "session": (NASTY, WHOSE, NASTY),
     "principals": (NASTY,),
     "page_sessions": (NASTY, WHOSE),
+    "page_export": (NASTY, WHOSE, "01a2"),
+    "parts": (NASTY,),
+    "room": (NASTY,),
     "session_keys_of": ("name",),
     "job_id": ("01a2", 3),
 }
